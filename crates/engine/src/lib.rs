@@ -1,1 +1,61 @@
-//! Placeholder.
+//! The I/O engines of haul: one small trait, several ways to the kernel.
+//!
+//! An engine takes operations on descriptors and gives back completions. A synchronous engine completes an operation
+//! inside [`Engine::submit`]; an asynchronous one later. The caller does not care. Engines know descriptors, offsets,
+//! buffers and completions; they do not know paths, options, or why a file is read.
+//!
+//! The contract, each line of which is a test generated for every engine (`tests/contract.rs`):
+//! 1. An accepted operation comes back exactly once, with its buffer.
+//! 2. A refused one is handed back untouched.
+//! 3. What the engine cannot do natively it does in place, and completes by the same path.
+//! 4. Short transfers are reported, never hidden; going on is the caller's job.
+//! 5. No order is promised between operations.
+//! 6. A close always runs.
+//! 7. The results of synchronize and close are results.
+//! 8. Drop waits for the kernel, or leaks; memory the kernel may still touch is never freed.
+//! 9. In-flight slots are a fixed pool: no map, no allocation, no lock per operation.
+
+mod op;
+
+pub use op::{Call, Done, Op, Outcome, Token, Wait};
+
+use haul_sys::Result;
+
+/// What an engine can do, found out once when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// The engine's name, as `--engine` takes it.
+    pub name: &'static str,
+    /// How many operations it takes before it is full; 1 for an engine that completes inside `submit`.
+    pub depth: usize,
+    /// Whether `submit` itself waits for the disk. If so, the caller asks for cached data first ([`Wait::Never`]) and
+    /// lets the kernel fetch the rest while it goes on with other files.
+    pub blocks: bool,
+}
+
+/// A way to the kernel. One worker owns one engine; engines are not shared.
+pub trait Engine: Send {
+    /// Says what the engine can do.
+    fn caps(&self) -> Caps;
+
+    /// Takes an operation.
+    ///
+    /// # Errors
+    /// Hands it back, untouched, when [`Caps::depth`] operations are in flight: reap first.
+    fn submit(&mut self, op: Op) -> std::result::Result<(), Box<Op>>;
+
+    /// Passes what was taken to the kernel, in as few calls as it can.
+    ///
+    /// # Errors
+    /// When the kernel refuses for good; the operations in flight then come back as failed by the next `reap`.
+    fn flush(&mut self) -> Result<()>;
+
+    /// Appends completions to `done`, waiting until there are at least `min` (or nothing is in flight).
+    ///
+    /// # Errors
+    /// As [`Engine::flush`].
+    fn reap(&mut self, min: usize, done: &mut Vec<Done>) -> Result<()>;
+
+    /// Says how many operations were taken and not yet reaped.
+    fn in_flight(&self) -> usize;
+}

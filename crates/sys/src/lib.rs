@@ -1,1 +1,56 @@
-//! Placeholder.
+//! Every system call haul makes.
+//!
+//! This crate is the only way from haul to the kernel, and (beside the loader of MPI) the only crate with `unsafe`.
+//! It knows descriptors, single names, bytes and metadata; it does not know options, policy, or paths joined from parts.
+//!
+//! How it works: each call is one small function that passes through [`gate`], where interrupted calls are repeated,
+//! failures become an [`Error`] that reads like a line of strace, and (only with the feature `fault`) failures are
+//! injected. Completions of asynchronous operations pass through the same place.
+//!
+//! What it promises:
+//! - no result of a call is dropped, the result of `close` included: [`Fd::close`];
+//! - no name is resolved in more than one component, unless the function's name ends in `_path`;
+//! - memory that the kernel may still write to is owned by the type that gave it to the kernel.
+//!
+//! Invariant: every call and every completion passes `gate`, so a fault can be put on any of them (tests: the fault sweep).
+
+mod buffer;
+mod data;
+mod directory;
+mod error;
+mod fd;
+mod gate;
+mod make;
+mod metadata;
+mod names;
+mod open;
+mod operation;
+mod process;
+mod stat;
+mod xattr;
+
+#[cfg(feature = "fault")]
+pub mod fault;
+
+pub use buffer::Buffer;
+pub use data::{
+    Advice, Seek, advise, allocate, copy_range, punch_hole, read, read_cached, reflink, seek, synchronize,
+    truncate, write,
+};
+pub use directory::DirectoryReader;
+pub use error::{Errno, Error, Result};
+pub use fd::Fd;
+pub use make::{Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove};
+pub use metadata::{
+    Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,
+};
+pub use names::{Entry, EntryType, Name, Names};
+pub use open::{Open, open, open_parent, open_path};
+pub use operation::Operation;
+pub use process::{
+    Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
+};
+pub use stat::{FileType, Identity, Mode, Stat, Timestamp, stat, stat_at, stat_path};
+pub use xattr::{
+    XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr, set_xattr_at,
+};

@@ -1,0 +1,212 @@
+//! Moving and placing bytes of open files.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::ReadWriteFlags;
+
+use crate::error::{Errno, Result};
+use crate::gate;
+use crate::operation::Operation;
+
+/// Reads up to `bytes.len()` bytes at `offset`; returns how many. Only 0 means the end of the file.
+///
+/// # Errors
+/// The kernel's.
+pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+    let file = file.as_fd();
+    gate::transfer(
+        Operation::Read,
+        bytes.len(),
+        |length| rustix::io::pread(file, &mut bytes[..length], offset),
+        || format!("{}, {offset}", file.as_raw_fd()),
+    )
+}
+
+/// Reads what is in the page cache at `offset`, without waiting for the disk.
+///
+/// Returns `None` when the bytes are not there; the kernel (since 6.x; measured on 6.18) has then begun to fetch them.
+/// File systems that cannot promise not to wait say so by `EOPNOTSUPP`, which is `None` as well.
+///
+/// # Errors
+/// The kernel's.
+pub fn read_cached(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<Option<usize>> {
+    let file = file.as_fd();
+    let outcome = gate::transfer(
+        Operation::Read,
+        bytes.len(),
+        |length| {
+            let mut parts = [std::io::IoSliceMut::new(&mut bytes[..length])];
+            match rustix::io::preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(usize::MAX),
+                outcome => outcome,
+            }
+        },
+        || format!("{}, {offset}, RWF_NOWAIT", file.as_raw_fd()),
+    )?;
+    Ok((outcome != usize::MAX).then_some(outcome))
+}
+
+/// Writes up to `bytes.len()` bytes at `offset`; returns how many.
+///
+/// # Errors
+/// The kernel's.
+pub fn write(file: impl AsFd, offset: u64, bytes: &[u8]) -> Result<usize> {
+    let file = file.as_fd();
+    gate::transfer(
+        Operation::Write,
+        bytes.len(),
+        |length| rustix::io::pwrite(file, &bytes[..length], offset),
+        || format!("{}, {offset}, {}", file.as_raw_fd(), bytes.len()),
+    )
+}
+
+/// Copies up to `length` bytes inside the kernel, at `offset` of both files; returns how many.
+///
+/// A 0 is not the end of the file: some file systems return it for files whose size they do not know.
+///
+/// # Errors
+/// The kernel's.
+pub fn copy_range(source: impl AsFd, target: impl AsFd, offset: u64, length: usize) -> Result<usize> {
+    let (source, target) = (source.as_fd(), target.as_fd());
+    gate::transfer(
+        Operation::CopyFileRange,
+        length,
+        |length| {
+            let (mut from, mut to) = (offset, offset);
+            rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), length)
+        },
+        || format!("{}, {offset}, {}, {length}", source.as_raw_fd(), target.as_raw_fd()),
+    )
+}
+
+/// Makes `target` share all of `source`'s blocks (`FICLONE`).
+///
+/// # Errors
+/// The kernel's; `EOPNOTSUPP`, `EXDEV`, `EINVAL` or `ENOTTY` where the file systems cannot.
+pub fn reflink(source: impl AsFd, target: impl AsFd) -> Result<()> {
+    let (source, target) = (source.as_fd(), target.as_fd());
+    gate::call(
+        Operation::Ficlone,
+        || rustix::fs::ioctl_ficlone(target, source),
+        || format!("{}, {}", target.as_raw_fd(), source.as_raw_fd()),
+    )
+}
+
+/// Reserves `length` bytes for the file without changing its size.
+///
+/// # Errors
+/// The kernel's.
+pub fn allocate(file: impl AsFd, length: u64) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Fallocate,
+        || rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, length),
+        || format!("{}, KEEP_SIZE, 0, {length}", file.as_raw_fd()),
+    )
+}
+
+/// Makes a hole of `length` bytes at `offset`.
+///
+/// # Errors
+/// The kernel's.
+pub fn punch_hole(file: impl AsFd, offset: u64, length: u64) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Fallocate,
+        || {
+            rustix::fs::fallocate(
+                file,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                offset,
+                length,
+            )
+        },
+        || format!("{}, PUNCH_HOLE|KEEP_SIZE, {offset}, {length}", file.as_raw_fd()),
+    )
+}
+
+/// What the kernel may expect of a file's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// They are read in order: read further ahead.
+    Sequential,
+    /// They will be read soon: fetch them now.
+    WillNeed,
+    /// They are not needed any more.
+    DontNeed,
+}
+
+/// Advises the kernel about the whole file.
+///
+/// # Errors
+/// The kernel's.
+pub fn advise(file: impl AsFd, advice: Advice) -> Result<()> {
+    let file = file.as_fd();
+    let raw = match advice {
+        Advice::Sequential => rustix::fs::Advice::Sequential,
+        Advice::WillNeed => rustix::fs::Advice::WillNeed,
+        Advice::DontNeed => rustix::fs::Advice::DontNeed,
+    };
+    gate::call(
+        Operation::Fadvise,
+        || rustix::fs::fadvise(file, 0, None, raw),
+        || format!("{}, 0, 0, {advice:?}", file.as_raw_fd()),
+    )
+}
+
+/// What to look for in a file with holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The next byte that is stored.
+    Data,
+    /// The next byte that is in a hole; the end of the file counts as one.
+    Hole,
+}
+
+/// Finds the next data or hole at or after `offset`; `None` when there is none.
+///
+/// Moves the descriptor's position, which haul does not use otherwise.
+///
+/// # Errors
+/// The kernel's; `EINVAL` where the file system cannot tell.
+pub fn seek(file: impl AsFd, what: Seek, offset: u64) -> Result<Option<u64>> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Lseek,
+        || {
+            let from = match what {
+                Seek::Data => SeekFrom::Data(offset),
+                Seek::Hole => SeekFrom::Hole(offset),
+            };
+            match rustix::fs::seek(file, from) {
+                Ok(found) => Ok(Some(found)),
+                Err(Errno::NXIO) => Ok(None),
+                Err(errno) => Err(errno),
+            }
+        },
+        || format!("{}, {offset}, {what:?}", file.as_raw_fd()),
+    )
+}
+
+/// Sets the size of the file.
+///
+/// # Errors
+/// The kernel's.
+pub fn truncate(file: impl AsFd, size: u64) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Ftruncate,
+        || rustix::fs::ftruncate(file, size),
+        || format!("{}, {size}", file.as_raw_fd()),
+    )
+}
+
+/// Waits until the file's data and metadata are on the disk.
+///
+/// # Errors
+/// The kernel's: data may be lost.
+pub fn synchronize(file: impl AsFd) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(Operation::Fsync, || rustix::fs::fsync(file), || file.as_raw_fd().to_string())
+}

@@ -1,0 +1,135 @@
+//! The fault hook: fails or shortens the k-th occurrence of one operation, counted over all threads.
+//!
+//! Compiled only with the feature `fault`, for the fault sweep. Driven by the environment, so that the sweep runs the
+//! real binary:
+//! - `HAUL_FAULT=OPERATION:K:ERRNO` fails the K-th occurrence (from 1), e.g. `write:3:ENOSPC`;
+//! - `HAUL_FAULT=OPERATION:K:short=N` lets it move at most N bytes; `short=-1` means one less than asked;
+//! - `HAUL_FAULT=count` changes nothing and counts;
+//! - `HAUL_FAULT_LOG=FILE`: [`write_log`] writes `OPERATION COUNT` lines, and `fired OPERATION K` if the fault struck.
+//!
+//! Invariant: one run, at most one fault.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::io::Errno;
+
+use crate::gate::Verdict;
+use crate::operation::Operation;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Fail(Errno),
+    AtMost(usize),
+    OneLess,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    operation: Operation,
+    occurrence: u64,
+    effect: Effect,
+}
+
+/// The plan read from the environment, and what has happened so far.
+struct Hook {
+    plan: Option<Plan>,
+    counts: [AtomicU64; Operation::ALL.len()],
+    fired: AtomicBool,
+}
+
+fn hook() -> &'static Hook {
+    static HOOK: OnceLock<Hook> = OnceLock::new();
+    HOOK.get_or_init(|| Hook {
+        plan: std::env::var("HAUL_FAULT").ok().and_then(|text| parse(&text)),
+        counts: std::array::from_fn(|_| AtomicU64::new(0)),
+        fired: AtomicBool::new(false),
+    })
+}
+
+fn parse(text: &str) -> Option<Plan> {
+    let mut parts = text.splitn(3, ':');
+    let (name, occurrence, effect) = (parts.next()?, parts.next()?, parts.next()?);
+    let operation = Operation::ALL.iter().copied().find(|operation| operation.name() == name)?;
+    let effect = match effect.strip_prefix("short=") {
+        Some("-1") => Effect::OneLess,
+        Some(bytes) => Effect::AtMost(bytes.parse().ok()?),
+        None => Effect::Fail(errno(effect)?),
+    };
+    Some(Plan { operation, occurrence: occurrence.parse().ok()?, effect })
+}
+
+fn errno(name: &str) -> Option<Errno> {
+    Some(match name {
+        "EIO" => Errno::IO,
+        "ENOSPC" => Errno::NOSPC,
+        "EINTR" => Errno::INTR,
+        "EAGAIN" => Errno::AGAIN,
+        "EBUSY" => Errno::BUSY,
+        "ENOMEM" => Errno::NOMEM,
+        "EACCES" => Errno::ACCESS,
+        "EPERM" => Errno::PERM,
+        "EMFILE" => Errno::MFILE,
+        "EDQUOT" => Errno::DQUOT,
+        "ENOSYS" => Errno::NOSYS,
+        "EINVAL" => Errno::INVAL,
+        "EOPNOTSUPP" => Errno::OPNOTSUPP,
+        _ => return None,
+    })
+}
+
+/// Counts one occurrence and says what to do with it.
+pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
+    let hook = hook();
+    let occurrence = hook.counts[operation as usize].fetch_add(1, Ordering::Relaxed) + 1;
+    let Some(plan) = hook.plan else { return Verdict::Pass };
+    if plan.operation != operation || plan.occurrence != occurrence {
+        return Verdict::Pass;
+    }
+    hook.fired.store(true, Ordering::Relaxed);
+    match plan.effect {
+        Effect::Fail(errno) => Verdict::Fail(errno),
+        Effect::AtMost(bytes) => Verdict::Shorten(bytes.min(length)),
+        Effect::OneLess => Verdict::Shorten(length.saturating_sub(1)),
+    }
+}
+
+/// Writes what happened to the file that `HAUL_FAULT_LOG` names, if it names one.
+///
+/// # Errors
+/// When the file cannot be written: the sweep must not take a lost log for a run without faults.
+pub fn write_log() -> std::io::Result<()> {
+    let Some(path) = std::env::var_os("HAUL_FAULT_LOG") else { return Ok(()) };
+    let hook = hook();
+    let mut text = String::new();
+    for operation in Operation::ALL {
+        let count = hook.counts[*operation as usize].load(Ordering::Relaxed);
+        if count > 0 {
+            writeln!(text, "{} {count}", operation.name()).map_err(std::io::Error::other)?;
+        }
+    }
+    if let (Some(plan), true) = (hook.plan, hook.fired.load(Ordering::Relaxed)) {
+        writeln!(text, "fired {} {}", plan.operation.name(), plan.occurrence)
+            .map_err(std::io::Error::other)?;
+    }
+    std::fs::write(path, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_names_operation_occurrence_and_effect() {
+        let plan = parse("write:3:ENOSPC").unwrap();
+        assert_eq!(
+            plan,
+            Plan { operation: Operation::Write, occurrence: 3, effect: Effect::Fail(Errno::NOSPC) }
+        );
+        assert_eq!(parse("read:1:short=-1").unwrap().effect, Effect::OneLess);
+        assert_eq!(parse("read:1:short=0").unwrap().effect, Effect::AtMost(0));
+        assert_eq!(parse("nothing:1:EIO"), None);
+        assert_eq!(parse("count"), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! Owned descriptors whose close is a result.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+use crate::error::Result;
+use crate::gate;
+use crate::operation::Operation;
+
+/// An open descriptor.
+///
+/// [`Fd::close`] is the way to end one, because a network or FUSE file system may report a lost write only there.
+/// Dropping it closes it too, as a backstop for unwinding and for descriptors through which nothing was written.
+pub struct Fd(OwnedFd);
+
+impl Fd {
+    pub(crate) fn new(owned: OwnedFd) -> Self {
+        Self(owned)
+    }
+
+    /// Closes the descriptor.
+    ///
+    /// The descriptor is gone afterwards even when an error is returned, as on Linux the number is free at once; so the
+    /// call is never repeated.
+    ///
+    /// # Errors
+    /// What `close` returned: for a file that was written to, data may be lost.
+    pub fn close(self) -> Result<()> {
+        let raw = self.0.into_raw_fd();
+        gate::call_once(
+            Operation::Close,
+            || {
+                // SAFETY: `raw` was owned by `self`, which is consumed, so nobody else closes or uses the number.
+                match unsafe { libc::close(raw) } {
+                    0 => Ok(()),
+                    _ => Err(last_errno()),
+                }
+            },
+            || raw.to_string(),
+        )
+    }
+}
+
+/// Reads `errno` after a call through the C library.
+pub(crate) fn last_errno() -> rustix::io::Errno {
+    std::io::Error::last_os_error()
+        .raw_os_error()
+        .map_or(rustix::io::Errno::IO, rustix::io::Errno::from_raw_os_error)
+}
+
+impl AsFd for Fd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Fd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl fmt::Debug for Fd {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.0.as_raw_fd())
+    }
+}

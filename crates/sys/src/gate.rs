@@ -1,0 +1,97 @@
+//! The one place through which every system call and every completion passes.
+//!
+//! Three things happen here and nowhere else: a call interrupted by a signal is made again; a failure becomes an
+//! [`Error`] with the call's arguments; and, compiled only with the feature `fault`, a failure or a shortened transfer
+//! is put in place of the call.
+//!
+//! Invariant: with the feature off, passing the gate costs the loop around `EINTR` and nothing else.
+
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::operation::Operation;
+
+/// What the fault hook wants done with one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Make the call.
+    Pass,
+    /// Do not make it; fail with this number.
+    #[cfg_attr(not(feature = "fault"), allow(dead_code))]
+    Fail(Errno),
+    /// Make it, with at most this many bytes.
+    #[cfg_attr(not(feature = "fault"), allow(dead_code))]
+    Shorten(usize),
+}
+
+/// Asks the fault hook about one occurrence of `operation` that would move `length` bytes.
+#[inline]
+pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
+    #[cfg(feature = "fault")]
+    {
+        crate::fault::verdict(operation, length)
+    }
+    #[cfg(not(feature = "fault"))]
+    {
+        let _ = (operation, length);
+        Verdict::Pass
+    }
+}
+
+/// Makes a call that moves no bytes; repeats it when a signal interrupts it.
+#[inline]
+pub(crate) fn call<T>(
+    operation: Operation,
+    mut perform: impl FnMut() -> rustix::io::Result<T>,
+    describe: impl FnOnce() -> String,
+) -> Result<T> {
+    loop {
+        let outcome = match verdict(operation, 0) {
+            Verdict::Fail(errno) => Err(errno),
+            Verdict::Pass | Verdict::Shorten(_) => perform(),
+        };
+        match outcome {
+            Ok(value) => return Ok(value),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::new(operation, describe(), errno)),
+        }
+    }
+}
+
+/// Makes a call that moves up to `length` bytes and returns how many it moved; repeats it when interrupted.
+#[inline]
+pub(crate) fn transfer(
+    operation: Operation,
+    length: usize,
+    mut perform: impl FnMut(usize) -> rustix::io::Result<usize>,
+    describe: impl FnOnce() -> String,
+) -> Result<usize> {
+    loop {
+        let outcome = match verdict(operation, length) {
+            Verdict::Pass => perform(length),
+            Verdict::Shorten(0) => Ok(0),
+            Verdict::Shorten(shorter) => perform(shorter),
+            Verdict::Fail(errno) => Err(errno),
+        };
+        match outcome {
+            Ok(moved) => return Ok(moved),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::new(operation, describe(), errno)),
+        }
+    }
+}
+
+/// Makes a call that must run exactly once whatever the hook says (`close`); the hook can only change its result.
+#[inline]
+pub(crate) fn call_once<T>(
+    operation: Operation,
+    perform: impl FnOnce() -> rustix::io::Result<T>,
+    describe: impl FnOnce() -> String,
+) -> Result<T> {
+    let verdict = verdict(operation, 0);
+    let outcome = perform();
+    match (verdict, outcome) {
+        (Verdict::Fail(errno), _) | (_, Err(errno)) => Err(Error::new(operation, describe(), errno)),
+        (_, Ok(value)) => Ok(value),
+    }
+}

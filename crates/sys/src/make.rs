@@ -1,0 +1,137 @@
+//! Making, linking and removing single names in held directories.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::fs::{AtFlags, CWD, FileType as RawType, Mode as RawMode};
+
+use crate::error::{Errno, Result};
+use crate::gate;
+use crate::operation::Operation;
+use crate::stat::{FileType, Mode};
+
+/// Makes the directory `name` in `directory`. `mode` is subject to the umask.
+///
+/// # Errors
+/// The kernel's.
+pub fn make_directory(directory: impl AsFd, name: &CStr, mode: Mode) -> Result<()> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Mkdirat,
+        || rustix::fs::mkdirat(directory, name, RawMode::from_raw_mode(mode.bits())),
+        || format!("{}, {name:?}, {:#o}", directory.as_raw_fd(), mode.bits()),
+    )
+}
+
+/// A FIFO, socket or device to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Special {
+    /// Its type.
+    pub kind: FileType,
+    /// Its mode, subject to the umask.
+    pub mode: Mode,
+    /// For a device, its number.
+    pub device_number: u64,
+}
+
+/// Makes the special file `name` in `directory`.
+///
+/// # Errors
+/// The kernel's; `EINVAL` for a type that is none of FIFO, socket and device.
+pub fn make_special(directory: impl AsFd, name: &CStr, special: Special) -> Result<()> {
+    let directory = directory.as_fd();
+    let kind = match special.kind {
+        FileType::Fifo => RawType::Fifo,
+        FileType::Socket => RawType::Socket,
+        FileType::CharacterDevice => RawType::CharacterDevice,
+        FileType::BlockDevice => RawType::BlockDevice,
+        _ => RawType::Unknown,
+    };
+    gate::call(
+        Operation::Mknodat,
+        || {
+            if kind == RawType::Unknown {
+                return Err(Errno::INVAL);
+            }
+            let mode = RawMode::from_raw_mode(special.mode.bits());
+            rustix::fs::mknodat(directory, name, kind, mode, special.device_number)
+        },
+        || format!("{}, {name:?}, {special:?}", directory.as_raw_fd()),
+    )
+}
+
+/// Makes the symbolic link `name` in `directory`, with the text `content`.
+///
+/// # Errors
+/// The kernel's.
+pub fn make_symlink(content: &CStr, directory: impl AsFd, name: &CStr) -> Result<()> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Symlinkat,
+        || rustix::fs::symlinkat(content, directory, name),
+        || format!("{content:?}, {}, {name:?}", directory.as_raw_fd()),
+    )
+}
+
+/// Gives the entry `name` of `directory` the further name `new_name` in `new_directory`; follows no symbolic link.
+///
+/// # Errors
+/// The kernel's.
+pub fn link(directory: impl AsFd, name: &CStr, new_directory: impl AsFd, new_name: &CStr) -> Result<()> {
+    let (directory, new_directory) = (directory.as_fd(), new_directory.as_fd());
+    gate::call(
+        Operation::Linkat,
+        || rustix::fs::linkat(directory, name, new_directory, new_name, AtFlags::empty()),
+        || format!("{}, {name:?}, {}, {new_name:?}", directory.as_raw_fd(), new_directory.as_raw_fd()),
+    )
+}
+
+/// Gives what an entry leads to a further name; `directory` of `None` means that `path` is an operand. With `follow`, a
+/// symbolic link in the last component is followed.
+///
+/// # Errors
+/// The kernel's.
+pub fn link_at_path<D: AsFd>(
+    directory: Option<D>,
+    path: &CStr,
+    follow: bool,
+    new_directory: impl AsFd,
+    new_name: &CStr,
+) -> Result<()> {
+    let new_directory = new_directory.as_fd();
+    let flags = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+    gate::call(
+        Operation::Linkat,
+        || match &directory {
+            Some(directory) => rustix::fs::linkat(directory, path, new_directory, new_name, flags),
+            None => rustix::fs::linkat(CWD, path, new_directory, new_name, flags),
+        },
+        || format!("{path:?}, {}, {new_name:?}, {flags:?}", new_directory.as_raw_fd()),
+    )
+}
+
+/// Removes the entry `name`, not a directory, of `directory`.
+///
+/// # Errors
+/// The kernel's.
+pub fn remove(directory: impl AsFd, name: &CStr) -> Result<()> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Unlinkat,
+        || rustix::fs::unlinkat(directory, name, AtFlags::empty()),
+        || format!("{}, {name:?}", directory.as_raw_fd()),
+    )
+}
+
+/// Reads the text of the symbolic link `name` of `directory`.
+///
+/// # Errors
+/// The kernel's.
+pub fn read_link(directory: impl AsFd, name: &CStr) -> Result<CString> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Readlinkat,
+        || rustix::fs::readlinkat(directory, name, Vec::new()),
+        || format!("{}, {name:?}", directory.as_raw_fd()),
+    )
+}

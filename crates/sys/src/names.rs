@@ -1,0 +1,184 @@
+//! Names of directory entries, kept together: one allocation for many names.
+//!
+//! A directory of a million files must not cost a million allocations, and an open that the kernel has not finished
+//! needs its name to stay where it is. So names live in an arena that never changes once it is shared ([`Name`] holds
+//! the arena alive), each followed by the NUL the kernel wants.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a directory listing says an entry is. A hint only: the descriptor's [`crate::Stat`] decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EntryType {
+    /// The file system does not say.
+    Unknown,
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A FIFO, socket or device.
+    Special,
+}
+
+/// One entry of a listing, without its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The inode number the listing shows. On a mount point it is the covered inode's, so it serves for order only.
+    pub inode: u64,
+    start: u32,
+    /// What the listing says the entry is.
+    pub kind: EntryType,
+}
+
+/// A growing list of entries and their names.
+#[derive(Debug, Default)]
+pub struct Names {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl Names {
+    /// Makes an empty list.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a list of the one entry `name`.
+    #[must_use]
+    pub fn of(name: &CStr, kind: EntryType) -> Self {
+        let mut names = Self::new();
+        names.push(name, 0, kind);
+        names
+    }
+
+    /// Adds an entry; a list that has reached 4 GiB of names refuses it.
+    ///
+    /// Returns whether the entry was taken.
+    pub fn push(&mut self, name: &CStr, inode: u64, kind: EntryType) -> bool {
+        let Ok(start) = u32::try_from(self.bytes.len()) else { return false };
+        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+        self.entries.push(Entry { inode, start, kind });
+        true
+    }
+
+    /// Returns the number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Tells whether there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Sorts the entries by inode number, which on most file systems is the order on the disk.
+    pub fn sort_by_inode(&mut self) {
+        self.entries.sort_unstable_by_key(|entry| entry.inode);
+    }
+
+    /// Splits the list by `belongs`: entries it accepts stay, the others go to the returned list.
+    #[must_use]
+    pub fn split_off(&mut self, mut belongs: impl FnMut(&Entry) -> bool) -> Names {
+        let mut others = Names::new();
+        let entries = std::mem::take(&mut self.entries);
+        for entry in entries {
+            if belongs(&entry) {
+                self.entries.push(entry);
+            } else {
+                others.push(self.at(entry.start), entry.inode, entry.kind);
+            }
+        }
+        others
+    }
+
+    /// Gives back what the arena has allocated beyond its content.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
+    /// Returns the `index`-th entry.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Names::len`].
+    #[must_use]
+    pub fn entry(&self, index: usize) -> Entry {
+        self.entries[index]
+    }
+
+    /// Returns the name of the `index`-th entry.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Names::len`].
+    #[must_use]
+    pub fn name(&self, index: usize) -> &CStr {
+        self.at(self.entries[index].start)
+    }
+
+    fn at(&self, start: u32) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes[start as usize..]).unwrap_or_default()
+    }
+}
+
+/// One name that keeps its arena alive; cheap to clone.
+#[derive(Clone)]
+pub struct Name {
+    names: Arc<Names>,
+    start: u32,
+}
+
+impl Name {
+    /// Refers to the `index`-th name of a list.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Names::len`].
+    #[must_use]
+    pub fn new(names: &Arc<Names>, index: usize) -> Self {
+        Self { start: names.entries[index].start, names: Arc::clone(names) }
+    }
+
+    /// Returns the name, at an address that stays the same as long as any clone of this lives.
+    #[must_use]
+    pub fn as_c_str(&self) -> &CStr {
+        self.names.at(self.start)
+    }
+}
+
+impl From<&CStr> for Name {
+    fn from(name: &CStr) -> Self {
+        Self::new(&Arc::new(Names::of(name, EntryType::Unknown)), 0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_c_str().fmt(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_sort_by_inode_and_split_by_kind() {
+        let mut names = Names::new();
+        names.push(c"late", 9, EntryType::Regular);
+        names.push(c"directory", 1, EntryType::Directory);
+        names.push(c"early", 3, EntryType::Regular);
+        names.sort_by_inode();
+        let directories = names.split_off(|entry| entry.kind != EntryType::Directory);
+        assert_eq!(names.len(), 2);
+        assert_eq!((names.name(0), names.name(1)), (c"early", c"late"));
+        assert_eq!(directories.name(0), c"directory");
+        let name = Name::new(&Arc::new(names), 1);
+        assert_eq!(name.as_c_str(), c"late");
+    }
+}

@@ -1,0 +1,103 @@
+//! Opening files: a single component below a held directory, or an operand's path.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::fs::{CWD, Mode as RawMode, OFlags};
+
+use crate::error::Result;
+use crate::fd::Fd;
+use crate::gate;
+use crate::operation::Operation;
+use crate::stat::Mode;
+
+/// How to open a file. Starts from one of the constants; the methods add to it.
+///
+/// Every way of opening is close-on-exec, never makes a terminal the controlling one, and follows no symbolic link in
+/// the last component unless [`Open::following`] was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    flags: OFlags,
+    mode: u32,
+}
+
+const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
+
+impl Open {
+    /// A file to read. Does not block on a FIFO that stands where a regular file was expected.
+    pub const READ: Open = Open { flags: OFlags::RDONLY.union(OFlags::NONBLOCK).union(ALWAYS), mode: 0 };
+    /// A directory to list and to resolve names in.
+    pub const DIRECTORY: Open =
+        Open { flags: OFlags::RDONLY.union(OFlags::DIRECTORY).union(ALWAYS), mode: 0 };
+    /// A directory to resolve names in only: works where it may be searched but not listed.
+    pub const SEARCH: Open = Open { flags: OFlags::PATH.union(OFlags::DIRECTORY).union(ALWAYS), mode: 0 };
+    /// An existing file to write. Does not block on a FIFO that stands where a regular file was expected.
+    pub const WRITE: Open = Open { flags: OFlags::WRONLY.union(OFlags::NONBLOCK).union(ALWAYS), mode: 0 };
+
+    /// A new file to write: fails with `EEXIST` when the name is taken, by whatever. `mode` is subject to the umask.
+    #[must_use]
+    pub const fn create(mode: Mode) -> Open {
+        let flags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(ALWAYS);
+        Open { flags, mode: mode.bits() }
+    }
+
+    /// A new file to write, through a dangling symbolic link if there is one: POSIX's `cp`, unsafe in hostile places.
+    #[must_use]
+    pub const fn create_through(mode: Mode) -> Open {
+        let flags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+        Open { flags, mode: mode.bits() }
+    }
+
+    /// Follows a symbolic link in the last component.
+    #[must_use]
+    pub const fn following(self) -> Open {
+        Open { flags: self.flags.difference(OFlags::NOFOLLOW), mode: self.mode }
+    }
+
+    /// Empties the file.
+    #[must_use]
+    pub const fn truncating(self) -> Open {
+        Open { flags: self.flags.union(OFlags::TRUNC), mode: self.mode }
+    }
+
+    /// Returns the kernel's flag word and mode, for engines that pass an open to the kernel themselves.
+    #[must_use]
+    pub fn raw(self) -> (i32, u32) {
+        (self.flags.bits().cast_signed(), self.mode)
+    }
+}
+
+/// Opens the entry `name`, a single component, of `directory`.
+///
+/// # Errors
+/// The kernel's; `ELOOP` when the entry is a symbolic link that is not to be followed (`ENOTDIR` for directories).
+pub fn open(directory: impl AsFd, name: &CStr, how: Open) -> Result<Fd> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Openat,
+        || rustix::fs::openat(directory, name, how.flags, RawMode::from_raw_mode(how.mode)),
+        || format!("{}, {name:?}, {:?}, {:#o}", directory.as_raw_fd(), how.flags, how.mode),
+    )
+    .map(Fd::new)
+}
+
+/// Opens the parent of an open directory. The caller compares its identity with the parent it expects.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_parent(directory: impl AsFd) -> Result<Fd> {
+    open(directory, c"..", Open::DIRECTORY)
+}
+
+/// Opens an operand by its path, from the current directory. Only for what the user named, never below it.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_path(path: &CStr, how: Open) -> Result<Fd> {
+    gate::call(
+        Operation::Openat,
+        || rustix::fs::openat(CWD, path, how.flags, RawMode::from_raw_mode(how.mode)),
+        || format!("AT_FDCWD, {path:?}, {:?}, {:#o}", how.flags, how.mode),
+    )
+    .map(Fd::new)
+}

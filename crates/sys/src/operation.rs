@@ -1,0 +1,51 @@
+//! The operations haul asks of the kernel, by the names strace prints.
+
+macro_rules! operations {
+    ($($variant:ident = $name:literal),+ $(,)?) => {
+        /// One kind of system call or ring operation, named as strace names it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Operation { $(#[doc = concat!("`", $name, "`")] $variant),+ }
+
+        impl Operation {
+            /// Every operation, in the order of declaration.
+            pub const ALL: &'static [Operation] = &[$(Operation::$variant),+];
+
+            /// Returns the name strace prints.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Operation::$variant => $name),+ }
+            }
+        }
+    };
+}
+
+operations! {
+    Openat = "openat",
+    Statx = "statx",
+    Getdents = "getdents64",
+    Read = "read",
+    Write = "write",
+    CopyFileRange = "copy_file_range",
+    Ficlone = "ficlone",
+    Fallocate = "fallocate",
+    Fadvise = "fadvise64",
+    Lseek = "lseek",
+    Ftruncate = "ftruncate",
+    Fsync = "fsync",
+    Close = "close",
+    Mkdirat = "mkdirat",
+    Mknodat = "mknodat",
+    Symlinkat = "symlinkat",
+    Linkat = "linkat",
+    Unlinkat = "unlinkat",
+    Readlinkat = "readlinkat",
+    Fchmod = "fchmod",
+    Fchown = "fchown",
+    Utimensat = "utimensat",
+    Flistxattr = "flistxattr",
+    Fgetxattr = "fgetxattr",
+    Fsetxattr = "fsetxattr",
+    Fremovexattr = "fremovexattr",
+    RingSetup = "io_uring_setup",
+    RingEnter = "io_uring_enter",
+}

@@ -1,0 +1,53 @@
+//! What the kernel keeps for the whole process: limits, umask, identity.
+
+use rustix::fs::Mode as RawMode;
+use rustix::process::{Resource, Rlimit};
+
+use crate::stat::Mode;
+
+/// Returns how many descriptors the process may have open.
+#[must_use]
+pub fn descriptor_limit() -> usize {
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// Raises the soft limit on descriptors towards the hard one, to at most `wanted`, and returns what it is then.
+///
+/// A refusal leaves the limit as it was, and that is what is returned: the caller works within it.
+pub fn raise_descriptor_limit(wanted: usize) -> usize {
+    let limits = rustix::process::getrlimit(Resource::Nofile);
+    let hard = limits.maximum.unwrap_or(u64::MAX);
+    let soft = limits.current.unwrap_or(u64::MAX);
+    let raised = hard.min(wanted as u64);
+    if raised > soft {
+        let new = Rlimit { current: Some(raised), maximum: limits.maximum };
+        if rustix::process::setrlimit(Resource::Nofile, new).is_err() {
+            return descriptor_limit();
+        }
+    }
+    descriptor_limit()
+}
+
+/// Returns the process's umask. Call before other threads create files: reading it means setting it for a moment.
+#[must_use]
+pub fn umask() -> Mode {
+    let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
+    rustix::process::umask(mask);
+    Mode::new(mask.as_raw_mode())
+}
+
+/// Who the process acts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The effective user.
+    pub user: u32,
+    /// The effective group.
+    pub group: u32,
+}
+
+/// Returns who the process acts as.
+#[must_use]
+pub fn effective_identity() -> Identity {
+    Identity { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
+}

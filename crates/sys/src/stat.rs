@@ -1,0 +1,223 @@
+//! What the kernel knows of a file, by `statx`.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
+
+use crate::error::Result;
+use crate::gate;
+use crate::operation::Operation;
+
+/// The type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileType {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A FIFO.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharacterDevice,
+    /// A block device.
+    BlockDevice,
+    /// Something this program has no name for.
+    Unknown,
+}
+
+/// Permission bits and the set-id and sticky bits: the low twelve bits of a mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Mode(u32);
+
+impl Mode {
+    /// Read, write and execute for everybody.
+    pub const ALL: Mode = Mode(0o777);
+    /// Read and write for everybody.
+    pub const READ_WRITE: Mode = Mode(0o666);
+    /// Read, write and execute for the owner.
+    pub const OWNER: Mode = Mode(0o700);
+    /// Write for the owner.
+    pub const OWNER_WRITE: Mode = Mode(0o200);
+    /// Read, write and execute for group and others.
+    pub const GROUP_AND_OTHER: Mode = Mode(0o077);
+    /// Write for group and others.
+    pub const GROUP_AND_OTHER_WRITE: Mode = Mode(0o022);
+    /// Set-user-id, set-group-id and sticky.
+    pub const SPECIAL: Mode = Mode(0o7000);
+    /// Set-group-id.
+    pub const SET_GROUP_ID: Mode = Mode(0o2000);
+
+    /// Takes the low twelve bits of `bits`.
+    #[must_use]
+    pub const fn new(bits: u32) -> Self {
+        Self(bits & 0o7777)
+    }
+
+    /// Returns the bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the bits that are in both.
+    #[must_use]
+    pub const fn and(self, other: Mode) -> Mode {
+        Mode(self.0 & other.0)
+    }
+
+    /// Returns the bits that are in either.
+    #[must_use]
+    pub const fn or(self, other: Mode) -> Mode {
+        Mode(self.0 | other.0)
+    }
+
+    /// Returns the bits that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Mode) -> Mode {
+        Mode(self.0 & !other.0)
+    }
+
+    /// Tells whether all bits of `other` are set.
+    #[must_use]
+    pub const fn contains(self, other: Mode) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Tells whether no bit is set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Which file it is: the only identity there is, as inode numbers repeat across devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The device, as `st_dev`.
+    pub device: u64,
+    /// The inode number on it.
+    pub inode: u64,
+}
+
+/// A moment, in seconds since 1970 (negative before) and nanoseconds after that second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds, 0 to 999,999,999.
+    pub nanoseconds: u32,
+}
+
+/// What `statx` says of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Stat {
+    /// Which file it is.
+    pub identity: Identity,
+    /// Its type.
+    pub kind: FileType,
+    /// Its permission and special bits.
+    pub mode: Mode,
+    /// The owner's number.
+    pub owner: u32,
+    /// The group's number.
+    pub group: u32,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Space taken, in blocks of 512 bytes.
+    pub blocks: u64,
+    /// The preferred size of a transfer, in bytes.
+    pub block_size: u32,
+    /// How many names it has.
+    pub links: u32,
+    /// For a device file, which device, as `st_rdev`.
+    pub device_number: u64,
+    /// Last access.
+    pub accessed: Timestamp,
+    /// Last modification of the content.
+    pub modified: Timestamp,
+}
+
+impl Stat {
+    /// Tells whether the file takes less space than its length needs, so that it has holes.
+    #[must_use]
+    pub fn is_sparse(&self) -> bool {
+        self.kind == FileType::Regular && self.blocks < self.size / 512
+    }
+}
+
+impl From<&Statx> for Stat {
+    fn from(raw: &Statx) -> Self {
+        let mode = u32::from(raw.stx_mode);
+        let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+        Self {
+            identity: Identity {
+                device: libc::makedev(raw.stx_dev_major, raw.stx_dev_minor),
+                inode: raw.stx_ino,
+            },
+            kind: match mode & libc::S_IFMT {
+                libc::S_IFREG => FileType::Regular,
+                libc::S_IFDIR => FileType::Directory,
+                libc::S_IFLNK => FileType::Symlink,
+                libc::S_IFIFO => FileType::Fifo,
+                libc::S_IFSOCK => FileType::Socket,
+                libc::S_IFCHR => FileType::CharacterDevice,
+                libc::S_IFBLK => FileType::BlockDevice,
+                _ => FileType::Unknown,
+            },
+            mode: Mode::new(mode),
+            owner: raw.stx_uid,
+            group: raw.stx_gid,
+            size: raw.stx_size,
+            blocks: raw.stx_blocks,
+            block_size: raw.stx_blksize,
+            links: raw.stx_nlink,
+            device_number: libc::makedev(raw.stx_rdev_major, raw.stx_rdev_minor),
+            accessed: time(raw.stx_atime.tv_sec, raw.stx_atime.tv_nsec),
+            modified: time(raw.stx_mtime.tv_sec, raw.stx_mtime.tv_nsec),
+        }
+    }
+}
+
+fn look(directory: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Statx,
+        || rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS),
+        || format!("{}, {name:?}, {flags:?}", directory.as_raw_fd()),
+    )
+    .map(|raw| Stat::from(&raw))
+}
+
+/// Looks at an open file.
+///
+/// # Errors
+/// The kernel's.
+pub fn stat(file: impl AsFd) -> Result<Stat> {
+    look(file, c"", AtFlags::EMPTY_PATH)
+}
+
+/// Looks at the entry `name`, a single component, of `directory`, without following a symbolic link there.
+///
+/// # Errors
+/// The kernel's; `ENOENT` when there is no such entry.
+pub fn stat_at(directory: impl AsFd, name: &CStr) -> Result<Stat> {
+    look(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Looks at what the path leads to, from `directory` or, with `None`, the current directory; `follow` says whether a
+/// symbolic link in the last component is followed. For operands, and for what an entry that is a link leads to.
+///
+/// # Errors
+/// The kernel's.
+pub fn stat_path<D: AsFd>(directory: Option<D>, path: &CStr, follow: bool) -> Result<Stat> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    match directory {
+        Some(directory) => look(directory, path, flags),
+        None => look(CWD, path, flags),
+    }
+}

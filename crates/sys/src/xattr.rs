@@ -1,0 +1,245 @@
+//! Extended attributes of open files, and of single names that cannot be opened.
+//!
+//! For names there are `getxattrat` and its siblings since Linux 6.13; before, the same is reached through
+//! `/proc/self/fd/N/name`, where `N` is the held directory and only the one component `name` is resolved, without
+//! following a link there.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::XattrFlags;
+
+use crate::error::{Errno, Result};
+use crate::fd::last_errno;
+use crate::gate;
+use crate::operation::Operation;
+
+/// Numbers of the calls of Linux 6.13, the same on every architecture (uapi/asm-generic/unistd.h).
+const SETXATTRAT: libc::c_long = 463;
+const GETXATTRAT: libc::c_long = 464;
+const LISTXATTRAT: libc::c_long = 465;
+
+/// `struct xattr_args` of uapi/linux/xattr.h.
+#[repr(C)]
+struct Arguments {
+    value: u64,
+    size: u32,
+    flags: u32,
+}
+
+/// Room offered first: most lists and values are small, so one call does.
+const FIRST_TRY_BYTES: usize = 256;
+
+/// The names of a file's extended attributes.
+#[derive(Clone, Debug, Default)]
+pub struct XattrNames(Vec<u8>);
+
+impl XattrNames {
+    /// Iterates over the names.
+    pub fn iter(&self) -> impl Iterator<Item = &CStr> {
+        self.0.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
+    }
+
+    /// Tells whether there is no attribute.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Calls `fill` with room that grows until the answer fits; the answer may grow between two calls.
+fn fitting(mut fill: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    let mut room = vec![0; FIRST_TRY_BYTES];
+    loop {
+        match fill(&mut room) {
+            Ok(length) => {
+                room.truncate(length);
+                return Ok(room);
+            }
+            Err(Errno::RANGE) if room.len() < 1 << 20 => {
+                let wanted = room.len() * 8;
+                room.resize(wanted, 0);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Lists the attributes of an open file; none where the file system has no attributes.
+///
+/// # Errors
+/// The kernel's.
+pub fn list_xattrs(file: impl AsFd) -> Result<XattrNames> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Flistxattr,
+        || none_if_unsupported(fitting(|room| rustix::fs::flistxattr(file, room))),
+        || file.as_raw_fd().to_string(),
+    )
+    .map(XattrNames)
+}
+
+fn none_if_unsupported(outcome: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Vec<u8>> {
+    match outcome {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Vec::new()),
+        outcome => outcome,
+    }
+}
+
+/// Lists the attributes of the entry `name` of `directory`, of a symbolic link itself.
+///
+/// # Errors
+/// The kernel's.
+pub fn list_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<XattrNames> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Flistxattr,
+        || {
+            none_if_unsupported(fitting(|room| {
+                // SAFETY: the kernel writes at most `room.len()` bytes to `room`, and reads the NUL-terminated name.
+                let outcome = unsafe {
+                    libc::syscall(
+                        LISTXATTRAT,
+                        directory.as_raw_fd(),
+                        name.as_ptr(),
+                        libc::AT_SYMLINK_NOFOLLOW,
+                        room.as_mut_ptr(),
+                        room.len(),
+                    )
+                };
+                length_or(outcome, || rustix::fs::llistxattr(below(directory, name)?, &mut *room))
+            }))
+        },
+        || format!("{}, {name:?}", directory.as_raw_fd()),
+    )
+    .map(XattrNames)
+}
+
+/// Takes the result of a new call, or does `otherwise` where the kernel does not have it.
+fn length_or(
+    outcome: libc::c_long,
+    otherwise: impl FnOnce() -> rustix::io::Result<usize>,
+) -> rustix::io::Result<usize> {
+    match usize::try_from(outcome) {
+        Ok(length) => Ok(length),
+        Err(_) => match last_errno() {
+            Errno::NOSYS => otherwise(),
+            errno => Err(errno),
+        },
+    }
+}
+
+/// Names the entry by the held directory's descriptor, for kernels before 6.13.
+fn below(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<CString> {
+    let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
+    path.extend_from_slice(name.to_bytes());
+    CString::new(path).map_err(|_| Errno::INVAL)
+}
+
+/// Reads the attribute `key` of an open file.
+///
+/// # Errors
+/// The kernel's; `ENODATA` when there is none of this name.
+pub fn get_xattr(file: impl AsFd, key: &CStr) -> Result<Vec<u8>> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Fgetxattr,
+        || fitting(|room| rustix::fs::fgetxattr(file, key, room)),
+        || format!("{}, {key:?}", file.as_raw_fd()),
+    )
+}
+
+/// Reads the attribute `key` of the entry `name` of `directory`, of a symbolic link itself.
+///
+/// # Errors
+/// The kernel's.
+pub fn get_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr) -> Result<Vec<u8>> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Fgetxattr,
+        || {
+            fitting(|room| {
+                let mut arguments =
+                    Arguments { value: room.as_mut_ptr() as u64, size: room_bytes(room), flags: 0 };
+                // SAFETY: `arguments` points to `room`, both live through the call; the kernel writes at most `size`.
+                let outcome = unsafe {
+                    libc::syscall(
+                        GETXATTRAT,
+                        directory.as_raw_fd(),
+                        name.as_ptr(),
+                        libc::AT_SYMLINK_NOFOLLOW,
+                        key.as_ptr(),
+                        &raw mut arguments,
+                        size_of::<Arguments>(),
+                    )
+                };
+                length_or(outcome, || rustix::fs::lgetxattr(below(directory, name)?, key, &mut *room))
+            })
+        },
+        || format!("{}, {name:?}, {key:?}", directory.as_raw_fd()),
+    )
+}
+
+fn room_bytes(room: &[u8]) -> u32 {
+    u32::try_from(room.len()).unwrap_or(u32::MAX)
+}
+
+/// Sets the attribute `key` of an open file.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_xattr(file: impl AsFd, key: &CStr, value: &[u8]) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Fsetxattr,
+        || rustix::fs::fsetxattr(file, key, value, XattrFlags::empty()),
+        || format!("{}, {key:?}, {} bytes", file.as_raw_fd(), value.len()),
+    )
+}
+
+/// Sets the attribute `key` of the entry `name` of `directory`, of a symbolic link itself.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr, value: &[u8]) -> Result<()> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Fsetxattr,
+        || {
+            let mut arguments = Arguments { value: value.as_ptr() as u64, size: room_bytes(value), flags: 0 };
+            // SAFETY: `arguments` points to `value`, both live through the call; the kernel only reads them.
+            let outcome = unsafe {
+                libc::syscall(
+                    SETXATTRAT,
+                    directory.as_raw_fd(),
+                    name.as_ptr(),
+                    libc::AT_SYMLINK_NOFOLLOW,
+                    key.as_ptr(),
+                    &raw mut arguments,
+                    size_of::<Arguments>(),
+                )
+            };
+            length_or(outcome, || {
+                rustix::fs::lsetxattr(below(directory, name)?, key, value, XattrFlags::empty()).map(|()| 0)
+            })
+            .map(|_| ())
+        },
+        || format!("{}, {name:?}, {key:?}, {} bytes", directory.as_raw_fd(), value.len()),
+    )
+}
+
+/// Removes the attribute `key` of an open file; one that is not there is no error.
+///
+/// # Errors
+/// The kernel's.
+pub fn remove_xattr(file: impl AsFd, key: &CStr) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Fremovexattr,
+        || match rustix::fs::fremovexattr(file, key) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            outcome => outcome,
+        },
+        || format!("{}, {key:?}", file.as_raw_fd()),
+    )
+}
