@@ -15,9 +15,12 @@
 //! 8. Drop waits for the kernel, or leaks; memory the kernel may still touch is never freed.
 //! 9. In-flight slots are a fixed pool: no map, no allocation, no lock per operation.
 
+mod in_place;
 mod op;
+mod sync;
 
 pub use op::{Call, Done, Op, Outcome, Token, Wait};
+pub use sync::Sync;
 
 use haul_sys::Result;
 

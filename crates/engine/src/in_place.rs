@@ -1,0 +1,37 @@
+//! Operations done in place: the synchronous twin of every [`Call`].
+//!
+//! The synchronous engine is nothing but this; the asynchronous ones come here for what they cannot, or by measurement
+//! should not, hand to the kernel's queue. It promises what the contract asks of any engine: the buffer comes back
+//! whatever happened, short transfers stay short, and the outcome's variant is that of the call.
+
+use haul_sys as sys;
+
+use crate::op::{Call, Outcome, Wait};
+
+/// Does the operation now, waiting for the disk where the call waits.
+///
+/// # Panics
+/// When a read or write names bytes that its buffer does not have: the caller's mistake, not the kernel's.
+pub(crate) fn perform(call: Call) -> Outcome {
+    match call {
+        Call::Open { directory, name, how } => Outcome::Opened(sys::open(&*directory, name.as_c_str(), how)),
+        Call::Stat { file } => Outcome::Looked(sys::stat(&*file)),
+        Call::Read { file, offset, mut buffer, length, wait } => {
+            let bytes = &mut buffer.bytes_mut()[..length];
+            let result = match wait {
+                Wait::Allowed => sys::read(&*file, offset, bytes).map(Some),
+                Wait::Never => sys::read_cached(&*file, offset, bytes),
+            };
+            Outcome::Read { buffer, result }
+        }
+        Call::Write { file, offset, buffer, range } => {
+            let result = sys::write(&*file, offset, &buffer.bytes()[range]);
+            Outcome::Wrote { buffer, result }
+        }
+        Call::CopyRange { source, target, offset, length } => {
+            Outcome::Copied(sys::copy_range(&*source, &*target, offset, length))
+        }
+        Call::Synchronize { file } => Outcome::Synchronized(sys::synchronize(&*file)),
+        Call::Close { file } => Outcome::Closed(file.close()),
+    }
+}

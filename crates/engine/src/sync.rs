@@ -1,0 +1,59 @@
+//! The synchronous engine: every operation completes inside `submit`.
+//!
+//! It is the simplest way to the kernel and the yardstick for the others. It can keep nothing in flight, so the caller
+//! makes the disk busy by other means: it opens and advises files ahead, and asks with [`Wait::Never`] for what is
+//! already in memory (see [`Caps::blocks`]).
+//!
+//! Invariant: at most one completion waits to be reaped, and it sits in the engine itself, so no operation allocates.
+
+use haul_sys::Result;
+
+use crate::in_place::perform;
+use crate::{Caps, Done, Engine, Op};
+
+#[cfg(doc)]
+use crate::Wait;
+
+/// Makes blocking calls, one at a time.
+#[derive(Debug, Default)]
+pub struct Sync {
+    ready: Option<Done>,
+}
+
+impl Sync {
+    /// The name `--engine` takes.
+    pub const NAME: &'static str = "sync";
+
+    /// Makes the engine; there is nothing that could be refused.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Engine for Sync {
+    fn caps(&self) -> Caps {
+        Caps { name: Self::NAME, depth: 1, blocks: true }
+    }
+
+    fn submit(&mut self, op: Op) -> std::result::Result<(), Box<Op>> {
+        if self.ready.is_some() {
+            return Err(Box::new(op));
+        }
+        self.ready = Some(Done { token: op.token, outcome: perform(op.call) });
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, _min: usize, done: &mut Vec<Done>) -> Result<()> {
+        done.extend(self.ready.take());
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        usize::from(self.ready.is_some())
+    }
+}
