@@ -1,0 +1,146 @@
+//! What the copy tool can be asked to do: plain data, lowered once from what the user typed.
+
+use std::ffi::CString;
+
+use bitflags::bitflags;
+
+/// Which symbolic links of the source are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dereference {
+    /// None: they are copied as links (`-P`).
+    Never,
+    /// Those named on the command line (`-H`).
+    Operands,
+    /// All (`-L`).
+    Always,
+}
+
+bitflags! {
+    /// Attributes of the source that the target gets (`--preserve`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Preserve: u8 {
+        /// Permission bits, set-id bits and access lists.
+        const MODE = 1;
+        /// Owner and group.
+        const OWNERSHIP = 2;
+        /// Times of access and modification.
+        const TIMESTAMPS = 4;
+        /// Which names are one file.
+        const LINKS = 8;
+        /// Extended attributes.
+        const XATTR = 16;
+    }
+}
+
+/// What becomes of a file that is already there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is overwritten in place.
+    Overwrite,
+    /// It is removed when it cannot be opened, and made anew (`-f`).
+    Force,
+    /// It stays (`-n`).
+    Keep,
+}
+
+/// What is made for a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Make {
+    /// A file with the same content.
+    Copy,
+    /// Another name of the same file (`-l`).
+    HardLink,
+    /// A symbolic link to it (`-s`).
+    Symlink,
+}
+
+/// Whether blocks may be shared with the source (`--reflink`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reflink {
+    /// Where the file system can.
+    Auto,
+    /// They must be, or it is an error.
+    Always,
+    /// They must not be.
+    Never,
+}
+
+/// Where the target gets holes (`--sparse`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sparse {
+    /// Where the source has them.
+    Auto,
+    /// Wherever the content is zeros.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// The options of one copy, resolved.
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    /// Directories are copied with what is in them (`-r`). Without, special files are read like regular ones.
+    pub recursive: bool,
+    /// Which symbolic links are followed.
+    pub dereference: Dereference,
+    /// Which attributes are kept.
+    pub preserve: Preserve,
+    /// Whether failing to keep one of mode, ownership and times is an error (`-p`, `--preserve=…`, `-a`).
+    pub require_preserve: bool,
+    /// Whether failing to keep extended attributes is an error (`--preserve=xattr`).
+    pub require_xattr: bool,
+    /// Whether extended attributes that the file system cannot hold are passed over in silence (`-a`).
+    pub reduce_diagnostics: bool,
+    /// Whether new files get the default mode instead of the source's (`--no-preserve=mode`).
+    pub default_mode: bool,
+    /// What becomes of files that are there.
+    pub existing: Existing,
+    /// What is made.
+    pub make: Make,
+    /// Whether directories on other file systems stay empty (`-x`).
+    pub one_file_system: bool,
+    /// Whether blocks may be shared.
+    pub reflink: Reflink,
+    /// Where the target gets holes.
+    pub sparse: Sparse,
+    /// Whether each entry is told of (`-v`).
+    pub verbose: bool,
+    /// Whether the way of copying is told of (`--debug`).
+    pub debug: bool,
+    /// Whether a dangling symbolic link in the target's place is written through (`POSIXLY_CORRECT`).
+    pub through_dangling: bool,
+}
+
+impl Default for CopyOptions {
+    /// What `cp` does without options.
+    fn default() -> Self {
+        Self {
+            recursive: false,
+            dereference: Dereference::Always,
+            preserve: Preserve::empty(),
+            require_preserve: false,
+            require_xattr: false,
+            reduce_diagnostics: false,
+            default_mode: false,
+            existing: Existing::Overwrite,
+            make: Make::Copy,
+            one_file_system: false,
+            reflink: Reflink::Auto,
+            sparse: Sparse::Auto,
+            verbose: false,
+            debug: false,
+            through_dangling: false,
+        }
+    }
+}
+
+/// The names on the command line, before anybody looked at what they are.
+#[derive(Clone, Debug, Default)]
+pub struct Operands {
+    /// The names that are not options, in order. Without `target_directory` the last is the target.
+    pub names: Vec<CString>,
+    /// `-t`: the directory into which all names are copied.
+    pub target_directory: Option<CString>,
+    /// `-T`: the target is not a directory to copy into.
+    pub no_target_directory: bool,
+}
