@@ -1,1 +1,38 @@
-//! Placeholder.
+//! Real parts for the tests of haul.
+//!
+//! The tests of the binary do what a user, an attacker or a broken disk does, and look at what is left. This library
+//! holds the parts they share, so that each test file reads as the list of situations it is about.
+//!
+//! - [`spec`] describes a tree as plain data and builds it; [`random`] and [`everything`] make such descriptions.
+//! - [`snapshot`] reads a tree back and [`compare`] says in words how two trees differ.
+//! - [`program`] finds the program under test and GNU cp, [`run`] runs one with limits, users, forbidden system calls
+//!   and a time limit that turns a hang into a result, [`message`] reads what it printed.
+//! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
+//! - [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
+//! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
+//!
+//! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
+//! error of the test that used it. There is no `unsafe` code.
+
+pub mod compare;
+pub mod deep;
+pub mod everything;
+pub mod flip;
+pub mod message;
+pub mod mount;
+pub mod needs;
+pub mod program;
+pub mod random;
+pub mod run;
+pub mod sandbox;
+pub mod skip;
+pub mod snapshot;
+pub mod spec;
+pub mod strace;
+pub mod wait;
+
+pub use compare::{Differences, Rules, compare};
+pub use program::Program;
+pub use run::{Ending, Outcome, Run};
+pub use sandbox::Sandbox;
+pub use snapshot::{Facts, Snapshot};

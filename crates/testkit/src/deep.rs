@@ -1,0 +1,69 @@
+//! Trees deeper than any path can name.
+//!
+//! A chain of directories, each with one small file, made and checked by going down one level at a time with one descriptor.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+const LEVEL: &str = "d";
+const LEAF: &str = "f";
+
+/// Makes a chain of `levels` directories below `root` (which is made too), each with a file that holds its level's number.
+///
+/// # Errors
+/// When a directory or a file cannot be made.
+pub fn build(root: &Path, levels: usize) -> io::Result<()> {
+    std::fs::create_dir(root)?;
+    let mut here = open_directory(CWD, root)?;
+    for level in 0..levels {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let leaf = rustix::fs::openat(&here, LEAF, flags, Mode::from_raw_mode(0o600))?;
+        rustix::io::write(&leaf, level.to_string().as_bytes())?;
+        rustix::fs::mkdirat(&here, LEVEL, Mode::from_raw_mode(0o755))?;
+        here = open_directory(&here, LEVEL)?;
+    }
+    Ok(())
+}
+
+/// Counts how many levels of the chain are there, each with the right file.
+///
+/// # Errors
+/// When something is there and cannot be read, or a file holds something else.
+pub fn measure(root: &Path) -> io::Result<usize> {
+    let mut here = open_directory(CWD, root)?;
+    for level in 0.. {
+        let leaf = match rustix::fs::openat(&here, LEAF, OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(leaf) => leaf,
+            Err(rustix::io::Errno::NOENT) => return Ok(level),
+            Err(error) => return Err(error.into()),
+        };
+        let mut buffer = [0u8; 32];
+        let length = rustix::io::read(&leaf, &mut buffer)?;
+        if buffer[..length] != *level.to_string().as_bytes() {
+            return Err(io::Error::other(format!("level {level} holds {:?}", &buffer[..length])));
+        }
+        here = open_directory(&here, LEVEL)?;
+    }
+    Ok(0)
+}
+
+fn open_directory(parent: impl std::os::fd::AsFd, name: impl rustix::path::Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sandbox;
+
+    #[test]
+    fn a_chain_is_as_deep_as_it_was_made() {
+        let sandbox = Sandbox::in_memory().unwrap();
+        build(&sandbox.join("chain"), 3000).unwrap();
+        assert_eq!(measure(&sandbox.join("chain")).unwrap(), 3000);
+    }
+}

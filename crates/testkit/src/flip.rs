@@ -1,0 +1,112 @@
+//! An attacker that swaps two names as fast as it can.
+//!
+//! `renameat2(RENAME_EXCHANGE)` swaps two entries in one step, so there is never a moment without either. A [`Flipper`] does
+//! that in a thread until it is stopped, and counts the swaps, by which a race test proves that the race ran.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::fs::{CWD, RenameFlags};
+
+/// Swaps two names until stopped.
+#[derive(Debug)]
+pub struct Flipper {
+    stop: Arc<AtomicBool>,
+    flips: Arc<AtomicU64>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Flipper {
+    /// Begins to swap, and waits until the first swaps have happened.
+    ///
+    /// # Errors
+    /// When the two names cannot be swapped at all.
+    pub fn start(one: &Path, other: &Path) -> io::Result<Self> {
+        swap(one, other)?;
+        swap(one, other)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let flips = Arc::new(AtomicU64::new(0));
+        let names: (PathBuf, PathBuf) = (one.to_owned(), other.to_owned());
+        let (thread_stop, thread_flips) = (Arc::clone(&stop), Arc::clone(&flips));
+        let thread = std::thread::Builder::new().name("flipper".to_owned()).spawn(move || {
+            // Pairs of swaps: the names are as they were when the thread ends.
+            while !thread_stop.load(Ordering::Relaxed) {
+                swap(&names.0, &names.1)?;
+                thread_flips.fetch_add(1, Ordering::Relaxed);
+                // Hold each state for a varying moment, else a program that needs two looks would always meet the same one.
+                for _ in 0..(thread_flips.load(Ordering::Relaxed) * 7) % 97 {
+                    std::hint::spin_loop();
+                }
+                swap(&names.0, &names.1)?;
+                thread_flips.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        let flipper = Self { stop, flips, thread: Some(thread) };
+        if crate::wait::until(Duration::from_secs(10), || flipper.flips() > 0) {
+            Ok(flipper)
+        } else {
+            Err(io::Error::other("the flipper did not start"))
+        }
+    }
+
+    /// Gives the number of swaps so far.
+    #[must_use]
+    pub fn flips(&self) -> u64 {
+        self.flips.load(Ordering::Relaxed)
+    }
+
+    /// Stops, leaves the names as they were at the start, and gives the number of swaps.
+    ///
+    /// # Errors
+    /// When a swap failed on the way, so that the race did not run as meant.
+    pub fn stop(mut self) -> io::Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take();
+        match thread.map(JoinHandle::join) {
+            Some(Ok(result)) => result?,
+            _ => return Err(io::Error::other("the flipper's thread died")),
+        }
+        Ok(self.flips())
+    }
+}
+
+impl Drop for Flipper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            crate::note!("the flipper's thread died");
+        }
+    }
+}
+
+fn swap(one: &Path, other: &Path) -> io::Result<()> {
+    Ok(rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sandbox;
+    use std::fs;
+
+    #[test]
+    fn names_are_swapped_and_come_to_rest_as_they_were() {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let (one, other) = (sandbox.join("one"), sandbox.join("other"));
+        fs::write(&one, "1").unwrap();
+        fs::write(&other, "2").unwrap();
+        let flipper = Flipper::start(&one, &other).unwrap();
+        let mut seen = [false; 2];
+        assert!(crate::wait::until(Duration::from_secs(20), || {
+            seen[usize::from(fs::read(&one).unwrap() == b"2")] = true;
+            seen == [true; 2]
+        }));
+        assert!(flipper.stop().unwrap() >= 2);
+        assert_eq!(fs::read(&one).unwrap(), b"1");
+    }
+}

@@ -1,0 +1,188 @@
+//! File systems for a test, mounted for as long as a value lives.
+//!
+//! An image file is made in memory, formatted, tied to a loop device and mounted. The loop device is told to go away with its
+//! last user right after the mount, so that one `umount` frees everything. Dropping a [`Mount`] unmounts it, also when the
+//! test panics. A test process that was killed leaves its mounts; their folders carry its process id, and the next mount made
+//! by anybody removes those whose process is gone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::needs;
+use crate::sandbox::MEMORY;
+
+const PREFIX: &str = "haul-mount-";
+
+/// Counts the mounts of this process, for their folders' names.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A mounted file system, unmounted on drop.
+#[derive(Debug)]
+pub struct Mount {
+    folder: PathBuf,
+    point: PathBuf,
+}
+
+impl Mount {
+    /// Makes and mounts an image of `ext4`, `xfs` or `btrfs`. Check [`needs::loop_mount`] first.
+    ///
+    /// # Errors
+    /// When a command fails; the message holds what it printed.
+    pub fn image(file_system: &str, bytes: u64) -> io::Result<Self> {
+        let mount = Self::prepare()?;
+        let image = mount.folder.join("image");
+        fs::File::create(&image)?.set_len(bytes)?;
+        // Only mkfs.ext4 asks before it formats something that is no device.
+        let unasked: &[&str] = if file_system == "ext4" { &["-q", "-F"] } else { &["-q"] };
+        run(Command::new(tool(&format!("mkfs.{file_system}"))).args(unasked).arg(&image))?;
+        let device = run(Command::new(tool("losetup")).args(["--find", "--show"]).arg(&image))?;
+        let device = device.trim();
+        let mounted = run(Command::new(tool("mount")).args(["-t", file_system, device]).arg(&mount.point));
+        // The device stays until the file system is unmounted, or goes at once when mounting failed.
+        run(Command::new(tool("losetup")).args(["--detach", device]))?;
+        mounted?;
+        Ok(mount)
+    }
+
+    /// Mounts a file system in memory.
+    ///
+    /// # Errors
+    /// When the command `mount` fails.
+    pub fn memory(bytes: u64) -> io::Result<Self> {
+        let mount = Self::prepare()?;
+        let options = format!("size={bytes}");
+        run(Command::new(tool("mount")).args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&mount.point))?;
+        Ok(mount)
+    }
+
+    /// Gives the mount point.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+
+    /// Gives the path of a name on the file system.
+    #[must_use]
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.point.join(name)
+    }
+
+    /// Makes the file system read-only from now on.
+    ///
+    /// # Errors
+    /// When the command `mount` fails.
+    pub fn make_read_only(&self) -> io::Result<()> {
+        run(Command::new(tool("mount")).args(["-o", "remount,ro"]).arg(&self.point)).map(drop)
+    }
+
+    /// Gives the number of free bytes for root.
+    ///
+    /// # Errors
+    /// When the file system does not tell.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let status = rustix::fs::statvfs(&self.point)?;
+        Ok(status.f_bfree * status.f_frsize)
+    }
+
+    fn prepare() -> io::Result<Self> {
+        let memory = Path::new(MEMORY);
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        remove_orphans(&parent);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        let point = folder.join("mounted");
+        fs::create_dir_all(&point)?;
+        Ok(Self { folder, point })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        take_down(&self.folder);
+    }
+}
+
+fn take_down(folder: &Path) {
+    let point = folder.join("mounted");
+    if is_mounted(&point) && run(Command::new(tool("umount")).arg(&point)).is_err() {
+        // Something still has a file open there: take the name away now, the file system goes when that ends.
+        if let Err(error) = run(Command::new(tool("umount")).arg("--lazy").arg(&point)) {
+            crate::note!("cannot unmount {}: {error}", point.display());
+            return;
+        }
+    }
+    for result in [fs::remove_dir(&point), fs::remove_dir_all(folder)] {
+        if let Err(error) = result
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            crate::note!("cannot remove {}: {error}", folder.display());
+        }
+    }
+}
+
+fn remove_orphans(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            take_down(&entry.path());
+        }
+    }
+}
+
+fn is_mounted(point: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|mounted| Path::new(mounted) == point))
+}
+
+fn tool(name: &str) -> PathBuf {
+    needs::find_tool(name).unwrap_or_else(|| PathBuf::from(name))
+}
+
+/// Runs a command to its end and gives its standard output, or an error with what it printed.
+pub(crate) fn run(command: &mut Command) -> io::Result<String> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(io::Error::other(format!("{command:?}: {}: {}", output.status, said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_come_and_go() {
+        for (file_system, mebibytes) in [("ext4", 24), ("xfs", 320), ("btrfs", 128)] {
+            crate::require!(needs::loop_mount(file_system));
+            let mount = Mount::image(file_system, mebibytes << 20).unwrap();
+            fs::write(mount.join("f"), "here").unwrap();
+            assert!(mount.free_bytes().unwrap() < mebibytes << 20);
+            let folder = mount.folder.clone();
+            drop(mount);
+            assert!(!folder.exists());
+        }
+    }
+
+    #[test]
+    fn a_panic_unmounts() {
+        crate::require!(needs::root());
+        let folder = std::thread::spawn(|| {
+            let mount = Mount::memory(1 << 20).unwrap();
+            mount.make_read_only().unwrap();
+            assert!(fs::write(mount.join("f"), "x").is_err());
+            std::panic::panic_any(mount.folder.clone());
+        })
+        .join()
+        .unwrap_err();
+        let folder = folder.downcast::<PathBuf>().unwrap();
+        assert!(!folder.exists());
+    }
+}

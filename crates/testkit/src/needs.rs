@@ -1,0 +1,66 @@
+//! What a test needs from the machine.
+//!
+//! Each function gives `None` when the need is met, and otherwise the reason to skip, for [`require!`](crate::require).
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Checks that the test runs as root.
+#[must_use]
+pub fn root() -> Option<String> {
+    (!rustix::process::geteuid().is_root()).then(|| "needs root".to_owned())
+}
+
+/// Checks that the test does not run as root, for which permissions mean nothing.
+#[must_use]
+pub fn no_root() -> Option<String> {
+    rustix::process::geteuid().is_root().then(|| "needs an ordinary user".to_owned())
+}
+
+/// Checks that a command is installed.
+#[must_use]
+pub fn tool(name: &str) -> Option<String> {
+    find_tool(name).is_none().then(|| format!("needs the command {name}"))
+}
+
+/// Checks that this run is a full one (`HAUL_FULL=1`).
+#[must_use]
+pub fn full_run() -> Option<String> {
+    (!is_full_run()).then(|| "takes long: runs with HAUL_FULL=1".to_owned())
+}
+
+/// Checks that loop devices can be made and that the file system is known to the kernel and to `mkfs`.
+#[must_use]
+pub fn loop_mount(file_system: &str) -> Option<String> {
+    root()
+        .or_else(|| tool("losetup"))
+        .or_else(|| tool(&format!("mkfs.{file_system}")))
+        .or_else(|| (!Path::new("/dev/loop-control").exists()).then(|| "needs loop devices".to_owned()))
+        .or_else(|| {
+            let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+            let listed = known.split_whitespace().any(|word| word == file_system);
+            (!listed).then(|| format!("needs {file_system} in the kernel"))
+        })
+}
+
+/// Says whether this run is a full one: `HAUL_FULL` is set to something other than `0` or nothing.
+#[must_use]
+pub fn is_full_run() -> bool {
+    std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Reads a number of runs or cases from the environment, or gives the default.
+#[must_use]
+pub fn count_from(variable: &str, default: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Finds a command on `PATH`, or in the folders of system tools that ordinary users do not have there.
+#[must_use]
+pub fn find_tool(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|folder| folder.join(name.as_ref()))
+        .find(|candidate| candidate.is_file())
+}

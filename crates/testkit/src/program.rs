@@ -1,0 +1,104 @@
+//! The programs under test: haul, or whatever stands in for it, and GNU cp.
+//!
+//! `HAUL_BIN` names another program to test. When its file name is `cp` it is run as it is and gets none of haul's own options,
+//! so the tests can be tried on GNU cp. Every program runs in the C locale with nothing else of the caller's environment that
+//! could change its words.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::run::Run;
+
+/// Finds the program under test of the package that holds the calling test.
+#[macro_export]
+macro_rules! program {
+    () => {
+        $crate::Program::find(env!("CARGO_BIN_EXE_haul"))
+    };
+}
+
+/// A program that copies.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: PathBuf,
+    first: Vec<OsString>,
+    ours: bool,
+}
+
+impl Program {
+    /// Finds the program under test: the one `HAUL_BIN` names, else `built`. Tests use [`program!`].
+    #[must_use]
+    pub fn find(built: &str) -> Self {
+        let path = std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from);
+        let as_cp = path.file_name() == Some(OsStr::new("cp"));
+        Self { path, first: if as_cp { Vec::new() } else { vec!["cp".into()] }, ours: !as_cp }
+    }
+
+    /// Finds GNU cp, the standard to compare with; `None` where `cp` is another program.
+    #[must_use]
+    pub fn gnu() -> Option<Self> {
+        let path = PathBuf::from("/usr/bin/cp");
+        let said = std::process::Command::new(&path).arg("--version").output().ok()?.stdout;
+        said.starts_with(b"cp (GNU coreutils)").then_some(Self { path, first: Vec::new(), ours: false })
+    }
+
+    /// Gives the reason to skip a comparison with GNU cp, for [`require!`](crate::require).
+    #[must_use]
+    pub fn needs_gnu() -> Option<String> {
+        Self::gnu().is_none().then(|| "needs GNU cp as /usr/bin/cp".to_owned())
+    }
+
+    /// Says whether haul's own options can be given.
+    #[must_use]
+    pub fn is_haul(&self) -> bool {
+        self.ours
+    }
+
+    /// Gives the reason to skip a test that makes sense for haul only, for [`require!`](crate::require).
+    #[must_use]
+    pub fn needs_haul(&self) -> Option<String> {
+        (!self.ours).then(|| format!("{} stands in for haul, which this test is about", self.path.display()))
+    }
+
+    /// Gives the path of the executable.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins a command line.
+    #[must_use]
+    pub fn run(&self) -> Run {
+        Run::new(&self.path).args(&self.first)
+    }
+
+    /// Begins a command line with options that only haul knows; a stand-in does not get them.
+    #[must_use]
+    pub fn run_with<S: AsRef<OsStr>>(&self, own: &[S]) -> Run {
+        let run = self.run();
+        if self.ours { run.args(own) } else { run }
+    }
+
+    /// Copies the executable into a folder, so that a user who cannot reach the build folder can run it.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn publish(&self, folder: &Path) -> io::Result<Self> {
+        let name = self.path.file_name().unwrap_or(OsStr::new("program"));
+        let path = folder.join(name);
+        fs::copy(&self.path, &path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(Self { path, ..self.clone() })
+    }
+}
+
+/// Lists the ways to run haul that every result must be the same for: each engine with one worker and with many.
+pub const WAYS: [[&str; 4]; 4] = [
+    ["--engine=sync", "-j1", "--look-ahead=1", "--queue-depth=2"],
+    ["--engine=sync", "-j8", "--look-ahead=64", "--queue-depth=64"],
+    ["--engine=io-uring", "-j1", "--look-ahead=64", "--queue-depth=64"],
+    ["--engine=io-uring", "-j8", "--look-ahead=8", "--queue-depth=4"],
+];

@@ -1,0 +1,498 @@
+//! One run of a program, under conditions and with an end.
+//!
+//! A [`Run`] is a command line with conditions: limits, umask, another user, system calls that are refused, standard output
+//! that is closed. [`Run::finish`] waits for its end, takes everything it printed, and kills it with all its children when it
+//! takes longer than the time limit: a hang is a result ([`Ending::Hung`]), not a hanging test.
+//!
+//! How, without unsafe code: limits and umask are set by `/bin/sh` before it becomes the program. A seccomp filter belongs to a
+//! thread and is inherited, so the program is started from a short-lived thread that has installed the filter on itself.
+//! The peak of memory is read from `/proc` while the process lives, because the figure that `wait4` gives includes the parent's
+//! size before `exec`; it may miss what happens in the last hundredth of a second.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+/// Gives the user and group without any rights.
+pub const NOBODY: u32 = 65_534;
+
+/// A command line and its conditions.
+#[derive(Clone, Debug)]
+pub struct Run {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    folder: Option<PathBuf>,
+    environment: Vec<(OsString, OsString)>,
+    limit: Duration,
+    shell: Vec<String>,
+    user: Option<u32>,
+    refused: Option<(Vec<i64>, i32)>,
+    output: Output,
+}
+
+#[derive(Clone, Debug)]
+enum Output {
+    Captured,
+    File(PathBuf),
+    BrokenPipe,
+}
+
+/// Tells how a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It ended by itself with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Signalled(i32),
+    /// It took longer than the limit and was killed by us.
+    Hung,
+}
+
+/// What a run left behind.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// What it printed to standard output.
+    pub stdout: Vec<u8>,
+    /// What it printed to standard error.
+    pub stderr: Vec<u8>,
+    /// The most memory it held, in bytes, as far as seen.
+    pub peak_bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Outcome {
+    /// Says that the run ended by itself with status 0.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.ending == Ending::Exited(0)
+    }
+
+    /// Gives the exit status, if it ended by itself.
+    #[must_use]
+    pub fn status(&self) -> Option<i32> {
+        match self.ending {
+            Ending::Exited(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Says that the run ended in a way that no input may cause: a signal, a panic, a hang.
+    #[must_use]
+    pub fn crashed(&self) -> bool {
+        // 101 is a panic, 134 an abort, of a program below a shell also 139.
+        !matches!(self.ending, Ending::Exited(status) if !matches!(status, 101 | 134 | 139))
+    }
+
+    /// Gives standard error as text.
+    #[must_use]
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// Gives standard output as text.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+}
+
+/// A run that has begun.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    begun: Instant,
+    limit: Duration,
+    readers: [Option<JoinHandle<io::Result<Vec<u8>>>>; 2],
+}
+
+impl Run {
+    /// Begins a command line for the executable at `program`.
+    #[must_use]
+    pub fn new(program: &Path) -> Self {
+        Self {
+            program: program.to_owned(),
+            arguments: Vec::new(),
+            folder: None,
+            environment: Vec::new(),
+            limit: Duration::from_secs(120),
+            shell: Vec::new(),
+            user: None,
+            refused: None,
+            output: Output::Captured,
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Runs in a folder.
+    #[must_use]
+    pub fn in_folder(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// Sets a variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Calls it a hang when the run takes longer.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Limits the number of open files.
+    #[must_use]
+    pub fn open_files(mut self, count: u32) -> Self {
+        self.shell.push(format!("ulimit -n {count}"));
+        self
+    }
+
+    /// Limits the memory that may be locked, in KiB.
+    #[must_use]
+    pub fn locked_memory(mut self, kibibytes: u32) -> Self {
+        self.shell.push(format!("ulimit -l {kibibytes}"));
+        self
+    }
+
+    /// Sets the umask.
+    #[must_use]
+    pub fn umask(mut self, mask: u32) -> Self {
+        self.shell.push(format!("umask {mask:04o}"));
+        self
+    }
+
+    /// Closes standard output.
+    #[must_use]
+    pub fn without_stdout(mut self) -> Self {
+        self.shell.push("exec >&-".to_owned());
+        self
+    }
+
+    /// Sends standard output to a file or device.
+    #[must_use]
+    pub fn stdout_to(mut self, path: &Path) -> Self {
+        self.output = Output::File(path.to_owned());
+        self
+    }
+
+    /// Connects standard output to a pipe that nobody reads.
+    #[must_use]
+    pub fn stdout_to_broken_pipe(mut self) -> Self {
+        self.output = Output::BrokenPipe;
+        self
+    }
+
+    /// Runs as the user `nobody`. Only root can do this.
+    #[must_use]
+    pub fn as_nobody(mut self) -> Self {
+        self.user = Some(NOBODY);
+        self
+    }
+
+    /// Refuses io_uring (the system calls 425 to 427) with an error number.
+    #[must_use]
+    pub fn without_io_uring(self, error: i32) -> Self {
+        self.refusing(
+            &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
+            error,
+        )
+    }
+
+    /// Refuses system calls with an error number.
+    #[must_use]
+    pub fn refusing(mut self, calls: &[i64], error: i32) -> Self {
+        self.refused = Some((calls.to_vec(), error));
+        self
+    }
+
+    /// Puts another command before this one, such as `strace -o log`.
+    #[must_use]
+    pub(crate) fn behind(mut self, program: &Path, arguments: Vec<OsString>) -> Self {
+        let inner = std::mem::replace(&mut self.program, program.to_owned());
+        let rest = std::mem::replace(&mut self.arguments, arguments);
+        self.arguments.push(inner.into_os_string());
+        self.arguments.extend(rest);
+        self
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// When the program cannot be started or watched.
+    pub fn finish(self) -> io::Result<Outcome> {
+        self.start()?.finish()
+    }
+
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(self) -> io::Result<Running> {
+        let mut command = self.command()?;
+        let mut child = match &self.refused {
+            None => command.spawn()?,
+            Some((calls, error)) => spawn_refused(command, calls, *error)?,
+        };
+        let readers = [child.stdout.take().map(read_all), child.stderr.take().map(read_all)];
+        Ok(Running { child, begun: Instant::now(), limit: self.limit, readers })
+    }
+
+    fn command(&self) -> io::Result<Command> {
+        let mut command = if self.shell.is_empty() {
+            let mut command = Command::new(&self.program);
+            // GNU cp begins its messages with the name it was called by.
+            command.arg0(self.program.file_name().unwrap_or(OsStr::new("program")));
+            command
+        } else {
+            let mut command = Command::new("/bin/sh");
+            let script = format!("{} && exec \"$@\"", self.shell.join(" && "));
+            command.arg("-c").arg(script).arg("sh").arg(&self.program);
+            command
+        };
+        command.args(&self.arguments);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        for name in
+            ["POSIXLY_CORRECT", "VERSION_CONTROL", "SIMPLE_BACKUP_SUFFIX", "HAUL_FAULT", "HAUL_FAULT_LOG"]
+        {
+            command.env_remove(name);
+        }
+        command.env("LC_ALL", "C").envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        command.stdout(match &self.output {
+            Output::Captured => Stdio::piped(),
+            Output::File(path) => Stdio::from(File::options().write(true).open(path)?),
+            Output::BrokenPipe => {
+                let (reader, writer) = io::pipe()?;
+                drop(reader);
+                Stdio::from(writer)
+            }
+        });
+        Ok(command)
+    }
+}
+
+impl Running {
+    /// Gives the process id.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, such as `libc::SIGINT`, to the program and its children.
+    ///
+    /// # Errors
+    /// When there is no such process or signal.
+    pub fn signal(&self, number: i32) -> io::Result<()> {
+        let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::other("no such signal"))?;
+        Ok(rustix::process::kill_process_group(self.pid()?, signal)?)
+    }
+
+    /// Waits for the end, and kills the program when its time is over.
+    ///
+    /// # Errors
+    /// When the process cannot be watched.
+    pub fn finish(mut self) -> io::Result<Outcome> {
+        let mut peak_bytes = 0;
+        let ended = self.watch(&mut peak_bytes)?;
+        if !ended {
+            rustix::process::kill_process_group(self.pid()?, Signal::KILL)?;
+        }
+        let status = self.child.wait()?;
+        let took = self.begun.elapsed();
+        let [stdout, stderr] = std::mem::take(&mut self.readers).map(collect);
+        Ok(Outcome {
+            ending: if ended { ending(status) } else { Ending::Hung },
+            stdout: stdout?,
+            stderr: stderr?,
+            peak_bytes,
+            took,
+        })
+    }
+
+    /// Waits until the process ends (true) or the time is over (false), and looks at its memory on the way.
+    fn watch(&self, peak_bytes: &mut u64) -> io::Result<bool> {
+        const LOOK: i64 = 10_000_000;
+        let descriptor = rustix::process::pidfd_open(self.pid()?, PidfdFlags::empty())?;
+        let status = format!("/proc/{}/status", self.process());
+        let deadline = self.begun + self.limit;
+        loop {
+            let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK };
+            let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
+            match poll(&mut ends, Some(&pause)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+            *peak_bytes = (*peak_bytes).max(peak_of(&status));
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn pid(&self) -> io::Result<Pid> {
+        i32::try_from(self.process())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| io::Error::other("no process id"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A test that failed between start and finish must not leave its program behind.
+        if let (Ok(None), Ok(pid)) = (self.child.try_wait(), self.pid()) {
+            if let Err(error) = rustix::process::kill_process_group(pid, Signal::KILL) {
+                crate::note!("cannot kill process {pid:?}: {error}");
+            }
+            if let Err(error) = self.child.wait() {
+                crate::note!("cannot wait for process {pid:?}: {error}");
+            }
+        }
+    }
+}
+
+fn ending(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exited(code),
+        (None, signal) => Ending::Signalled(signal.unwrap_or(0)),
+    }
+}
+
+/// Reads the highest resident set size of a live process; 0 when it is gone.
+fn peak_of(status: &str) -> u64 {
+    let text = std::fs::read_to_string(status).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
+}
+
+fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<io::Result<Vec<u8>>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })
+}
+
+fn collect(reader: Option<JoinHandle<io::Result<Vec<u8>>>>) -> io::Result<Vec<u8>> {
+    match reader.map(JoinHandle::join) {
+        None => Ok(Vec::new()),
+        Some(Ok(bytes)) => bytes,
+        Some(Err(_)) => Err(io::Error::other("a reader thread died")),
+    }
+}
+
+/// Starts the command from a thread that has given up the system calls, which the new process inherits.
+fn spawn_refused(mut command: Command, calls: &[i64], error: i32) -> io::Result<Child> {
+    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
+        calls.iter().map(|call| (*call, Vec::new())).collect();
+    let architecture = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
+    let refuse = SeccompAction::Errno(error.unsigned_abs());
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture).map_err(io::Error::other)?;
+    let filter = BpfProgram::try_from(filter).map_err(io::Error::other)?;
+    let thread = std::thread::spawn(move || {
+        seccompiler::apply_filter(&filter).map_err(io::Error::other)?;
+        command.spawn()
+    });
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread died")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Run {
+        Run::new(Path::new("/bin/sh")).args(["-c", script])
+    }
+
+    #[test]
+    fn output_status_and_signal_are_told() {
+        let outcome = shell("echo out; echo err >&2; exit 3").finish().unwrap();
+        assert_eq!(outcome.ending, Ending::Exited(3));
+        assert_eq!((outcome.printed().as_str(), outcome.errors().as_str()), ("out\n", "err\n"));
+        assert!(!outcome.crashed());
+        let outcome = shell("kill -9 $$").finish().unwrap();
+        assert_eq!(outcome.ending, Ending::Signalled(9));
+        assert!(outcome.crashed());
+        assert!(shell("exit 101").finish().unwrap().crashed());
+    }
+
+    #[test]
+    fn a_hang_ends_with_all_children() {
+        let outcome = shell("sleep 1000 | cat").within(Duration::from_millis(100)).finish().unwrap();
+        assert_eq!(outcome.ending, Ending::Hung);
+        assert!(outcome.took < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn limits_and_umask_hold() {
+        let run = shell("ulimit -n; ulimit -l; umask").open_files(64).locked_memory(0).umask(0o27);
+        assert_eq!(run.finish().unwrap().printed(), "64\n0\n0027\n");
+        let closed = shell("echo x").without_stdout().finish().unwrap();
+        assert_ne!(closed.ending, Ending::Exited(0));
+    }
+
+    #[test]
+    fn refused_calls_fail_in_the_program_and_only_there() {
+        let outcome =
+            shell("umask 022; mkdir /nowhere").refusing(&[libc::SYS_mkdir], libc::EXDEV).finish().unwrap();
+        assert!(outcome.errors().contains("Invalid cross-device link"), "{}", outcome.errors());
+        let outcome = shell("mkdir /proc/nowhere").finish().unwrap();
+        assert!(!outcome.errors().contains("Invalid cross-device link"));
+    }
+
+    #[test]
+    fn another_user_is_another_user() {
+        crate::require!(crate::needs::root());
+        assert_eq!(
+            shell("id -u; id -g; id -G").as_nobody().finish().unwrap().printed(),
+            "65534\n65534\n65534\n"
+        );
+    }
+
+    #[test]
+    fn memory_is_the_programs_own() {
+        // The test process is made large first: the figure must not be its own.
+        let ballast = vec![1u8; 300 << 20];
+        let outcome = shell("sleep 0.1").finish().unwrap();
+        assert!(ballast.iter().all(|byte| *byte == 1));
+        assert!(outcome.peak_bytes > 0 && outcome.peak_bytes < 100 << 20, "{}", outcome.peak_bytes);
+    }
+}

@@ -1,0 +1,80 @@
+//! Tests that cannot run here end early, and are counted.
+//!
+//! A skipped test looks like a passed one to the test harness. So each skip prints one line `SKIPPED name: reason` on the
+//! real standard error (the harness does not capture it), and appends the same line to the file named by `HAUL_SKIPS`, from
+//! which the run prints how many were skipped and why.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+
+/// Ends the calling test with a reason, after recording it.
+#[macro_export]
+macro_rules! skip {
+    ($($reason:tt)*) => {{
+        $crate::skip::record($crate::test_name!(), &format!($($reason)*));
+        return;
+    }};
+}
+
+/// Ends the calling test when one of [`needs`](crate::needs) names a reason why it cannot run.
+#[macro_export]
+macro_rules! require {
+    ($need:expr) => {
+        if let Some(reason) = $need {
+            $crate::skip!("{reason}");
+        }
+    };
+}
+
+/// Names the function in which it stands, as `crate::function`.
+#[macro_export]
+macro_rules! test_name {
+    () => {{
+        fn here() {}
+        $crate::skip::function_around(&here)
+    }};
+}
+
+/// Prints one line that the test harness does not capture: totals, seeds, figures.
+#[macro_export]
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::skip::print_line(&format!($($text)*))
+    };
+}
+
+/// Gives the path of the function that contains the item `marker`. Used by [`test_name!`].
+#[must_use]
+pub fn function_around<T>(marker: &T) -> &'static str {
+    let name = std::any::type_name_of_val(marker);
+    name.strip_suffix("::here").unwrap_or(name)
+}
+
+/// Records one skipped test. A test says `skip!` instead.
+pub fn record(test: &str, reason: &str) {
+    let line = format!("SKIPPED {test}: {reason}");
+    print_line(&line);
+    let Some(path) = std::env::var_os("HAUL_SKIPS") else { return };
+    let written = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    if let Err(error) = written {
+        print_line(&format!("cannot record the skip in {}: {error}", path.display()));
+    }
+}
+
+/// Writes one whole line to standard error, past the capture of the test harness. Tests say `note!` instead.
+pub fn print_line(text: &str) {
+    // One write per line keeps the lines of parallel tests whole. A failing standard error leaves nowhere to complain to.
+    io::stderr().lock().write_all(format!("{text}\n").as_bytes()).unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_test_knows_its_name_without_its_thread() {
+        assert_eq!(test_name!(), "haul_testkit::skip::tests::a_test_knows_its_name_without_its_thread");
+    }
+}

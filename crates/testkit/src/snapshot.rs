@@ -1,0 +1,304 @@
+//! A tree as it lies on the disk, read back without changing it.
+//!
+//! A [`Snapshot`] holds all metadata of all entries below a root, the root included (its path is empty). File contents stay on
+//! the disk: [`compare`](crate::compare()) reads the two sides together. Directories are held open while their entries are
+//! read and everything is reached through `/proc/self/fd`, so paths may be longer than the kernel takes in one call.
+//! Files and directories are opened with `O_NOATIME` where that is allowed, so that reading leaves the access times alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use bitflags::bitflags;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+bitflags! {
+    /// Chooses what a snapshot reads and a comparison looks at. Type, size, link target and device number always count.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Facts: u32 {
+        /// The bytes of files.
+        const CONTENT = 1;
+        /// Where files have data and where holes.
+        const HOLES = 1 << 1;
+        /// Permission, set-id and sticky bits.
+        const MODE = 1 << 2;
+        /// User and group.
+        const OWNER = 1 << 3;
+        /// Modification times of everything but directories.
+        const MODIFIED = 1 << 4;
+        /// Modification times of directories.
+        const DIRECTORY_MODIFIED = 1 << 5;
+        /// Access times of files (reading a link or a directory changes its own).
+        const ACCESSED = 1 << 6;
+        /// Which names belong to one file.
+        const LINKS = 1 << 7;
+        /// Extended attributes, ACLs among them.
+        const ATTRIBUTES = 1 << 8;
+    }
+}
+
+impl Facts {
+    /// Everything `cp -a` promises to preserve, and that a second copy of the same source can be compared by.
+    pub const PRESERVED: Self = Self::all().difference(Self::ACCESSED);
+}
+
+/// Tells what an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharacterDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+/// Holds the metadata of one entry.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What it is.
+    pub kind: Kind,
+    /// Length in bytes; 0 for what has no length of its own.
+    pub bytes: u64,
+    /// Permission, set-id and sticky bits.
+    pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
+    /// Modification time, seconds and nanoseconds.
+    pub modified: (i64, u32),
+    /// Access time, seconds and nanoseconds.
+    pub accessed: (i64, u32),
+    /// Device number of a device.
+    pub device: u64,
+    /// Where a symbolic link leads.
+    pub leads_to: Option<Vec<u8>>,
+    /// Extended attributes by name.
+    pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Stretches of data of a regular file, empty unless [`Facts::HOLES`] was asked for.
+    pub extents: Vec<Range<u64>>,
+    /// The first name (in byte order) of the same file, when the tree holds more than one.
+    pub group: Option<Vec<u8>>,
+    identity: (u64, u64),
+}
+
+/// Holds a whole tree.
+#[derive(Debug)]
+pub struct Snapshot {
+    root: PathBuf,
+    facts: Facts,
+    entries: BTreeMap<Vec<u8>, Entry>,
+}
+
+impl Snapshot {
+    /// Reads the tree at `root`, which may be a single file.
+    ///
+    /// # Errors
+    /// When an entry cannot be read; the message names it.
+    pub fn take(root: &Path, facts: Facts) -> io::Result<Self> {
+        let mut snapshot = Self { root: root.to_owned(), facts, entries: BTreeMap::new() };
+        let place = Place { directory: CWD, name: root.as_os_str().as_bytes(), path: root.to_owned() };
+        snapshot.visit(&place, Vec::new())?;
+        snapshot.group_links();
+        Ok(snapshot)
+    }
+
+    /// Gives the root's path.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Says what was read.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// Gives the entries by path relative to the root; the root itself has the empty path.
+    #[must_use]
+    pub fn entries(&self) -> &BTreeMap<Vec<u8>, Entry> {
+        &self.entries
+    }
+
+    /// Gives the path of an entry on the disk.
+    #[must_use]
+    pub fn locate(&self, relative: &[u8]) -> PathBuf {
+        if relative.is_empty() { self.root.clone() } else { self.root.join(OsStr::from_bytes(relative)) }
+    }
+
+    fn visit(&mut self, place: &Place<'_>, relative: Vec<u8>) -> io::Result<()> {
+        let named = |error: io::Error| {
+            let shown = String::from_utf8_lossy(&relative).into_owned();
+            io::Error::new(error.kind(), format!("reading back {shown:?}: {error}"))
+        };
+        let entry = read_entry(place, self.facts).map_err(named)?;
+        let kind = entry.kind;
+        self.entries.insert(relative.clone(), entry);
+        if kind != Kind::Directory {
+            return Ok(());
+        }
+        let directory = open(place, OFlags::DIRECTORY).map_err(named)?;
+        for name in names(&directory).map_err(named)? {
+            let mut below = relative.clone();
+            if !below.is_empty() {
+                below.push(b'/');
+            }
+            below.extend(&name);
+            let path = through_descriptor(&directory, &name);
+            self.visit(&Place { directory: directory.as_fd(), name: &name, path }, below)?;
+        }
+        Ok(())
+    }
+
+    fn group_links(&mut self) {
+        let mut first: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
+        let mut shared: HashMap<(u64, u64), usize> = HashMap::new();
+        for (path, entry) in self.entries.iter().filter(|(_, entry)| entry.kind != Kind::Directory) {
+            first.entry(entry.identity).or_insert_with(|| path.clone());
+            *shared.entry(entry.identity).or_default() += 1;
+        }
+        for entry in self.entries.values_mut() {
+            let many = shared.get(&entry.identity).is_some_and(|count| *count > 1);
+            entry.group = many.then(|| first[&entry.identity].clone());
+        }
+    }
+}
+
+/// A name in an open directory, and the same as a path for calls that take no descriptor.
+struct Place<'a> {
+    directory: BorrowedFd<'a>,
+    name: &'a [u8],
+    path: PathBuf,
+}
+
+fn read_entry(place: &Place<'_>, facts: Facts) -> io::Result<Entry> {
+    let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharacterDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::Unknown => return Err(io::Error::other("unknown file type")),
+    };
+    let device = matches!(kind, Kind::CharacterDevice | Kind::BlockDevice);
+    let leads_to = match kind {
+        Kind::Symlink => Some(rustix::fs::readlinkat(place.directory, place.name, Vec::new())?.into_bytes()),
+        _ => None,
+    };
+    let extents = match kind {
+        Kind::File if facts.contains(Facts::HOLES) => {
+            data_extents(&open(place, OFlags::NONBLOCK)?, stat.st_size.unsigned_abs())?
+        }
+        _ => Vec::new(),
+    };
+    let attributes =
+        if facts.contains(Facts::ATTRIBUTES) { read_attributes(&place.path)? } else { BTreeMap::new() };
+    Ok(Entry {
+        kind,
+        bytes: if kind == Kind::File { stat.st_size.unsigned_abs() } else { 0 },
+        mode: stat.st_mode & 0o7777,
+        owner: (stat.st_uid, stat.st_gid),
+        modified: (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(u32::MAX)),
+        accessed: (stat.st_atime, u32::try_from(stat.st_atime_nsec).unwrap_or(u32::MAX)),
+        device: if device { stat.st_rdev } else { 0 },
+        leads_to,
+        attributes,
+        extents,
+        group: None,
+        identity: (stat.st_dev, stat.st_ino),
+    })
+}
+
+fn open(place: &Place<'_>, extra: OFlags) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | extra;
+    let quiet = rustix::fs::openat(place.directory, place.name, flags | OFlags::NOATIME, Mode::empty());
+    match quiet {
+        // Only the owner and root may leave the access time alone.
+        Err(Errno::PERM) => Ok(rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?),
+        other => Ok(other?),
+    }
+}
+
+fn names(directory: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn through_descriptor(directory: &OwnedFd, name: &[u8]) -> PathBuf {
+    Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(OsStr::from_bytes(name))
+}
+
+/// Lists the stretches of data of an open file, in order.
+///
+/// # Errors
+/// When the file system refuses to seek to data or to a hole.
+pub fn data_extents(file: &OwnedFd, bytes: u64) -> io::Result<Vec<Range<u64>>> {
+    let mut extents = Vec::new();
+    let mut offset = 0;
+    while offset < bytes {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = rustix::fs::seek(file, SeekFrom::Hole(start))?;
+        extents.push(start..end);
+        offset = end;
+    }
+    Ok(extents)
+}
+
+/// Reads all extended attributes of an entry, not following a symbolic link.
+///
+/// # Errors
+/// When the list or a value cannot be read. A file system without attributes gives none.
+pub fn read_attributes(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    // 64 KiB is the kernel's limit for the list and for each value.
+    let mut buffer = vec![0u8; 65_536];
+    let length = match rustix::fs::llistxattr(path, buffer.as_mut_slice()) {
+        Ok(length) => length,
+        Err(Errno::OPNOTSUPP) => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let list = buffer[..length].to_vec();
+    let mut attributes = BTreeMap::new();
+    for name in list.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let length = rustix::fs::lgetxattr(path, name, buffer.as_mut_slice())?;
+        attributes.insert(name.to_vec(), buffer[..length].to_vec());
+    }
+    Ok(attributes)
+}
+
+/// Gives a path as text that shows every byte.
+#[must_use]
+pub fn show(path: &[u8]) -> String {
+    if path.is_empty() { "(the root)".to_owned() } else { format!("{:?}", OsStr::from_bytes(path)) }
+}
+
+/// Gives the bytes of a path.
+#[must_use]
+pub fn path_bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().to_owned().into_vec()
+}

@@ -1,0 +1,312 @@
+//! A tree described as plain data, and built from it.
+//!
+//! A [`Spec`] is a list of nodes. Each names its parent by counting the directories before it, modulo their number, and a hard
+//! link names its partner the same way. So any sub-list of a valid list is valid too, which lets a property test shrink a
+//! failing tree by leaving nodes out.
+//!
+//! Building goes in two passes: first everything is made, then metadata is set from the last node to the first, so that a
+//! directory's times and mode come after its children. Names that are taken, and paths that would get too long, are passed
+//! over. As an ordinary user, devices, owners and privileged attributes are left out.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+
+/// Bounds the length of a built path, so that path-based programs can be run beside ours.
+const PATH_BYTES_MAX: usize = 2000;
+
+/// Describes a tree. The root is a directory that is not in the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spec {
+    /// The nodes, parents first.
+    pub nodes: Vec<Node>,
+}
+
+/// Describes one entry of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Counts directories, the root being 0; taken modulo the number of directories before this node.
+    pub parent: usize,
+    /// The name: any bytes but `/` and NUL, 255 at most.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits with set-id and sticky bits. Ignored for symbolic links.
+    pub mode: u32,
+    /// User and group, set when root builds the tree.
+    pub owner: Option<(u32, u32)>,
+    /// Modification time, seconds and nanoseconds.
+    pub modified: (i64, u32),
+    /// Extended attributes, ACLs among them in their raw form (see [`acl`]).
+    pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Tells what an entry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A regular file, made of pieces in order.
+    File(Vec<Piece>),
+    /// A symbolic link and where it leads.
+    Symlink(Vec<u8>),
+    /// Another name of a non-directory made before, counted modulo their number.
+    HardLink(usize),
+    /// A named pipe.
+    Fifo,
+    /// A socket without a listener.
+    Socket,
+    /// A character device with major and minor number. Root only.
+    CharacterDevice(u32, u32),
+    /// A block device with major and minor number. Root only.
+    BlockDevice(u32, u32),
+}
+
+/// A stretch of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes made from a seed.
+    Data {
+        /// Makes the bytes.
+        seed: u64,
+        /// Length in bytes.
+        bytes: u64,
+    },
+    /// Zero bytes that are written.
+    Zeros(u64),
+    /// Bytes that are not written.
+    Hole(u64),
+}
+
+impl Node {
+    /// Describes an entry with mode 0644 (0755 for a directory), no owner, no attributes, and a time with nanoseconds.
+    #[must_use]
+    pub fn new(parent: usize, name: impl Into<Vec<u8>>, kind: Kind) -> Self {
+        let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
+        Self {
+            parent,
+            name: name.into(),
+            kind,
+            mode,
+            owner: None,
+            modified: (1_234_567_890, 123_456_789),
+            attributes: Vec::new(),
+        }
+    }
+
+    /// Describes a file that holds `bytes` made from `seed`.
+    #[must_use]
+    pub fn file(parent: usize, name: impl Into<Vec<u8>>, seed: u64, bytes: u64) -> Self {
+        Self::new(parent, name, Kind::File(vec![Piece::Data { seed, bytes }]))
+    }
+
+    /// Sets the mode.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets the owner.
+    #[must_use]
+    pub fn owner(mut self, user: u32, group: u32) -> Self {
+        self.owner = Some((user, group));
+        self
+    }
+
+    /// Sets the modification time.
+    #[must_use]
+    pub fn modified(mut self, seconds: i64, nanoseconds: u32) -> Self {
+        self.modified = (seconds, nanoseconds);
+        self
+    }
+
+    /// Adds an extended attribute.
+    #[must_use]
+    pub fn attribute(mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.attributes.push((name.into(), value.into()));
+        self
+    }
+}
+
+impl Spec {
+    /// Builds the tree. `root` is made as a directory, or is one already.
+    ///
+    /// # Errors
+    /// When an entry cannot be made. Attributes that the file system does not know are passed over.
+    pub fn build(&self, root: &Path) -> io::Result<()> {
+        if !root.is_dir() {
+            fs::create_dir(root)?;
+        }
+        let privileged = rustix::process::geteuid().is_root();
+        let mut directories = vec![root.to_owned()];
+        let mut others: Vec<PathBuf> = Vec::new();
+        let mut taken = HashSet::new();
+        let mut made: Vec<(PathBuf, &Node)> = Vec::new();
+        for node in &self.nodes {
+            let path = directories[node.parent % directories.len()].join(OsStr::from_bytes(&node.name));
+            let too_long = path.as_os_str().len() > root.as_os_str().len() + PATH_BYTES_MAX;
+            let device = matches!(node.kind, Kind::CharacterDevice(..) | Kind::BlockDevice(..));
+            if too_long || (device && !privileged) || !taken.insert(path.clone()) {
+                continue;
+            }
+            match &node.kind {
+                Kind::Directory => {
+                    fs::create_dir(&path)?;
+                    directories.push(path.clone());
+                }
+                Kind::HardLink(_) if others.is_empty() => continue,
+                Kind::HardLink(which) => {
+                    fs::hard_link(&others[which % others.len()], &path)?;
+                    continue;
+                }
+                kind => {
+                    make(&path, kind)?;
+                    others.push(path.clone());
+                }
+            }
+            made.push((path, node));
+        }
+        for (path, node) in made.iter().rev() {
+            dress(path, node, privileged).map_err(|error| {
+                io::Error::new(error.kind(), format!("metadata of {}: {error}", path.display()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the bytes of a data piece: the same seed and length give the same bytes.
+#[must_use]
+pub fn bytes(seed: u64, length: u64) -> Vec<u8> {
+    // A multiplicative generator: fast, and no two seeds give the same stretch. Never zero, so that data is not a hole.
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8 | 1
+        })
+        .collect()
+}
+
+/// Gives the raw form of a POSIX ACL: owner, group and others as in `mode`, and one named user with `named` permissions.
+///
+/// The layout is the kernel's: a version word, then tag, permissions and id of each entry, little-endian.
+#[must_use]
+pub fn acl(mode: u32, named_user: u32, named: u16) -> Vec<u8> {
+    const NO_ID: u32 = u32::MAX;
+    let group = ((mode >> 3) & 7) as u16;
+    let entries: [(u16, u16, u32); 5] = [
+        (0x01, ((mode >> 6) & 7) as u16, NO_ID),
+        (0x02, named, named_user),
+        (0x04, group, NO_ID),
+        (0x10, group | named, NO_ID),
+        (0x20, (mode & 7) as u16, NO_ID),
+    ];
+    let mut raw = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        raw.extend(tag.to_le_bytes());
+        raw.extend(permissions.to_le_bytes());
+        raw.extend(id.to_le_bytes());
+    }
+    raw
+}
+
+fn make(path: &Path, kind: &Kind) -> io::Result<()> {
+    let node = |file_type, device| {
+        rustix::fs::mknodat(CWD, path, file_type, Mode::from_raw_mode(0o600), device).map_err(io::Error::from)
+    };
+    match kind {
+        Kind::File(pieces) => fill(path, pieces),
+        Kind::Symlink(leads_to) => std::os::unix::fs::symlink(OsStr::from_bytes(leads_to), path),
+        Kind::Fifo => node(FileType::Fifo, 0),
+        Kind::Socket => node(FileType::Socket, 0),
+        Kind::CharacterDevice(major, minor) => {
+            node(FileType::CharacterDevice, rustix::fs::makedev(*major, *minor))
+        }
+        Kind::BlockDevice(major, minor) => node(FileType::BlockDevice, rustix::fs::makedev(*major, *minor)),
+        Kind::Directory | Kind::HardLink(_) => Err(io::Error::other("made elsewhere")),
+    }
+}
+
+fn fill(path: &Path, pieces: &[Piece]) -> io::Result<()> {
+    let file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut offset = 0;
+    for piece in pieces {
+        match *piece {
+            Piece::Data { seed, bytes: length } => {
+                file.write_all_at(&bytes(seed, length), offset)?;
+                offset += length;
+            }
+            Piece::Zeros(length) => {
+                let zeros = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+                file.write_all_at(&zeros, offset)?;
+                offset += length;
+            }
+            Piece::Hole(length) => offset += length,
+        }
+    }
+    file.set_len(offset)
+}
+
+/// Sets metadata in the order that keeps it: owner (which drops set-id bits), mode, attributes (an ACL changes the mode), times.
+fn dress(path: &Path, node: &Node, privileged: bool) -> io::Result<()> {
+    let link = matches!(node.kind, Kind::Symlink(_));
+    if let Some((user, group)) = node.owner.filter(|_| privileged) {
+        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        rustix::fs::chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    if !link {
+        fs::set_permissions(path, fs::Permissions::from_mode(node.mode))?;
+    }
+    for (name, value) in &node.attributes {
+        let open = name.starts_with(b"user.") || name.starts_with(b"system.posix_acl");
+        if !open && !privileged {
+            continue;
+        }
+        match rustix::fs::lsetxattr(path, name.as_slice(), value, XattrFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let time = Timespec { tv_sec: node.modified.0, tv_nsec: node.modified.1.into() };
+    let accessed = Timespec { tv_sec: time.tv_sec.saturating_sub(100), tv_nsec: time.tv_nsec / 2 };
+    let times = Timestamps { last_access: accessed, last_modification: time };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sandbox;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn any_sublist_of_a_description_builds() {
+        let whole = crate::everything::spec();
+        for step in 2..7 {
+            let sandbox = Sandbox::in_memory().unwrap();
+            let part = Spec { nodes: whole.nodes.iter().step_by(step).cloned().collect() };
+            part.build(&sandbox.join("tree")).unwrap();
+        }
+    }
+
+    #[test]
+    fn holes_are_holes_and_times_have_nanoseconds() {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let pieces = vec![Piece::Hole(1 << 20), Piece::Data { seed: 1, bytes: 10 }];
+        let node = Node::new(0, "f", Kind::File(pieces)).modified(1_000_000_000, 987_654_321);
+        Spec { nodes: vec![node] }.build(&sandbox.join("t")).unwrap();
+        let meta = fs::metadata(sandbox.join("t/f")).unwrap();
+        assert_eq!(meta.len(), (1 << 20) + 10);
+        assert!(meta.blocks() * 512 < 1 << 20);
+        assert_eq!((meta.mtime(), meta.mtime_nsec()), (1_000_000_000, 987_654_321));
+    }
+}
