@@ -5,6 +5,8 @@
 //!
 //! - [`spec`] describes a tree as plain data and builds it; [`random`] and [`everything`] make such descriptions.
 //! - [`snapshot`] reads a tree back and [`compare`] says in words how two trees differ.
+//! - [`duel`] gives two programs the same work and says what they did differently; [`verdict`] says whether a copy that met
+//!   an error was honest.
 //! - [`program`] finds the program under test and GNU cp, [`run`] runs one with limits, users, forbidden system calls
 //!   and a time limit that turns a hang into a result, [`message`] reads what it printed.
 //! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
@@ -16,6 +18,7 @@
 
 pub mod compare;
 pub mod deep;
+pub mod duel;
 pub mod everything;
 pub mod flip;
 pub mod message;
@@ -29,6 +32,7 @@ pub mod skip;
 pub mod snapshot;
 pub mod spec;
 pub mod strace;
+pub mod verdict;
 pub mod wait;
 
 pub use compare::{Differences, Rules, compare};

@@ -32,8 +32,14 @@ impl Program {
     /// Finds the program under test: the one `HAUL_BIN` names, else `built`. Tests use [`program!`].
     #[must_use]
     pub fn find(built: &str) -> Self {
-        let path = std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from);
+        Self::at(&std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from))
+    }
+
+    /// Takes the program at a path: run as it is when it is called `cp`, else with `cp` as its first argument.
+    #[must_use]
+    pub fn at(path: &Path) -> Self {
         let as_cp = path.file_name() == Some(OsStr::new("cp"));
+        let path = path.to_owned();
         Self { path, first: if as_cp { Vec::new() } else { vec!["cp".into()] }, ours: !as_cp }
     }
 

@@ -1,0 +1,168 @@
+//! Two programs given the same work, and what they did differently.
+//!
+//! Both run the same command line in folders that were prepared alike, with the same names inside, so that messages can be
+//! compared word by word. What counts: exit status, the lines of standard output and standard error (sorted, and with the
+//! program's own name taken off), and everything the folder holds afterwards, source and target alike.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::compare::{Rules, compare_paths};
+use crate::message::normalise;
+use crate::program::Program;
+use crate::run::{Ending, Outcome};
+use crate::sandbox::Sandbox;
+use crate::snapshot::Facts;
+
+/// Two programs: the standard, and the one that is judged by it.
+#[derive(Clone, Debug)]
+pub struct Duel {
+    /// The standard.
+    pub standard: Program,
+    /// The program that is judged.
+    pub judged: Program,
+    /// What counts in the folder afterwards.
+    pub facts: Facts,
+    /// How long each may take.
+    pub limit: Duration,
+}
+
+/// What came out of one command line.
+#[derive(Debug)]
+pub struct Verdict {
+    /// How the standard ended.
+    pub standard: Outcome,
+    /// How the judged program ended.
+    pub judged: Outcome,
+    /// What the judged program did differently; nothing when it did the same.
+    pub complaints: Vec<String>,
+}
+
+impl Verdict {
+    /// Says that the standard itself hung, so that there is nothing to compare with.
+    #[must_use]
+    pub fn standard_hung(&self) -> bool {
+        self.standard.ending == Ending::Hung
+    }
+
+    /// Gives the complaints and what both printed, as text.
+    #[must_use]
+    pub fn report(&self) -> String {
+        let mut text = String::new();
+        for complaint in &self.complaints {
+            text.push_str(complaint.trim_end());
+            text.push('\n');
+        }
+        for (name, outcome) in [("standard", &self.standard), ("judged", &self.judged)] {
+            let lines = normalise(&outcome.stderr).join("\n      ");
+            // Writing to a String cannot fail.
+            write!(text, "    {name}: {:?}\n      {lines}\n", outcome.ending).unwrap_or_default();
+        }
+        text
+    }
+}
+
+impl Duel {
+    /// Pairs GNU cp with the judged program. `None` without GNU cp.
+    #[must_use]
+    pub fn with_gnu(judged: Program) -> Option<Self> {
+        let standard = Program::gnu()?;
+        Some(Self { standard, judged, facts: Facts::PRESERVED, limit: Duration::from_secs(20) })
+    }
+
+    /// Runs both on one command line, each in a folder made by `prepare`. `own` are options only haul understands.
+    ///
+    /// # Errors
+    /// When a folder cannot be prepared or read back, or a program not be started.
+    pub fn run(
+        &self,
+        prepare: &dyn Fn(&Path) -> io::Result<()>,
+        arguments: &[impl AsRef<OsStr>],
+        own: &[OsString],
+    ) -> io::Result<Verdict> {
+        let now_from = Some(seconds_now());
+        let sandboxes = [Sandbox::in_memory()?, Sandbox::in_memory()?];
+        let mut outcomes = Vec::new();
+        for (sandbox, program, own) in
+            [(&sandboxes[0], &self.standard, &[][..]), (&sandboxes[1], &self.judged, own)]
+        {
+            prepare(sandbox.path())?;
+            let run = program.run_with(own).args(arguments).in_folder(sandbox.path());
+            outcomes.push(run.umask(0o022).within(self.limit).finish()?);
+        }
+        let mut complaints = Vec::new();
+        if let [standard, judged] = &outcomes[..] {
+            compare_outcomes(standard, judged, &mut complaints);
+        }
+        let rules = Rules { facts: self.facts, now_from };
+        let differences = compare_paths(sandboxes[0].path(), sandboxes[1].path(), rules)?;
+        if !differences.is_empty() {
+            complaints.push(format!("    trees: {differences}"));
+        }
+        let judged = outcomes.pop().ok_or_else(|| io::Error::other("no outcome"))?;
+        let standard = outcomes.pop().ok_or_else(|| io::Error::other("no outcome"))?;
+        Ok(Verdict { standard, judged, complaints })
+    }
+}
+
+fn compare_outcomes(standard: &Outcome, judged: &Outcome, complaints: &mut Vec<String>) {
+    if standard.ending != judged.ending {
+        complaints.push(format!("    status: expected {:?}, found {:?}", standard.ending, judged.ending));
+    }
+    for (name, expected, found) in
+        [("stdout", &standard.stdout, &judged.stdout), ("stderr", &standard.stderr, &judged.stderr)]
+    {
+        let (expected, found) = (normalise(expected), normalise(found));
+        if expected != found {
+            let only = |these: &[String], those: &[String]| {
+                let lines: Vec<_> = these.iter().filter(|line| !those.contains(line)).cloned().collect();
+                lines.join("\n      ")
+            };
+            let (missing, extra) = (only(&expected, &found), only(&found, &expected));
+            complaints.push(format!(
+                "    {name}: only the standard:\n      {missing}\n    only judged:\n      {extra}"
+            ));
+        }
+    }
+}
+
+/// Gives the present second.
+#[must_use]
+pub fn seconds_now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn judge(script: &str) -> Verdict {
+        let sandbox = Sandbox::on_disk().unwrap();
+        let path = sandbox.join("haul");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let duel = Duel::with_gnu(Program::at(&path)).unwrap();
+        let prepare = |folder: &Path| fs::write(folder.join("a"), "x");
+        duel.run(&prepare, &["a", "b", "missing", "c"], &[]).unwrap()
+    }
+
+    #[test]
+    fn the_same_is_the_same_and_each_difference_is_seen() {
+        crate::require!(Program::needs_gnu());
+        // The stand-in is called as `haul cp ...`, and its messages begin with its name.
+        let same = judge("shift; exec /usr/bin/cp \"$@\"");
+        assert!(same.complaints.is_empty(), "{}", same.report());
+        let status = judge("shift; /usr/bin/cp \"$@\"; exit 0");
+        assert!(status.complaints[0].contains("status"));
+        let silent = judge("shift; exec /usr/bin/cp \"$@\" 2>/dev/null");
+        assert!(silent.complaints[0].contains("stderr"));
+        let tree = judge("shift; /usr/bin/cp \"$@\"; status=$?; echo more >> a; exit $status");
+        assert!(tree.complaints[0].contains("trees"));
+    }
+}

@@ -1,0 +1,190 @@
+//! Whether a copy that met an error was honest.
+//!
+//! The rule for every failing operation: the copy is right and the exit status 0, or the status is 1 and every entry that is
+//! not right is named in a message. [`judge`] applies it. A message about preserving, setting or closing explains its own entry
+//! only; a message that something could not be opened, read or made explains also what lies below it. A message
+//! about one name of a file stands for all names that still belong to that file.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::compare::{About, Difference, Differences};
+use crate::message::{normalise, quoted_names};
+use crate::run::{Ending, Outcome};
+use crate::snapshot::{Snapshot, path_bytes, show};
+
+/// How an honest copy ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Status 0 and an identical tree.
+    Right,
+    /// Status 1, and what is not right is named.
+    Reported,
+}
+
+/// The entries that messages name.
+#[derive(Debug, Default)]
+pub struct Named {
+    exactly: BTreeSet<Vec<u8>>,
+    with_all_below: BTreeSet<Vec<u8>>,
+}
+
+impl Named {
+    /// Collects the names in messages that lie in one of the two trees, relative to its root as it was given to the program.
+    #[must_use]
+    pub fn collect(stderr: &[u8], roots: [&Path; 2]) -> Self {
+        let mut named = Self::default();
+        let roots = roots.map(path_bytes);
+        for line in normalise(stderr) {
+            let one_entry = ["preserv", "setting", "clos"].iter().any(|word| line.contains(word));
+            for name in quoted_names(&line) {
+                for relative in roots.iter().filter_map(|root| below(&name, root)) {
+                    named.exactly.insert(relative.clone());
+                    if !one_entry {
+                        named.with_all_below.insert(relative);
+                    }
+                }
+            }
+        }
+        named
+    }
+
+    /// Says whether a message explains that this entry is not right.
+    #[must_use]
+    pub fn explains(&self, path: &[u8]) -> bool {
+        let mut ends = (0..path.len()).filter(|&end| path[end] == b'/').chain([0]);
+        self.exactly.contains(path) || ends.any(|end| self.with_all_below.contains(&path[..end]))
+    }
+
+    /// A message about one name of a file stands for all names that still belong to the same file.
+    fn explains_difference(&self, difference: &Difference, all: &Differences, expected: &Snapshot) -> bool {
+        if self.explains(&difference.path) {
+            return true;
+        }
+        let lost_its_link =
+            all.list.iter().any(|other| other.path == difference.path && other.about == About::Links);
+        let other_file =
+            difference.about == About::Missing || (lost_its_link && difference.about != About::Links);
+        let group = |path: &[u8]| expected.entries().get(path).and_then(|entry| entry.group.clone());
+        let Some(group_here) = group(&difference.path).filter(|_| !other_file) else {
+            return false;
+        };
+        expected.entries().keys().any(|path| group(path).as_ref() == Some(&group_here) && self.explains(path))
+    }
+}
+
+/// Judges one run: `roots` are source and target as they stood on the command line, `expected` is what the target should be.
+///
+/// # Errors
+/// When the run was not honest: the text says how.
+pub fn judge(
+    outcome: &Outcome,
+    expected: &Snapshot,
+    differences: &Differences,
+    roots: [&Path; 2],
+) -> Result<Verdict, String> {
+    if outcome.crashed() {
+        return Err(format!("ended by {:?}: {}", outcome.ending, outcome.errors()));
+    }
+    match outcome.ending {
+        Ending::Exited(0) if differences.is_empty() => Ok(Verdict::Right),
+        Ending::Exited(0) => Err(format!("silent loss: status 0, {differences}")),
+        Ending::Exited(1) if outcome.stderr.is_empty() => Err("status 1 without a message".to_owned()),
+        Ending::Exited(1) => {
+            let named = Named::collect(&outcome.stderr, roots);
+            let unexplained: Vec<String> = differences
+                .list
+                .iter()
+                .filter(|difference| !named.explains_difference(difference, differences, expected))
+                .map(|difference| format!("{}: {}", show(&difference.path), difference.text))
+                .collect();
+            if unexplained.is_empty() {
+                return Ok(Verdict::Reported);
+            }
+            Err(format!("no message names {}; messages: {}", unexplained.join("; "), outcome.errors()))
+        }
+        other => Err(format!("ended by {other:?}: {}", outcome.errors())),
+    }
+}
+
+/// Gives the part of `name` below `root`, empty for the root itself. Doubled and trailing slashes do not count.
+fn below(name: &[u8], root: &[u8]) -> Option<Vec<u8>> {
+    let rest = name.strip_prefix(root)?;
+    if !rest.is_empty() && rest[0] != b'/' {
+        return None;
+    }
+    let parts: Vec<&[u8]> =
+        rest.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
+    Some(parts.join(&b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::compare;
+    use crate::spec::{Kind, Node, Spec};
+    use crate::{Facts, Sandbox};
+    use std::fs;
+    use std::time::Duration;
+
+    fn outcome(status: i32, message: &str) -> Outcome {
+        Outcome {
+            ending: Ending::Exited(status),
+            stdout: Vec::new(),
+            stderr: message.as_bytes().to_vec(),
+            peak_bytes: 0,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// Damages a copy and asks for the verdict on a run that said `message`.
+    fn verdict(damage: fn(&Path), status: i32, message: &str) -> Result<Verdict, String> {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let spec = Spec {
+            nodes: vec![
+                Node::new(0, "d", Kind::Directory),
+                Node::file(1, "f", 1, 100).attribute("user.a", "b"),
+                Node::new(0, "g", Kind::HardLink(0)),
+                Node::file(0, "f", 2, 100),
+            ],
+        };
+        let [source, target] = ["s", "t"].map(|name| sandbox.join(name));
+        spec.build(&source).unwrap();
+        spec.build(&target).unwrap();
+        damage(&target);
+        let facts = Facts::PRESERVED - Facts::DIRECTORY_MODIFIED;
+        let [expected, found] = [source, target].map(|root| Snapshot::take(&root, facts).unwrap());
+        let differences = compare(&expected, &found, facts).unwrap();
+        judge(&outcome(status, message), &expected, &differences, [Path::new("s"), Path::new("t")])
+    }
+
+    #[test]
+    fn honesty_is_told_from_loss() {
+        let nothing = |_: &Path| {};
+        let truncate = |root: &Path| fs::write(root.join("f"), "").unwrap();
+        let unlink = |root: &Path| {
+            fs::remove_file(root.join("g")).unwrap();
+        };
+        let forget = |root: &Path| {
+            rustix::fs::lremovexattr(root.join("d/f"), "user.a").unwrap();
+        };
+        assert_eq!(verdict(nothing, 0, ""), Ok(Verdict::Right));
+        assert_eq!(verdict(nothing, 1, "cp: error writing 't/f': x\n"), Ok(Verdict::Reported));
+        assert!(verdict(nothing, 1, "").unwrap_err().contains("without a message"));
+        assert!(verdict(nothing, 101, "thread panicked").is_err());
+        assert!(verdict(truncate, 0, "").unwrap_err().contains("silent loss"));
+        assert!(
+            verdict(truncate, 1, "cp: error reading 's/d/f': x\n").unwrap_err().contains("no message names")
+        );
+        assert_eq!(verdict(truncate, 1, "haul cp: error reading 's/f': x\n"), Ok(Verdict::Reported));
+        assert!(verdict(unlink, 1, "cp: cannot open 's/f'\n").is_err());
+        assert_eq!(
+            verdict(unlink, 1, "cp: cannot create hard link 't/g' to 't/d/f': x\n"),
+            Ok(Verdict::Reported)
+        );
+        assert!(verdict(forget, 0, "").is_err());
+        assert!(verdict(forget, 1, "cp: preserving times for 't/d': x\n").is_err());
+        assert_eq!(verdict(forget, 1, "cp: cannot access 's/d': x\n"), Ok(Verdict::Reported));
+        assert_eq!(verdict(forget, 1, "cp: setting attributes for 't/d/f': x\n"), Ok(Verdict::Reported));
+    }
+}
