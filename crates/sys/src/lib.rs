@@ -26,6 +26,7 @@ mod names;
 mod open;
 mod operation;
 mod process;
+mod ring;
 mod stat;
 mod xattr;
 
@@ -50,6 +51,7 @@ pub use operation::Operation;
 pub use process::{
     Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
 };
+pub use ring::{Ring, RingReply, RingRequest};
 pub use stat::{FileType, Identity, Mode, Stat, Timestamp, stat, stat_at, stat_path};
 pub use xattr::{
     XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr, set_xattr_at,

@@ -47,5 +47,6 @@ operations! {
     Fsetxattr = "fsetxattr",
     Fremovexattr = "fremovexattr",
     RingSetup = "io_uring_setup",
+    RingRegister = "io_uring_register",
     RingEnter = "io_uring_enter",
 }
