@@ -15,12 +15,22 @@
 //! 8. Drop waits for the kernel, or leaks; memory the kernel may still touch is never freed.
 //! 9. In-flight slots are a fixed pool: no map, no allocation, no lock per operation.
 
+mod faulty;
 mod in_place;
+mod null;
 mod op;
+mod record;
+mod select;
 mod sync;
+mod uring;
 
+pub use faulty::{Faulty, Mischief};
+pub use null::Null;
 pub use op::{Call, Done, Op, Outcome, Token, Wait};
+pub use record::{Record, Tally};
+pub use select::{Choice, ENGINES, Listed, Made, UnknownEngine, make};
 pub use sync::Sync;
+pub use uring::{Placement, Uring};
 
 use haul_sys::Result;
 
@@ -61,4 +71,26 @@ pub trait Engine: Send {
 
     /// Says how many operations were taken and not yet reaped.
     fn in_flight(&self) -> usize;
+}
+
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn caps(&self) -> Caps {
+        (**self).caps()
+    }
+
+    fn submit(&mut self, op: Op) -> std::result::Result<(), Box<Op>> {
+        (**self).submit(op)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        (**self).flush()
+    }
+
+    fn reap(&mut self, min: usize, done: &mut Vec<Done>) -> Result<()> {
+        (**self).reap(min, done)
+    }
+
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
 }

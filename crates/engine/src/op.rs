@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_sys::{Buffer, Fd, Name, Open, Result, Stat};
+use haul_sys::{Buffer, Fd, Name, Open, Operation, Result, Stat};
 
 /// The caller's mark on an operation; engines return it and do not look at it.
 pub type Token = u64;
@@ -89,6 +89,22 @@ pub enum Call {
         /// The file; nobody else holds it.
         file: Fd,
     },
+}
+
+impl Call {
+    /// Returns the system call that does it.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::Open { .. } => Operation::Openat,
+            Self::Stat { .. } => Operation::Statx,
+            Self::Read { .. } => Operation::Read,
+            Self::Write { .. } => Operation::Write,
+            Self::CopyRange { .. } => Operation::CopyFileRange,
+            Self::Synchronize { .. } => Operation::Fsync,
+            Self::Close { .. } => Operation::Close,
+        }
+    }
 }
 
 /// A finished operation.
