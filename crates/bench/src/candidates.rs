@@ -1,0 +1,324 @@
+//! Who takes part: haul itself, perhaps several times with other settings, and the rivals installed here.
+//!
+//! A rival is looked for by name, first in the folders given and then in PATH, and asked for its version,
+//! which also tells it from another program of that name (there are several `cp` and several `rcp`).
+//! Every candidate copies a directory to a name that does not exist yet, so that the copy *is* the
+//! directory; rsync needs a slash after the source for that.
+//!
+//! To add a rival, add a line to [`RIVALS`].
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::programs;
+
+/// The id of haul itself.
+pub(crate) const HAUL: &str = "haul";
+
+/// The id of the candidate all others are compared with.
+pub(crate) const GNU: &str = "cp";
+
+/// How to find and to call a rival.
+struct Rival {
+    /// What `--only` calls it.
+    id: &'static str,
+    /// What the tables call it.
+    label: &'static str,
+    /// The program's names.
+    programs: &'static [&'static str],
+    /// Tells from the first line of `--version` that it is the one meant.
+    is_it: fn(&str) -> bool,
+    /// The words before source and target.
+    words: &'static [&'static str],
+}
+
+const RIVALS: [Rival; 9] = [
+    Rival {
+        id: GNU,
+        label: "GNU cp",
+        programs: &["cp", "gcp"],
+        is_it: |version| version.contains("GNU coreutils"),
+        words: &["-r"],
+    },
+    Rival { id: "cpz", label: "cpz", programs: &["cpz"], is_it: |_| true, words: &[] },
+    Rival { id: "fcp", label: "fcp", programs: &["fcp"], is_it: |_| true, words: &[] },
+    Rival {
+        id: "xcp",
+        label: "xcp",
+        programs: &["xcp"],
+        is_it: |version| version.starts_with("xcp"),
+        words: &["-r", "--no-progress"],
+    },
+    Rival {
+        id: "rsync",
+        label: "rsync",
+        programs: &["rsync"],
+        is_it: |version| version.starts_with("rsync"),
+        words: &["-a"],
+    },
+    Rival { id: "wcp", label: "wcp", programs: &["wcp"], is_it: |_| true, words: &[] },
+    Rival {
+        id: "rcp",
+        label: "rcp",
+        programs: &["rcp"],
+        // Not the remote copier of old, which inetutils and ssh install under this name.
+        is_it: |version| version.starts_with("rcp") && !version.contains("inetutils"),
+        words: &[],
+    },
+    Rival {
+        id: "uutils",
+        label: "uutils cp",
+        programs: &["uu_cp", "uu-cp", "cp"],
+        is_it: |version| version.contains("uutils"),
+        words: &["-r"],
+    },
+    Rival {
+        id: "uutils",
+        label: "uutils cp",
+        programs: &["coreutils"],
+        is_it: |version| version.contains("uutils") || version.starts_with("coreutils"),
+        words: &["cp", "-r"],
+    },
+];
+
+/// A program that copies a tree, with its settings.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Candidate {
+    /// What `--only` calls it; several settings of haul have the same.
+    pub(crate) id: &'static str,
+    /// What the tables call it; no two have the same.
+    pub(crate) label: String,
+    /// The first line of what it says to `--version`.
+    pub(crate) version: String,
+    /// Its command line, without the folder of the program.
+    pub(crate) line: String,
+    #[serde(skip)]
+    program: PathBuf,
+    #[serde(skip)]
+    words: Vec<OsString>,
+}
+
+impl Candidate {
+    fn new(
+        id: &'static str,
+        label: String,
+        version: String,
+        program: PathBuf,
+        words: Vec<OsString>,
+    ) -> Candidate {
+        let name = program.file_name().unwrap_or_default().display().to_string();
+        let slash = if needs_slash(id) { "/" } else { "" };
+        let mut line = words.iter().fold(name, |line, word| format!("{line} {}", word.display()));
+        line.push_str(&format!(" SOURCE{slash} TARGET"));
+        Candidate { id, label, version, line, program, words }
+    }
+
+    /// Makes one that cannot be run.
+    #[cfg(test)]
+    pub(crate) fn unreal(id: &'static str, label: &str) -> Candidate {
+        Candidate::new(id, label.to_owned(), format!("{label} 1.0"), PathBuf::from(id), Vec::new())
+    }
+
+    /// Returns the command that copies `source` to `target`, which does not exist.
+    pub(crate) fn command(&self, source: &Path, target: &Path) -> Command {
+        let mut source = source.as_os_str().to_owned();
+        if needs_slash(self.id) {
+            source.push("/");
+        }
+        let mut command = Command::new(&self.program);
+        command.args(&self.words).arg(source).arg(target).env("LC_ALL", "C");
+        command
+    }
+}
+
+/// rsync copies `a` into `b`, and `a/` to `b`.
+fn needs_slash(id: &str) -> bool {
+    id == "rsync"
+}
+
+/// Where to look, and for whom.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    /// The binary of haul.
+    pub(crate) haul: PathBuf,
+    /// Settings of haul to compare, one candidate each.
+    pub(crate) haul_settings: Vec<String>,
+    /// Folders to look for rivals in, the first that has one winning.
+    pub(crate) folders: Vec<PathBuf>,
+    /// Ids of those wanted; empty for all that can be found.
+    pub(crate) only: Vec<String>,
+}
+
+/// Finds the candidates, haul first and then the rivals in the order of [`RIVALS`].
+///
+/// # Errors
+///
+/// [`Error::Refused`] when one asked for by name is not there, or none is left.
+pub(crate) fn find(search: &Search) -> Result<Vec<Candidate>> {
+    let mut known: Vec<&str> = RIVALS.iter().map(|rival| rival.id).collect();
+    known.insert(0, HAUL);
+    known.dedup();
+    if let Some(unknown) = search.only.iter().find(|id| !known.contains(&id.as_str())) {
+        return Err(Error::Refused(format!("--only: '{unknown}' is none of {}", known.join(", "))));
+    }
+    let wanted = |id: &str| search.only.is_empty() || search.only.iter().any(|only| only == id);
+    let mut found = Vec::new();
+    if wanted(HAUL) {
+        found.extend(find_haul(search)?);
+    }
+    for rival in RIVALS.iter().filter(|rival| wanted(rival.id)) {
+        if found.iter().all(|candidate: &Candidate| candidate.id != rival.id) {
+            found.extend(find_rival(rival, &search.folders));
+        }
+    }
+    let missing = |id: &&String| found.iter().all(|candidate| candidate.id != id.as_str());
+    match search.only.iter().find(missing) {
+        Some(absent) => Err(Error::Refused(format!("--only: {absent} was not found on this machine"))),
+        None if found.is_empty() => Err(Error::Refused("no candidate was found on this machine".to_owned())),
+        None => Ok(found),
+    }
+}
+
+/// Returns haul, once for each of its settings.
+fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
+    let version = version_of(&search.haul).filter(|version| version.starts_with(HAUL));
+    let Some(version) = version else {
+        return Err(Error::Refused(format!(
+            "{} is not haul; give its binary with --haul, or name others with --only",
+            search.haul.display()
+        )));
+    };
+    let plain = [String::new()];
+    let settings = if search.haul_settings.is_empty() { &plain[..] } else { &search.haul_settings };
+    let mut found: Vec<Candidate> = Vec::new();
+    for setting in settings {
+        let words: Vec<&str> = setting.split_whitespace().collect();
+        let label = [&[HAUL], &words[..]].concat().join(" ");
+        if found.iter().any(|candidate| candidate.label == label) {
+            return Err(Error::Refused(format!("--haul-args: '{setting}' is given twice")));
+        }
+        let words = [&["cp"], &words[..], &["-r"]].concat().into_iter().map(OsString::from).collect();
+        found.push(Candidate::new(HAUL, label, version.clone(), search.haul.clone(), words));
+    }
+    Ok(found)
+}
+
+fn find_rival(rival: &Rival, folders: &[PathBuf]) -> Option<Candidate> {
+    rival.programs.iter().flat_map(|name| programs::find_in(folders, name)).find_map(|program| {
+        let version = version_of(&program)?;
+        let words = rival.words.iter().map(OsString::from).collect();
+        (rival.is_it)(&version)
+            .then(|| Candidate::new(rival.id, rival.label.to_owned(), version, program, words))
+    })
+}
+
+/// Returns the first line a program says to `--version`; nothing when it does not run.
+fn version_of(program: &Path) -> Option<String> {
+    let output =
+        Command::new(program).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    Some(match line {
+        Some(line) if output.status.success() => line.to_owned(),
+        _ => "version unknown".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A folder of programs that only know their version.
+    fn folder(programs: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, version) in programs {
+            let path = folder.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\necho '{version}'\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        folder
+    }
+
+    fn search(folder: &Path, only: &[&str]) -> Search {
+        Search {
+            haul: folder.join("haul"),
+            folders: vec![folder.to_owned()],
+            only: only.iter().map(|id| (*id).to_owned()).collect(),
+            ..Search::default()
+        }
+    }
+
+    #[test]
+    fn a_program_is_told_from_another_of_its_name() {
+        let impostors = folder(&[("rcp", "rcp (GNU inetutils) 2.5")]);
+        let search = search(impostors.path(), &[]);
+        let rival = |id: &str| RIVALS.iter().find(|rival| rival.id == id).unwrap();
+        assert!(find_rival(rival("rcp"), &search.folders).is_none());
+        let busybox = folder(&[("cp", "BusyBox v1.36.1")]);
+        let real = folder(&[("cp", "cp (GNU coreutils) 9.9")]);
+        let folders = [busybox.path().to_owned(), real.path().to_owned()];
+        let found = find_rival(rival(GNU), &folders).unwrap();
+        assert_eq!(
+            (found.version.as_str(), found.program),
+            ("cp (GNU coreutils) 9.9", real.path().join("cp"))
+        );
+    }
+
+    #[test]
+    fn every_setting_of_haul_is_a_candidate() {
+        let programs = folder(&[("haul", "haul 0.1.0")]);
+        let mut search = search(programs.path(), &[HAUL]);
+        search.haul_settings = vec![String::new(), "-j 4  --engine=sync".to_owned()];
+        let found = find(&search).unwrap();
+        let seen: Vec<(&str, &str)> =
+            found.iter().map(|one| (one.label.as_str(), one.line.as_str())).collect();
+        assert_eq!(
+            seen,
+            [
+                ("haul", "haul cp -r SOURCE TARGET"),
+                ("haul -j 4 --engine=sync", "haul cp -j 4 --engine=sync -r SOURCE TARGET"),
+            ]
+        );
+        search.haul_settings = vec!["-j 4".to_owned(), "-j  4".to_owned()];
+        assert!(find(&search).unwrap_err().to_string().contains("given twice"));
+    }
+
+    #[test]
+    fn another_program_is_not_taken_for_haul() {
+        let programs = folder(&[("haul", "something else")]);
+        let refusal = find(&search(programs.path(), &[HAUL])).unwrap_err().to_string();
+        assert!(refusal.contains("is not haul"), "{refusal}");
+    }
+
+    #[test]
+    fn who_is_asked_for_must_be_known_and_there() {
+        let programs = folder(&[("haul", "haul 0.1.0")]);
+        let refusal = |id: &str| find(&search(programs.path(), &[id])).unwrap_err().to_string();
+        assert!(
+            refusal("robocopy").contains("'robocopy' is none of haul, cp, cpz"),
+            "{}",
+            refusal("robocopy")
+        );
+        assert!(refusal("xcp").contains("xcp was not found"), "{}", refusal("xcp"));
+    }
+
+    #[test]
+    fn only_rsync_gets_a_slash() {
+        let programs = folder(&[("rsync", "rsync  version 3.2.7"), ("xcp", "xcp 0.24.9")]);
+        for candidate in find(&search(programs.path(), &["rsync", "xcp"])).unwrap() {
+            let command = candidate.command(Path::new("/a/tree"), Path::new("/b/copy"));
+            let words: Vec<_> = command.get_args().collect();
+            let expected: &[&str] = match candidate.id {
+                "rsync" => &["-a", "/a/tree/", "/b/copy"],
+                _ => &["-r", "--no-progress", "/a/tree", "/b/copy"],
+            };
+            assert_eq!(words, expected, "{}", candidate.line);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! ^C, SIGTERM and SIGHUP: the benchmark stops, and still cleans up.
+//!
+//! ```text
+//!   signal ──► thread: raise the flag, kill the running child's process group
+//!                                             │
+//!   main thread:  ... wait for the child ◄────┘ ──► check() says Interrupted ──► the usual error path
+//! ```
+//!
+//! Everything the benchmark runs has a process group of its own, so that a ^C typed at the terminal
+//! reaches the benchmark alone, and an unmount that is part of the cleaning up is not killed by it.
+//!
+//! Promises: a child that was begun before the signal is killed, one begun after it too (the flag is
+//! looked at once more when it is announced), and a process id is never signalled after it was reaped.
+//! It cannot do anything about SIGKILL: then the mounts, loop devices and images stay.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::error::{Error, Result};
+
+/// Tells whether a signal asked for the end.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    raised: AtomicBool,
+    /// Invariant: set only while the child has not been reaped, so that its number is still its own.
+    child: Mutex<Option<Pid>>,
+}
+
+impl Interrupt {
+    /// Starts to listen for signals.
+    pub(crate) fn listen() -> Result<Interrupt> {
+        let interrupt = Interrupt::never();
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+            .map_err(|source| Error::Io { doing: "listen for signals".to_owned(), source })?;
+        let listener = interrupt.clone();
+        // The thread ends with the process: it holds nothing that wants an orderly end.
+        thread::spawn(move || signals.forever().for_each(|_| listener.raise()));
+        Ok(interrupt)
+    }
+
+    /// Returns one that no signal raises.
+    pub(crate) fn never() -> Interrupt {
+        Interrupt { shared: Arc::default() }
+    }
+
+    /// Does what a signal does.
+    pub(crate) fn raise(&self) {
+        self.shared.raised.store(true, Ordering::SeqCst);
+        kill(*self.child());
+    }
+
+    /// Fails once a signal has come.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.shared.raised.load(Ordering::SeqCst) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Announces a running child, the leader of its process group, to be killed at a signal.
+    pub(crate) fn child_started(&self, child: Pid) {
+        *self.child() = Some(child);
+        if self.check().is_err() {
+            kill(Some(child));
+        }
+    }
+
+    /// Takes the child back, before it is reaped.
+    pub(crate) fn child_ends(&self) {
+        *self.child() = None;
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Pid>> {
+        self.shared.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Kills a process group, if there is one.
+fn kill(leader: Option<Pid>) {
+    if let Some(leader) = leader {
+        // The only failure left is ESRCH: everything in the group has ended by itself, as wanted.
+        kill_process_group(leader, Signal::KILL).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::{Child, Command};
+
+    fn endless() -> (Child, Pid) {
+        let child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        (child, pid)
+    }
+
+    #[test]
+    fn a_signal_kills_the_running_child() {
+        let interrupt = Interrupt::never();
+        let (mut child, pid) = endless();
+        interrupt.child_started(pid);
+        interrupt.check().unwrap();
+        interrupt.raise();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert!(interrupt.check().is_err());
+    }
+
+    #[test]
+    fn a_child_started_after_the_signal_is_killed_too() {
+        let interrupt = Interrupt::never();
+        interrupt.raise();
+        let (mut child, pid) = endless();
+        interrupt.child_started(pid);
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    fn a_child_that_was_taken_back_is_left_alone() {
+        let interrupt = Interrupt::never();
+        let (mut child, pid) = endless();
+        interrupt.child_started(pid);
+        interrupt.child_ends();
+        interrupt.raise();
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

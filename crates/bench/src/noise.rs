@@ -1,0 +1,103 @@
+//! The bytes of the files: a stream of pseudo-random noise per file.
+//!
+//! The generator is xoshiro256++ (Blackman and Vigna, "Scrambled Linear Pseudorandom Number
+//! Generators", 2019), its state filled by splitmix64 as its authors advise. It is written out here
+//! because a workload must be the same bytes on every machine and with every later release: the small
+//! generators of the usual crate promise neither.
+//!
+//! Promises: the same (seed, stream) gives the same bytes for ever, whatever the sizes of the slices
+//! they are asked for in, as long as those are multiples of eight but for the last. It is not for
+//! secrets.
+
+/// Produces the noise of one file.
+pub(crate) struct Noise {
+    state: [u64; 4],
+}
+
+impl Noise {
+    /// Starts the stream numbered `stream` of the workload seeded with `seed`.
+    pub(crate) fn new(seed: u64, stream: u64) -> Noise {
+        // The two numbers are mixed one after the other, so that stream 1 of seed 0 and stream 0 of
+        // seed 1 have nothing in common.
+        let mut mixer = seed;
+        let mut mixer = split_mix(&mut mixer) ^ stream;
+        Noise { state: std::array::from_fn(|_| split_mix(&mut mixer)) }
+    }
+
+    /// Fills `out` with the next bytes of the stream.
+    pub(crate) fn fill(&mut self, out: &mut [u8]) {
+        let mut words = out.chunks_exact_mut(8);
+        for word in &mut words {
+            word.copy_from_slice(&self.next().to_le_bytes());
+        }
+        let tail = words.into_remainder();
+        if !tail.is_empty() {
+            let last = self.next().to_le_bytes();
+            tail.copy_from_slice(&last[..tail.len()]);
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        let [a, b, c, d] = self.state;
+        let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
+        let c = c ^ a;
+        let d = d ^ b;
+        self.state = [a ^ d, b ^ c, c ^ (b << 17), d.rotate_left(45)];
+        result
+    }
+}
+
+/// One step of splitmix64.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut word = *state;
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The published first outputs of xoshiro256++ from the state 1, 2, 3, 4.
+    #[test]
+    fn is_xoshiro256_plus_plus() {
+        let mut noise = Noise { state: [1, 2, 3, 4] };
+        let first: Vec<u64> = (0..6).map(|_| noise.next()).collect();
+        assert_eq!(
+            first,
+            [
+                41_943_041,
+                58_720_359,
+                3_588_806_011_781_223,
+                3_591_011_842_654_386,
+                9_228_616_714_210_784_205,
+                9_973_669_472_204_895_162,
+            ]
+        );
+    }
+
+    #[test]
+    fn slices_of_whole_words_do_not_change_the_stream() {
+        let mut whole = [0; 100];
+        Noise::new(7, 3).fill(&mut whole);
+        let mut parts = [0; 100];
+        let mut noise = Noise::new(7, 3);
+        noise.fill(&mut parts[..64]);
+        noise.fill(&mut parts[64..]);
+        assert_eq!(whole, parts);
+    }
+
+    #[test]
+    fn seeds_and_streams_differ() {
+        let bytes = |seed, stream| {
+            let mut out = [0; 32];
+            Noise::new(seed, stream).fill(&mut out);
+            out
+        };
+        assert_ne!(bytes(0, 1), bytes(1, 0));
+        assert_ne!(bytes(1, 1), bytes(1, 2));
+        assert_ne!(bytes(1, 1), bytes(2, 1));
+    }
+}

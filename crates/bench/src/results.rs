@@ -1,0 +1,215 @@
+//! What a comparison found out: the runs, and what they come to. This is what the JSON holds.
+
+use serde::Serialize;
+
+use crate::candidates::{Candidate, GNU, HAUL};
+use crate::ground::{CacheState, Layout};
+use crate::machine::Machine;
+use crate::series::Run;
+use crate::shapes::Totals;
+use crate::statistics::Summary;
+use crate::verify::Digest;
+
+/// Everything about one comparison.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// Where it was run.
+    pub(crate) machine: Machine,
+    /// Who took part.
+    pub(crate) candidates: Vec<Candidate>,
+    /// The file systems.
+    pub(crate) layout: Layout,
+    /// Rounds that count in every series.
+    pub(crate) rounds: u32,
+    /// The series that were finished.
+    pub(crate) series: Vec<Series>,
+}
+
+/// One workload in one cache state.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Series {
+    /// The workload.
+    pub(crate) workload: Tree,
+    /// The source's cache state.
+    pub(crate) cache: CacheState,
+    /// What came out, in the order of the candidates.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Every run, in the order in which they were run.
+    pub(crate) runs: Vec<Run>,
+}
+
+/// What was copied.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tree {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its size.
+    pub(crate) totals: Totals,
+    /// The seed it was made from; a real directory has none.
+    pub(crate) seed: Option<u64>,
+    /// What it holds, as one number: two with the same are the same tree.
+    pub(crate) digest: Digest,
+}
+
+/// What the runs of one candidate come to.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    /// The candidate's id.
+    pub(crate) id: &'static str,
+    /// Its label.
+    pub(crate) candidate: String,
+    /// Its figures, or why it has none.
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
+}
+
+/// The figures of one candidate.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Figures {
+    /// It copied right every time.
+    Timed(Timed),
+    /// It did not, for this reason.
+    Failed(String),
+}
+
+/// What a candidate that copied right took.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Timed {
+    /// Seconds to the return of the command.
+    pub(crate) seconds: Summary,
+    /// Seconds to the return of the sync after it.
+    pub(crate) seconds_with_sync: Summary,
+    /// Processor seconds, of user and system together.
+    pub(crate) cpu_seconds: Summary,
+    /// The largest peak of memory in any run.
+    pub(crate) memory_peak_bytes: u64,
+    /// The least that could have been measured.
+    pub(crate) memory_floor_bytes: u64,
+    /// GNU cp's median seconds divided by this one's; absent when GNU cp has no time.
+    pub(crate) ratio_to_gnu: Option<f64>,
+}
+
+impl Outcome {
+    /// Returns the figures, if there are any.
+    pub(crate) fn timed(&self) -> Option<&Timed> {
+        match &self.figures {
+            Figures::Timed(timed) => Some(timed),
+            Figures::Failed(_) => None,
+        }
+    }
+}
+
+/// Says what the runs of a series come to, for each candidate.
+pub(crate) fn outcomes(candidates: &[Candidate], runs: &[Run]) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> = candidates
+        .iter()
+        .map(|candidate| {
+            let own: Vec<&Run> = runs.iter().filter(|run| run.candidate == candidate.label).collect();
+            Outcome { id: candidate.id, candidate: candidate.label.clone(), figures: figures(&own) }
+        })
+        .collect();
+    let gnu = outcomes.iter().find(|outcome| outcome.id == GNU).and_then(Outcome::timed);
+    let gnu = gnu.map(|timed| timed.seconds.median);
+    for outcome in &mut outcomes {
+        if let Figures::Timed(timed) = &mut outcome.figures {
+            timed.ratio_to_gnu = gnu.map(|gnu| gnu / timed.seconds.median);
+        }
+    }
+    outcomes
+}
+
+fn figures(runs: &[&Run]) -> Figures {
+    if let Some(failure) = runs.iter().find_map(|run| run.failure.clone()) {
+        return Figures::Failed(failure);
+    }
+    let counted = || runs.iter().filter(|run| run.round > 0);
+    let summary = |value: fn(&Run) -> f64| Summary::of(counted().map(|run| value(run)));
+    let all = (
+        summary(|run| run.usage.seconds),
+        summary(|run| run.seconds_with_sync),
+        summary(|run| run.usage.user_seconds + run.usage.system_seconds),
+    );
+    let (Some(seconds), Some(seconds_with_sync), Some(cpu_seconds)) = all else {
+        return Figures::Failed("it was not run".to_owned());
+    };
+    let most = |value: fn(&Run) -> u64| counted().map(|run| value(run)).max().unwrap_or_default();
+    Figures::Timed(Timed {
+        seconds,
+        seconds_with_sync,
+        cpu_seconds,
+        memory_peak_bytes: most(|run| run.usage.memory_peak_bytes),
+        memory_floor_bytes: most(|run| run.usage.memory_floor_bytes),
+        ratio_to_gnu: None,
+    })
+}
+
+/// Returns the fastest candidate that is neither haul nor GNU cp, with its median seconds.
+pub(crate) fn best_rival(outcomes: &[Outcome]) -> Option<(&str, f64)> {
+    outcomes
+        .iter()
+        .filter(|outcome| outcome.id != HAUL && outcome.id != GNU)
+        .filter_map(|outcome| Some((outcome.candidate.as_str(), outcome.timed()?.seconds.median)))
+        .min_by(|one, other| one.1.total_cmp(&other.1))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::measure::Usage;
+
+    /// A run that took so many seconds, half of them of the processor's, and as much again to sync.
+    pub(crate) fn run(candidate: &str, round: u32, seconds: f64) -> Run {
+        let usage = Usage {
+            seconds,
+            user_seconds: seconds / 4.0,
+            system_seconds: seconds / 4.0,
+            memory_peak_bytes: 5_000_000 + u64::from(round),
+            memory_floor_bytes: 1_000_000,
+        };
+        let candidate = candidate.to_owned();
+        Run { candidate, round, usage, seconds_with_sync: seconds * 2.0, failure: None }
+    }
+
+    /// A candidate that cannot be run.
+    pub(crate) fn candidate(id: &'static str, label: &str) -> Candidate {
+        Candidate::unreal(id, label)
+    }
+
+    #[test]
+    fn the_first_round_does_not_count() {
+        let runs =
+            [run("GNU cp", 0, 100.0), run("GNU cp", 1, 2.0), run("GNU cp", 2, 4.0), run("GNU cp", 3, 3.0)];
+        let outcomes = outcomes(&[candidate(GNU, "GNU cp")], &runs);
+        let timed = outcomes[0].timed().unwrap();
+        assert_eq!((timed.seconds.median, timed.seconds.min, timed.seconds.max), (3.0, 2.0, 4.0));
+        assert_eq!(timed.seconds_with_sync.median, 6.0);
+        assert_eq!(timed.cpu_seconds.median, 1.5);
+        assert_eq!(timed.memory_peak_bytes, 5_000_003);
+        assert_eq!(timed.ratio_to_gnu, Some(1.0));
+    }
+
+    #[test]
+    fn one_failure_takes_the_time_away() {
+        let mut runs = [run("GNU cp", 0, 1.0), run("GNU cp", 1, 2.0), run("xcp", 0, 1.0), run("xcp", 1, 1.0)];
+        runs[1].failure = Some("exit status 1".to_owned());
+        let outcomes = outcomes(&[candidate(GNU, "GNU cp"), candidate("xcp", "xcp")], &runs);
+        assert!(matches!(&outcomes[0].figures, Figures::Failed(why) if why == "exit status 1"));
+        assert_eq!(outcomes[1].timed().unwrap().ratio_to_gnu, None);
+    }
+
+    #[test]
+    fn the_best_rival_is_neither_haul_nor_gnu_cp_nor_one_that_failed() {
+        let mut runs = vec![
+            run("haul", 1, 1.0),
+            run("GNU cp", 1, 1.5),
+            run("cpz", 1, 1.7),
+            run("fcp", 1, 3.0),
+            run("xcp", 1, 2.0),
+        ];
+        runs[2].failure = Some("wrong copy".to_owned());
+        let candidates = [(HAUL, "haul"), (GNU, "GNU cp"), ("cpz", "cpz"), ("fcp", "fcp"), ("xcp", "xcp")]
+            .map(|(id, label)| candidate(id, label));
+        assert_eq!(best_rival(&outcomes(&candidates, &runs)), Some(("xcp", 2.0)));
+    }
+}

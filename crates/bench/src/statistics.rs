@@ -1,0 +1,74 @@
+//! Figures out of a handful of runs.
+//!
+//! A shared machine makes long tails, so the figure quoted is the median, and beside it the whole range;
+//! the mean and the sample deviation are kept in the JSON for whoever wants to test a difference.
+
+use serde::Serialize;
+
+/// What the counted runs of one candidate say about one quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    /// How many runs were counted.
+    pub(crate) count: usize,
+    /// The middle run, or the mean of the two in the middle.
+    pub(crate) median: f64,
+    /// The least of them.
+    pub(crate) min: f64,
+    /// The greatest of them.
+    pub(crate) max: f64,
+    /// The arithmetic mean.
+    pub(crate) mean: f64,
+    /// The sample standard deviation (divided by n - 1); absent with fewer than two runs.
+    pub(crate) deviation: Option<f64>,
+}
+
+impl Summary {
+    /// Summarises `values`; there is nothing to say about none.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let count = sorted.len();
+        let median = f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2]);
+        let mean = sorted.iter().sum::<f64>() / count as f64;
+        let squares: f64 = sorted.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
+        Some(Summary { count, median, min, max, mean, deviation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_has_no_summary() {
+        assert_eq!(Summary::of([]), None);
+    }
+
+    #[test]
+    fn one_run_is_its_own_median_and_has_no_deviation() {
+        let summary = Summary::of([2.5]).unwrap();
+        assert_eq!((summary.median, summary.min, summary.max, summary.deviation), (2.5, 2.5, 2.5, None));
+    }
+
+    #[test]
+    fn the_median_of_an_odd_count_is_a_run_and_of_an_even_count_lies_between_two() {
+        assert_eq!(Summary::of([9.0, 1.0, 2.0]).unwrap().median, 2.0);
+        assert_eq!(Summary::of([9.0, 1.0, 2.0, 4.0]).unwrap().median, 3.0);
+    }
+
+    #[test]
+    fn an_outlier_moves_the_mean_and_not_the_median() {
+        let summary = Summary::of([1.0, 1.0, 100.0, 1.0, 1.0]).unwrap();
+        assert_eq!(summary.median, 1.0);
+        assert_eq!(summary.mean, 20.8);
+        assert_eq!((summary.min, summary.max, summary.count), (1.0, 100.0, 5));
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_a_sample() {
+        let summary = Summary::of([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        assert!((summary.deviation.unwrap() - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12);
+    }
+}

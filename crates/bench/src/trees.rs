@@ -1,0 +1,221 @@
+//! Makes a tree: the directories and files of a [`Shape`], from a seed.
+//!
+//! The tree is made depth first, the files of a directory before its subdirectories, one file after the
+//! other by one thread: inode numbers then follow the names, as they do in a tree that was unpacked. The
+//! `n`th file made holds the `n`th stream of [`Noise`].
+//!
+//! Promises: the same shape and seed make the same names and bytes; nothing that exists is touched; a
+//! tree that was begun and not finished is reported as such, with how far it came.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::noise::Noise;
+use crate::shapes::Shape;
+
+/// Bytes made at a time; a multiple of eight, as [`Noise`] asks.
+const BLOCK_BYTES: usize = 128 * 1024;
+
+/// Makes the tree at `destination`, which must not exist or be an empty directory.
+///
+/// # Errors
+///
+/// [`Error::Refused`] when there is something at `destination` or too little room; nothing was touched
+/// then. [`Error::PartlyMade`] when it stopped in between.
+pub(crate) fn make(shape: &Shape, seed: u64, destination: &Path, interrupt: &Interrupt) -> Result<()> {
+    prepare(shape, destination)?;
+    let mut maker = Maker { shape, seed, interrupt, made: 0, block: vec![0; BLOCK_BYTES] };
+    maker.make_below(destination).map_err(|cause| Error::PartlyMade {
+        destination: destination.to_owned(),
+        made: maker.made,
+        wanted: shape.totals().files,
+        cause: Box::new(cause),
+    })
+}
+
+/// Makes sure of an empty directory with room for the tree; makes it last, when nothing speaks against it.
+fn prepare(shape: &Shape, destination: &Path) -> Result<()> {
+    let refuse = |why: &str| Err(Error::Refused(format!("{} {why}", destination.display())));
+    let exists = match fs::read_dir(destination) {
+        Ok(mut entries) => match entries.next() {
+            None => true,
+            Some(_) => return refuse("exists and is not empty; give a directory that is new or empty"),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return refuse("exists and is not a directory");
+        }
+        Err(error) => return Err(Error::doing("read directory", destination)(error)),
+    };
+    let parent = match destination.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let wanted = shape.totals().bytes;
+    let free = bytes_free(if exists { destination } else { parent })?;
+    if wanted > free {
+        return refuse(&format!("has room for {free} bytes; the tree has {wanted}"));
+    }
+    if !exists {
+        fs::create_dir(destination).map_err(Error::doing("create directory", destination))?;
+    }
+    Ok(())
+}
+
+/// Returns the bytes that can still be written to the file system that holds `path`.
+pub(crate) fn bytes_free(path: &Path) -> Result<u64> {
+    let facts = rustix::fs::statvfs(path)
+        .map_err(|errno| Error::doing("ask for the free space of", path)(errno.into()))?;
+    Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+struct Maker<'a> {
+    shape: &'a Shape,
+    seed: u64,
+    interrupt: &'a Interrupt,
+    made: u64,
+    block: Vec<u8>,
+}
+
+/// A directory that exists and is still empty.
+struct Pending {
+    path: PathBuf,
+    level: u32,
+    /// Its number among the directories of its level.
+    index: u64,
+}
+
+impl Maker<'_> {
+    fn make_below(&mut self, top: &Path) -> Result<()> {
+        let mut pending = vec![Pending { path: top.to_owned(), level: 0, index: 0 }];
+        while let Some(directory) = pending.pop() {
+            for number in 0..self.shape.files_in(directory.level, directory.index) {
+                self.interrupt.check()?;
+                self.make_file(&directory.path.join(format!("f{number:05}")))?;
+            }
+            if directory.level + 1 == self.shape.levels {
+                continue;
+            }
+            // Pushed last to first, so that the first is the next one popped. Invariant: at most
+            // levels x fan-out directories wait.
+            for number in (0..self.shape.fan_out).rev() {
+                let path = directory.path.join(format!("d{number:03}"));
+                fs::create_dir(&path).map_err(Error::doing("create directory", &path))?;
+                let index = directory.index * self.shape.fan_out + number;
+                pending.push(Pending { path, level: directory.level + 1, index });
+            }
+        }
+        Ok(())
+    }
+
+    fn make_file(&mut self, path: &Path) -> Result<()> {
+        let mut noise = Noise::new(self.seed, self.made);
+        let mut file = File::create_new(path).map_err(Error::doing("create", path))?;
+        let mut left = self.shape.file_bytes;
+        while left > 0 {
+            let length = left.min(BLOCK_BYTES as u64) as usize;
+            noise.fill(&mut self.block[..length]);
+            file.write_all(&self.block[..length]).map_err(Error::doing("write", path))?;
+            left -= length as u64;
+            // A large file alone is a second's work.
+            self.interrupt.check()?;
+        }
+        self.made += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shapes::{Kind, Totals, tests::options};
+    use crate::verify;
+
+    fn made(kind: Kind, line: &str) -> (tempfile::TempDir, Shape) {
+        let top = tempfile::tempdir().unwrap();
+        let options = options(line);
+        let shape = Shape::new(kind, &options).unwrap();
+        make(&shape, options.seed, &top.path().join("tree"), &Interrupt::never()).unwrap();
+        (top, shape)
+    }
+
+    /// Small versions of all kinds.
+    const SMALL: [(Kind, &str); 7] = [
+        (Kind::Binary, "--depth 4 --files 2 --size 100"),
+        (Kind::Broad, "--scale 0.02 --size 3000"),
+        (Kind::Fat, "--scale 0.01 --size 2000"),
+        (Kind::Deep, "--scale 0.0001"),
+        (Kind::Flat, "--scale 0.002"),
+        (Kind::Many, "--scale 0.002"),
+        (Kind::Large, "--scale 0.001"),
+    ];
+
+    #[test]
+    fn every_kind_is_made_as_it_was_counted() {
+        for (kind, line) in SMALL {
+            let (top, shape) = made(kind, line);
+            let census = verify::census(&top.path().join("tree")).unwrap();
+            assert_eq!(census, shape.totals(), "{kind:?} {line}");
+        }
+    }
+
+    #[test]
+    fn a_seed_makes_the_same_tree_twice_and_another_seed_another_tree() {
+        for (kind, line) in SMALL {
+            let digest = |line: &str| {
+                let (top, _) = made(kind, line);
+                verify::digest(&top.path().join("tree"), &Interrupt::never()).unwrap()
+            };
+            let first = digest(line);
+            assert_eq!(first, digest(line), "{kind:?}");
+            assert_ne!(first, digest(&format!("{line} --seed 2")), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_tree_differ_from_each_other() {
+        let (top, _) = made(Kind::Flat, "--files 2");
+        let read = |name: &str| fs::read(top.path().join("tree").join(name)).unwrap();
+        assert_ne!(read("f00000"), read("f00001"));
+    }
+
+    #[test]
+    fn an_empty_directory_is_used_and_a_full_one_or_a_file_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let shape = Shape::new(Kind::Flat, &options("--files 3")).unwrap();
+        let attempt = |name: &str| make(&shape, 1, &top.path().join(name), &Interrupt::never());
+        fs::create_dir(top.path().join("empty")).unwrap();
+        attempt("empty").unwrap();
+        let refusal = attempt("empty").unwrap_err();
+        assert!(refusal.to_string().contains("not empty"), "{refusal}");
+        fs::write(top.path().join("file"), "x").unwrap();
+        let refusal = attempt("file").unwrap_err();
+        assert!(refusal.to_string().contains("not a directory"), "{refusal}");
+        assert_eq!(fs::read(top.path().join("file")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_tree_that_stopped_half_way_is_reported() {
+        let top = tempfile::tempdir().unwrap();
+        let tree = top.path().join("tree");
+        let shape = Shape::new(Kind::Flat, &options("--files 3")).unwrap();
+        let interrupt = Interrupt::never();
+        interrupt.raise();
+        let error = make(&shape, 1, &tree, &interrupt).unwrap_err();
+        assert!(error.is_interruption());
+        assert!(error.to_string().contains("is incomplete: 0 of 3 files"), "{error}");
+        assert_eq!(verify::census(&tree).unwrap(), Totals::default());
+    }
+
+    #[test]
+    fn a_tree_larger_than_the_disk_is_refused_before_it_is_begun() {
+        let top = tempfile::tempdir().unwrap();
+        let shape = Shape::new(Kind::Large, &options("--size 1000T")).unwrap();
+        let refusal = make(&shape, 1, &top.path().join("tree"), &Interrupt::never()).unwrap_err();
+        assert!(refusal.to_string().contains("has room for"), "{refusal}");
+        assert!(!top.path().join("tree").exists());
+    }
+}
