@@ -1,0 +1,462 @@
+//! Command lines, word for word.
+//!
+//! Each line of the table is run by GNU cp and by the program under test in folders that are alike. Status, messages, what is
+//! printed, and the folder afterwards (sources included) must be the same. The table is about operands and how options change
+//! what is done with them: SRC DEST and SRC... DIR, trailing slashes, `.` and `..`, links that lead somewhere or nowhere, and
+//! what may replace what.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use haul_testkit::duel::Duel;
+use haul_testkit::spec::{Kind, Node, Spec};
+use haul_testkit::{Program, note, program, require};
+
+/// Makes the folder every command line starts from. Directories count from 1: d, d/sub, e, n, m, m/a, deep, deep/er.
+fn prepare(folder: &Path) -> io::Result<()> {
+    let link = |name: &str, leads_to: &str| Node::new(0, name, Kind::Symlink(leads_to.into()));
+    let nodes = vec![
+        Node::new(0, "d", Kind::Directory).mode(0o750).modified(1_000_000_000, 1),
+        Node::new(1, "sub", Kind::Directory).modified(1_000_000_001, 2),
+        Node::new(0, "e", Kind::Directory).modified(1_000_000_002, 3),
+        Node::new(0, "n", Kind::Directory).modified(1_000_000_003, 4),
+        Node::new(0, "m", Kind::Directory),
+        Node::new(5, "a", Kind::Directory),
+        Node::new(0, "deep", Kind::Directory),
+        Node::new(7, "er", Kind::Directory).mode(0o1777),
+        Node::file(0, "a", 1, 1000).mode(0o640).modified(1_100_000_000, 5).owner(10, 20),
+        Node::file(0, "b", 2, 2000).mode(0o604),
+        Node::file(0, "empty", 2, 0),
+        Node::file(0, "setuid", 2, 100).mode(0o6755).owner(10, 20),
+        Node::file(0, "ro", 3, 300).mode(0o444),
+        Node::file(0, "sp ace", 4, 40),
+        Node::file(0, "quo'te", 4, 40),
+        Node::file(0, "new\nline", 4, 40),
+        Node::file(0, "bytes\u{7f}é", 4, 40),
+        Node::file(0, "-dash", 5, 50),
+        Node::file(1, "x", 6, 600).modified(1_100_000_000, 6),
+        Node::file(1, "y", 7, 70_000),
+        Node::file(2, "z", 8, 800).mode(0o600),
+        Node::new(1, "link", Kind::Symlink("x".into())),
+        Node::file(4, "x", 9, 90),
+        Node::file(5, "d", 9, 91),
+        Node::new(0, "hard", Kind::HardLink(0)),
+        Node::new(1, "hard", Kind::HardLink(0)),
+        Node::new(0, "fifo", Kind::Fifo).mode(0o640),
+        Node::new(0, "socket", Kind::Socket),
+        link("link", "a"),
+        link("link2", "link"),
+        link("links", "e"),
+        link("to-d", "d"),
+        link("dangling", "nowhere"),
+        link("loop", "loop"),
+        Node::new(3, "to-x", Kind::Symlink("../d/x".into())),
+    ];
+    Spec { nodes }.build(folder)
+}
+
+const ONE_TO_ONE: &[&str] = &[
+    "a new",
+    "a b",
+    "empty b",
+    "a n",
+    "a n/",
+    "a n/.",
+    "a new/",
+    "a b/",
+    "a b/c",
+    "a n/missing/f",
+    "b/ a",
+    "a ./a",
+    "a a",
+    "a hard",
+    "a link",
+    "link a",
+    "link link2",
+    "-P link a",
+    "-d link a",
+    "-a link a",
+    "-f a a",
+    "-f a hard",
+    "-l a hard",
+    "-l a a",
+    "-s a a",
+    "-a a hard",
+    "a m",
+    "-f a m",
+    "-T a m/a",
+    "-T a n",
+    "-T a new",
+    "-T a e/",
+    "d new",
+    "d a",
+    "-r d a",
+    "-rf d a",
+    "-r d m",
+    "ro a",
+    "a ro",
+    "-f a ro",
+    "-p setuid a",
+    "setuid new",
+    "-a setuid new",
+    "missing new",
+    "missing n",
+    "a socket",
+    "socket new",
+    "-r socket new",
+    "-r fifo new",
+    "-a fifo b",
+    "-a fifo n",
+];
+
+const MANY_TO_ONE: &[&str] = &[
+    "",
+    "a",
+    "-r",
+    "a b d",
+    "a b d/",
+    "a b b",
+    "a b new",
+    "a b new/",
+    "missing a b d",
+    "a missing n",
+    "d a n",
+    "-r d a e",
+    "-r d e n",
+    "a d/x n",
+    "d/x n/x d/sub",
+    "-f d/x n/x d/sub",
+    "-r d n e",
+    "a a e",
+    "a ./a e",
+    "-r d d e",
+    "-r d d/ e",
+    "-r d/. d e",
+    "-t n a b",
+    "-t n",
+    "-t new a",
+    "-t b a",
+    "-t missing/deep a",
+    "-tn a",
+    "--target-directory=n a b",
+    "--target-directory n a",
+    "-t n -T a",
+    "-t n -t e a",
+    "-T a b n",
+    "-T a",
+    "-rT d n",
+    "-rT d new",
+    "-rT d a",
+    "-rT a d",
+    "-- -dash n",
+    "-dash n",
+    "./-dash n",
+    "link link2 n",
+    "-d link link2 n",
+    "a hard n",
+    "-d a hard n",
+    "-a a hard d n",
+    "--preserve=links a hard n",
+];
+
+const DIRECTORIES: &[&str] = &[
+    "-r d new",
+    "-R d new",
+    "-a d new",
+    "-a d n",
+    "-r d n",
+    "-r d/ new",
+    "-r d/ n",
+    "-r d new/",
+    "-r d/. n",
+    "-r d/. new",
+    "-r d/sub/.. n",
+    "-r d/sub/. d",
+    "-r d new/deeper",
+    "-r d n/missing/f",
+    "-r d d",
+    "-r d d/",
+    "-r d d/inside",
+    "-r d d/sub",
+    "-r d d/sub/inside",
+    "-a d d",
+    "-r d to-d",
+    "-r to-d d",
+    "-r to-d/ d",
+    "-r d ./d",
+    "-rT d d",
+    "-r d links",
+    "-rT d links",
+    "-r deep/.. n",
+    "-a deep new",
+    "-r -x d new",
+    "-rv d new",
+    "-av d new",
+    "-rv d n",
+    "-r a/ new",
+    "-r missing/ new",
+    ". n",
+    "-r d/x/. n",
+    "-r m n",
+    "-r m/. .",
+    "-r d/. m",
+    "-a n new",
+    "-aT d/. new",
+];
+
+const LINKS: &[&str] = &[
+    "dangling new",
+    "-P dangling new",
+    "-d dangling new",
+    "-L dangling new",
+    "-r dangling new",
+    "-rL dangling new",
+    "-rH dangling new",
+    "-a dangling n",
+    "a dangling",
+    "-f a dangling",
+    "-T a dangling",
+    "-P a dangling",
+    "-a a dangling",
+    "-r d dangling",
+    "loop new",
+    "-P loop new",
+    "a loop",
+    "-rL loop new",
+    "-r to-d new",
+    "-rP to-d new",
+    "-rL to-d new",
+    "-rH to-d new",
+    "-rL to-d/ new",
+    "-r to-d/ new",
+    "-R to-d/. new",
+    "to-d new",
+    "-H link new",
+    "-L link new",
+    "-P link new",
+    "link new",
+    "link2 new",
+    "-r link2 new",
+    "-rL d new",
+    "-rLd d new",
+    "-rdL d new",
+    "-rPL n new",
+    "a links",
+    "-P link links",
+    "-P to-d e",
+    "-PT to-d e",
+    "-PT link b",
+    "-PT to-d links",
+    "-P -f link dangling",
+    "-l a new",
+    "-l a b",
+    "-lf a b",
+    "-l link new",
+    "-lL link new",
+    "-lP link new",
+    "-l d new",
+    "-lr d new",
+    "-la d new",
+    "-lr d n",
+    "-lrf d n",
+    "-s a new",
+    "-s a b",
+    "-sf a b",
+    "-s a n",
+    "-s d/x new",
+    "-s d/x n",
+    "-s a ./new",
+    "-sr d new",
+    "-s missing new",
+    "-ls a new",
+    "-sl a new",
+    "-lv a new",
+    "-sv a new",
+];
+
+const OPTIONS: &[&str] = &[
+    "-n a b",
+    "-n a new",
+    "-nf a b",
+    "-fn a b",
+    "-rn d n",
+    "-n a m",
+    "-n a a",
+    "-nv a b",
+    "-v a new",
+    "-v a b d",
+    "-v a b missing n",
+    "-vf a ro",
+    "-v -l a b n",
+    "-p a new",
+    "-p a b",
+    "-p a ro",
+    "--preserve a new",
+    "--preserve=mode,timestamps a new",
+    "--preserve=ownership a new",
+    "--preserve=all a new",
+    "--preserve=xattr a new",
+    "--preserve=bogus a new",
+    "--preserve=mode,bogus a new",
+    "--preserve= a new",
+    "--preserve=mo a new",
+    "-p --no-preserve=mode setuid new",
+    "-p --no-preserve=timestamps,ownership setuid new",
+    "--no-preserve=mode setuid new",
+    "--no-preserve=mode -p setuid new",
+    "-a --no-preserve=all d new",
+    "-a --no-preserve=links a hard n",
+    "--no-preserve a new",
+    "--no-preserve=bogus a new",
+    "--sparse=always a new",
+    "--sparse=never a new",
+    "--sparse=auto a new",
+    "--sparse=bogus a new",
+    "--sparse a new",
+    "--reflink=auto a new",
+    "--reflink=never a new",
+    "--reflink=bogus a new",
+    "--reflink a new",
+    "--reflink=always a new",
+    "--reflink=always a b",
+    "--reflink --sparse=always a new",
+    "--reflink=never --sparse=always a new",
+    "--no-such-option a new",
+    "-y a new",
+    "-ry a new",
+    "--recursive=yes d new",
+    "--rec d new",
+    "--verb a new",
+    "--target=n a",
+    "--no-t a new",
+    "--no-d link new",
+    "--deref link new",
+    "--pres=mode a new",
+    "--arch d new",
+    "--lin a new",
+    "--sym a new",
+    "--forc a ro",
+    "--one -r d new",
+    "--spar=never a new",
+    "-rR d new",
+    "-aR --verbose d new",
+    "-dpR d new",
+    "-r -- d new",
+    "a new -v",
+    "a -v b d",
+    "a -- -v",
+];
+
+/// Operands that a line split at blanks cannot hold.
+fn odd_operands() -> Vec<Vec<&'static [u8]>> {
+    vec![
+        vec![b"sp ace", b"n"],
+        vec![b"-v", b"sp ace", b"quo'te", b"n"],
+        vec![b"-v", b"new\nline", "bytes\u{7f}é".as_bytes(), b"n"],
+        vec![b"-v", b"a", b"n/\xff\x01"],
+        vec![b"missing one", b"n"],
+        vec![b"missing'quote", b"n"],
+        vec![b"missing'quote\"both", b"n"],
+        vec![b"missing\nline", b"n"],
+        vec![b"missing\xff", b"n"],
+        vec![b"missing\x1b[31m", b"n"],
+        vec![b"a", b""],
+        vec![b"", b"n"],
+        vec![b"a", b"b", b""],
+        vec![b"-t", b"", b"a"],
+        vec![b"a", &[b'l'; 256]],
+        vec![&[b'l'; 256], b"n"],
+        vec![b"a", &[b'l'; 5000]],
+    ]
+}
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+/// Runs all command lines and fails with every one that came out differently.
+fn run_all(lines: impl IntoIterator<Item = Vec<OsString>>) {
+    let Some(duel) = Duel::with_gnu(program!()) else { return };
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for (index, line) in lines.into_iter().enumerate() {
+        // Engines take turns; every line is about the same promise whichever moves the bytes.
+        let engine = if index % 2 == 0 { "--engine=sync" } else { "--engine=io-uring" };
+        let verdict = duel.run(&prepare, &line, &[engine.into()]).unwrap();
+        assert!(!verdict.standard_hung(), "GNU cp hung on {line:?}: take the line out");
+        count += 1;
+        if !verdict.complaints.is_empty() {
+            failures.push(format!("cp {line:?}  [{engine}]\n{}", verdict.report()));
+        }
+    }
+    note!("{count} command lines, {} different from GNU cp", failures.len());
+    assert!(count > 0);
+    assert!(
+        failures.is_empty(),
+        "{} of {count} command lines differ:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+#[test]
+fn one_source_to_one_target() {
+    require!(Program::needs_gnu());
+    run_all(ONE_TO_ONE.iter().map(|line| words(line)));
+}
+
+#[test]
+fn many_sources_and_target_directories() {
+    require!(Program::needs_gnu());
+    run_all(MANY_TO_ONE.iter().map(|line| words(line)));
+}
+
+#[test]
+fn directories_and_their_edges() {
+    require!(Program::needs_gnu());
+    run_all(DIRECTORIES.iter().map(|line| words(line)));
+}
+
+#[test]
+fn links_in_sources_and_targets() {
+    require!(Program::needs_gnu());
+    run_all(LINKS.iter().map(|line| words(line)));
+}
+
+#[test]
+fn options_and_their_mistakes() {
+    require!(Program::needs_gnu());
+    run_all(OPTIONS.iter().map(|line| words(line)));
+}
+
+#[test]
+fn names_that_need_quoting() {
+    require!(Program::needs_gnu());
+    let lines = odd_operands();
+    run_all(
+        lines
+            .into_iter()
+            .map(|line| line.into_iter().map(|word| OsString::from_vec(word.to_vec())).collect()),
+    );
+}
+
+#[test]
+fn a_program_called_cp_speaks_as_cp() {
+    require!(Program::needs_gnu());
+    let ours = program!();
+    require!(ours.needs_haul());
+    let folder = haul_testkit::Sandbox::on_disk().unwrap();
+    let path = folder.join("cp");
+    fs::copy(ours.path(), &path).unwrap();
+    let outcome =
+        Program::at(&path).run().args(["missing", "new"]).in_folder(folder.path()).finish().unwrap();
+    assert_eq!(outcome.errors(), "cp: cannot stat 'missing': No such file or directory\n");
+    assert_eq!(outcome.status(), Some(1));
+    let outcome = ours.run().args(["missing", "new"]).in_folder(folder.path()).finish().unwrap();
+    assert_eq!(outcome.errors(), "haul cp: cannot stat 'missing': No such file or directory\n");
+}
