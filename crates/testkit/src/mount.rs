@@ -35,9 +35,10 @@ impl Mount {
         let mount = Self::prepare()?;
         let image = mount.folder.join("image");
         fs::File::create(&image)?.set_len(bytes)?;
-        // Only mkfs.ext4 asks before it formats something that is no device.
-        let unasked: &[&str] = if file_system == "ext4" { &["-q", "-F"] } else { &["-q"] };
-        run(Command::new(tool(&format!("mkfs.{file_system}"))).args(unasked).arg(&image))?;
+        // Only mkfs.ext4 asks before it formats something that is no device, and takes 1 KiB blocks on small ones, which no
+        // real disk has: extended attributes would be limited to that.
+        let options: &[&str] = if file_system == "ext4" { &["-q", "-F", "-b", "4096"] } else { &["-q"] };
+        run(Command::new(tool(&format!("mkfs.{file_system}"))).args(options).arg(&image))?;
         let device = run(Command::new(tool("losetup")).args(["--find", "--show"]).arg(&image))?;
         let device = device.trim();
         let mounted = run(Command::new(tool("mount")).args(["-t", file_system, device]).arg(&mount.point));
