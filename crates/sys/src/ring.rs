@@ -201,7 +201,7 @@ impl Ring {
     /// As [`Ring::flush`].
     pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, RingReply)) -> Result<()> {
         let mut wanted = min.min(self.in_flight());
-        if wanted == 0 && self.setup.ring.submission().taskrun() {
+        if wanted == 0 && self.state == State::Working && self.setup.ring.submission().taskrun() {
             self.enter(0)?;
         }
         loop {
@@ -266,10 +266,11 @@ impl Ring {
                 continue;
             }
             let Some(request) = slot.request.take() else { continue };
+            let holder = mem::replace(&mut slot.holder, Holder::Process);
             let reply = if transient && !once {
                 request.in_place()
             } else {
-                request.reply(result, slot.holder, &self.looks[index])
+                request.reply(result, holder, &self.looks[index])
             };
             self.free.push(index);
             take(slot.token, reply);
@@ -280,6 +281,10 @@ impl Ring {
 
     /// Moves completions from the kernel's queue to `finished`; returns how many.
     fn collect(&mut self) -> usize {
+        if self.state == State::Broken {
+            // Nobody listens any more: what comes now has been answered.
+            return 0;
+        }
         let before = self.in_kernel;
         for completion in self.setup.ring.completion() {
             if completion.user_data() == CANCELLATION {

@@ -1,0 +1,465 @@
+//! The engines' contract: one test a line, for every engine in the list, plain and wrapped in `faulty`.
+//!
+//! The lines are those of the crate's documentation; line 9 (no allocation) is in `allocation.rs`, as it needs an
+//! allocator of its own. An engine that this kernel refuses is skipped, and says why.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod ground;
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ground::{Ground, address, duplicate, insist, operation_of, pattern, run, run_one, say, seed};
+use haul_engine::{Call, Choice, ENGINES, Engine, Faulty, Mischief, Op, Outcome, Placement, Uring, Wait};
+use haul_sys::{Buffer, Errno, Fd, Name, Open, Operation, Result};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// An engine under test.
+struct Subject {
+    engine: Box<dyn Engine>,
+    /// How often `faulty` struck; `None` for a plain engine.
+    struck: Option<Arc<AtomicU64>>,
+    seed: u64,
+}
+
+fn subject(made: Result<Box<dyn Engine>>, faulty: bool, line: &str) -> Option<Subject> {
+    let engine = match made {
+        Ok(engine) => engine,
+        Err(error) => {
+            say(&format!("SKIPPED {line}: the kernel refuses the engine: {error:#}"));
+            return None;
+        }
+    };
+    let seed = seed(line);
+    if !faulty {
+        return Some(Subject { engine, struck: None, seed });
+    }
+    let engine = Faulty::new(engine, Mischief { seed, errors: 100, shorts: 300, delays: 300, reorder: true });
+    let struck = Some(engine.struck());
+    Some(Subject { engine: Box::new(engine), struck, seed })
+}
+
+impl Subject {
+    fn is_plain(&self) -> bool {
+        self.struck.is_none()
+    }
+
+    /// Checks that the test met what it was for: a run around `faulty` in which nothing went wrong proves nothing.
+    fn met_mischief(&self) {
+        if let Some(struck) = &self.struck {
+            assert!(struck.load(Ordering::Relaxed) > 0, "faulty never struck");
+        }
+    }
+}
+
+macro_rules! lines {
+    ($made:expr, $faulty:literal: $($line:ident)+) => {
+        $(#[test]
+        fn $line() {
+            let name = concat!(module_path!(), "::", stringify!($line));
+            if let Some(subject) = crate::subject($made, $faulty, name) {
+                crate::$line(subject);
+            }
+        })+
+    };
+    ($made:expr, $faulty:literal) => {
+        lines! { $made, $faulty:
+            line_1_accepted_operations_come_back_once_with_their_buffers
+            line_2_a_refused_operation_is_handed_back_untouched
+            line_3_what_is_not_native_is_done_in_place
+            line_4_short_transfers_are_reported
+            line_5_outcomes_belong_to_tokens_not_to_an_order
+            line_6_a_close_always_runs
+            line_7_synchronize_and_close_have_results
+            line_8_drop_waits_or_leaks
+        }
+    };
+}
+
+macro_rules! contract {
+    ($($module:ident $engine:ident $about:literal;)+) => {
+        $(mod $module {
+            fn made(depth: usize) -> haul_sys::Result<Box<dyn haul_engine::Engine>> {
+                crate::listed(haul_engine::Choice::$engine, depth)
+            }
+            mod plain {
+                lines! { super::made(16), false }
+            }
+            mod faulty {
+                lines! { super::made(16), true }
+            }
+            mod shallow {
+                lines! { super::made(2), false }
+            }
+        })+
+    };
+}
+
+haul_engine::engines!(contract);
+
+/// Everything goes through the ring that can, whatever the measurements say of it.
+mod io_uring_for_everything {
+    mod plain {
+        lines! { crate::placed(haul_engine::Placement::EVERYTHING), false }
+    }
+    mod faulty {
+        lines! { crate::placed(haul_engine::Placement::EVERYTHING), true }
+    }
+}
+
+/// Every operation masked off.
+mod io_uring_for_nothing {
+    mod plain {
+        lines! { crate::placed(haul_engine::Placement::NOTHING), false }
+    }
+    mod faulty {
+        lines! { crate::placed(haul_engine::Placement::NOTHING), true }
+    }
+}
+
+fn listed(choice: Choice, depth: usize) -> Result<Box<dyn Engine>> {
+    let listed = ENGINES.iter().find(|listed| listed.choice == choice).expect("the list has every choice");
+    let engine = listed.make(depth)?;
+    assert_eq!(engine.caps().name, listed.name, "the engine in use is the one asked for");
+    Ok(engine)
+}
+
+fn placed(placement: Placement) -> Result<Box<dyn Engine>> {
+    let engine = Uring::with_placement(16, placement)?;
+    assert_eq!(engine.placement(), placement, "this kernel does not take every operation in a ring");
+    Ok(Box::new(engine))
+}
+
+const FILES: u64 = 8;
+const FILE_BYTES: usize = 20_000;
+
+fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Subject) {
+    let ground = Ground::new();
+    let mut random = StdRng::seed_from_u64(subject.seed);
+    let names: Vec<_> = (0..FILES).map(|n| std::ffi::CString::new(format!("file{n}")).unwrap()).collect();
+    let sources: Vec<_> = (0..FILES).map(|n| ground.file(&names[n as usize], n, FILE_BYTES)).collect();
+    let (written, copied) = (ground.target(c"written"), ground.target(c"copied"));
+    let mut expected = HashMap::new();
+    let mut ops = Vec::new();
+    for token in 0..3000_u64 {
+        let which = random.random_range(0..FILES) as usize;
+        let file = Arc::clone(&sources[which]);
+        let offset = random.random_range(0..FILE_BYTES + 100);
+        let length = random.random_range(0..=8192);
+        let (buffer, directory) = (Buffer::new(8192), Arc::clone(&ground.directory));
+        let mark = address(&buffer);
+        let call = match random.random_range(0..16) {
+            0..2 => Call::Open { directory, name: Name::from(names[which].as_c_str()), how: Open::READ },
+            2..4 => Call::Stat { file },
+            4..9 => Call::Read { file, offset: offset as u64, buffer, length, wait: Wait::Allowed },
+            9..12 => Call::Write {
+                file: Arc::clone(&written),
+                offset: offset as u64,
+                buffer,
+                range: 100..100 + length.min(8000),
+            },
+            12..14 => {
+                Call::CopyRange { source: file, target: Arc::clone(&copied), offset: offset as u64, length }
+            }
+            14 => {
+                Call::Close { file: haul_sys::open(&*ground.directory, &names[which], Open::READ).unwrap() }
+            }
+            _ => Call::Synchronize { file: Arc::clone(&copied) },
+        };
+        expected.insert(token, (call.operation(), mark, which as u64, offset, length));
+        ops.push(Op { token, call });
+    }
+    let done = run(&mut *subject.engine, ops);
+    for done in done {
+        let (operation, mark, which, offset, length) =
+            expected.remove(&done.token).expect("a token came back twice");
+        assert_eq!(operation_of(&done.outcome), operation);
+        match done.outcome {
+            Outcome::Read { buffer, result } => {
+                assert_eq!(address(&buffer), mark, "another buffer came back");
+                let got = check(&subject, result).flatten().unwrap_or(0);
+                let whole = length.min(FILE_BYTES.saturating_sub(offset));
+                assert!(got <= whole && (got == whole || !subject.is_plain()));
+                assert_eq!(buffer.bytes()[..got], pattern(which, offset, got));
+            }
+            Outcome::Wrote { buffer, result } => {
+                assert_eq!(address(&buffer), mark, "another buffer came back");
+                check(&subject, result);
+            }
+            Outcome::Looked(result) => {
+                let stat = check(&subject, result);
+                assert!(stat.is_none_or(|stat| stat.size == FILE_BYTES as u64));
+            }
+            Outcome::Opened(result) => drop(check(&subject, result)),
+            Outcome::Copied(result) => drop(check(&subject, result)),
+            Outcome::Synchronized(result) | Outcome::Closed(result) => drop(check(&subject, result)),
+        }
+    }
+    assert!(expected.is_empty(), "never came back: {expected:?}");
+    subject.met_mischief();
+}
+
+/// Returns the value; a plain engine must have one.
+fn check<T>(subject: &Subject, result: Result<T>) -> Option<T> {
+    assert!(!subject.is_plain() || result.is_ok(), "{:?}", result.err());
+    result.ok()
+}
+
+fn line_2_a_refused_operation_is_handed_back_untouched(mut subject: Subject) {
+    let ground = Ground::new();
+    let file = ground.file(c"source", 1, FILE_BYTES);
+    let engine = &mut *subject.engine;
+    let depth = engine.caps().depth;
+    let read = |token| {
+        let call = Call::Read {
+            file: Arc::clone(&file),
+            offset: 7,
+            buffer: Buffer::new(4096),
+            length: 1234,
+            wait: Wait::Allowed,
+        };
+        Op { token, call }
+    };
+    for token in 0..depth as u64 {
+        engine.submit(read(token)).expect("it is not full");
+        assert_eq!(engine.in_flight(), token as usize + 1);
+    }
+    let mut op = read(99);
+    let Call::Read { buffer, .. } = &mut op.call else { unreachable!() };
+    buffer.bytes_mut()[4095] = 42;
+    let mark = address(buffer);
+    let refused = engine.submit(op).expect_err("it is full");
+    assert_eq!((refused.token, engine.in_flight()), (99, depth));
+    let Call::Read { file: same, offset: 7, buffer, length: 1234, wait: Wait::Allowed } = &refused.call
+    else {
+        panic!("changed: {refused:?}");
+    };
+    assert!(Arc::ptr_eq(same, &file));
+    assert_eq!((address(buffer), buffer.bytes()[4095]), (mark, 42));
+    let mut done = Vec::new();
+    engine.reap(1, &mut done).unwrap();
+    assert!(!done.is_empty());
+    engine.submit(*refused).expect("there is room again");
+    engine.reap(engine.in_flight(), &mut done).unwrap();
+    assert_eq!(done.iter().filter(|done| done.token == 99).count(), 1);
+    assert_eq!((done.len(), engine.in_flight()), (depth + 1, 0));
+}
+
+fn line_3_what_is_not_native_is_done_in_place(mut subject: Subject) {
+    let ground = Ground::new();
+    let source = ground.file(c"source", 1, FILE_BYTES);
+    let target = ground.target(c"target");
+    let engine = &mut *subject.engine;
+    let mut copied = 0;
+    while copied < FILE_BYTES {
+        copied += insist(
+            engine,
+            || Call::CopyRange {
+                source: Arc::clone(&source),
+                target: Arc::clone(&target),
+                offset: copied as u64,
+                length: FILE_BYTES - copied,
+            },
+            |outcome| match outcome {
+                Outcome::Copied(result) => result.ok(),
+                other => panic!("{other:?}"),
+            },
+        );
+    }
+    assert_eq!(ground.content("target"), pattern(1, 0, FILE_BYTES));
+    for (name, how) in [(c"source", Open::READ), (c"made", Open::create(haul_sys::Mode::READ_WRITE))] {
+        let file = insist(
+            engine,
+            || ground.open(0, name, how).call,
+            |outcome| match outcome {
+                Outcome::Opened(result) => result.ok(),
+                other => panic!("{other:?}"),
+            },
+        );
+        let file = Arc::new(file);
+        let stat = insist(
+            engine,
+            || Call::Stat { file: Arc::clone(&file) },
+            |outcome| match outcome {
+                Outcome::Looked(result) => result.ok(),
+                other => panic!("{other:?}"),
+            },
+        );
+        let known = haul_sys::stat(&*file).unwrap();
+        assert_eq!((stat.identity, stat.size, stat.mode), (known.identity, known.size, known.mode));
+        assert_eq!((stat.modified, stat.blocks, stat.links), (known.modified, known.blocks, known.links));
+    }
+}
+
+fn line_4_short_transfers_are_reported(mut subject: Subject) {
+    let ground = Ground::new();
+    let file = ground.file(c"source", 1, FILE_BYTES);
+    let plain = subject.is_plain();
+    let engine = &mut *subject.engine;
+    let mut at = |offset: usize, length| {
+        insist(
+            engine,
+            || Call::Read {
+                file: Arc::clone(&file),
+                offset: offset as u64,
+                buffer: Buffer::new(8192),
+                length,
+                wait: Wait::Allowed,
+            },
+            |outcome| match outcome {
+                Outcome::Read { buffer, result } => result.ok().flatten().map(|length| (buffer, length)),
+                other => panic!("{other:?}"),
+            },
+        )
+    };
+    let (buffer, length) = at(FILE_BYTES - 100, 8192);
+    assert!(length <= 100 && (length == 100 || !plain), "{length}");
+    assert_eq!(buffer.bytes()[..length], pattern(1, FILE_BYTES - 100, length));
+    assert_eq!(at(FILE_BYTES, 8192).1, 0, "0 is the end of the file");
+    assert_eq!(at(0, 0).1, 0);
+    let mut offset = 0;
+    while offset < FILE_BYTES {
+        let (buffer, length) = at(offset, 3000);
+        assert!(length > 0, "0 is reported only at the end of the file");
+        assert_eq!(buffer.bytes()[..length], pattern(1, offset, length));
+        offset += length;
+    }
+    subject.met_mischief();
+}
+
+fn line_5_outcomes_belong_to_tokens_not_to_an_order(mut subject: Subject) {
+    let ground = Ground::new();
+    let engine = &mut *subject.engine;
+    let depth = engine.caps().depth;
+    for round in 0..40 {
+        let name = std::ffi::CString::new(format!("round{round}")).unwrap();
+        let file = ground.file(&name, round, depth * 64);
+        let read = |token: u64| Op {
+            token,
+            call: Call::Read {
+                file: Arc::clone(&file),
+                offset: token * 64,
+                buffer: Buffer::new(64),
+                length: 64,
+                wait: Wait::Allowed,
+            },
+        };
+        let mut seen = vec![false; depth];
+        for done in run(engine, (0..depth as u64).rev().map(read)) {
+            let Outcome::Read { buffer, result } = done.outcome else { panic!("{done:?}") };
+            let length = result.ok().flatten().unwrap_or(0);
+            assert_eq!(buffer.bytes()[..length], pattern(round, done.token as usize * 64, length));
+            assert!(!std::mem::replace(&mut seen[done.token as usize], true));
+        }
+        assert!(seen.iter().all(|seen| *seen));
+    }
+    subject.met_mischief();
+}
+
+/// Tells whether nobody holds the writing end of the FIFO any more.
+fn ended(reader: &Fd) -> bool {
+    match duplicate(reader).read(&mut [0; 8]) {
+        Ok(0) => true,
+        Ok(_) => panic!("nobody wrote"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            false
+        }
+    }
+}
+
+fn line_6_a_close_always_runs(mut subject: Subject) {
+    let ground = Ground::new();
+    for round in 0..60 {
+        let name = std::ffi::CString::new(format!("fifo{round}")).unwrap();
+        let fifo = ground.fifo(&name);
+        assert!(!ended(&fifo.reader));
+        let outcome = run_one(&mut *subject.engine, Call::Close { file: fifo.writer });
+        let Outcome::Closed(result) = outcome else { panic!("{outcome:?}") };
+        check(&subject, result);
+        assert!(ended(&fifo.reader), "the descriptor is still open");
+    }
+    subject.met_mischief();
+    // Neither reaped nor flushed.
+    let fifo = ground.fifo(c"dropped");
+    subject.engine.submit(Op { token: 1, call: Call::Close { file: fifo.writer } }).unwrap();
+    drop(subject);
+    assert!(ended(&fifo.reader), "drop left the descriptor open");
+}
+
+fn line_7_synchronize_and_close_have_results(mut subject: Subject) {
+    let ground = Ground::new();
+    let target = ground.target(c"target");
+    let engine = &mut *subject.engine;
+    insist(
+        engine,
+        || Call::Synchronize { file: Arc::clone(&target) },
+        |outcome| match outcome {
+            Outcome::Synchronized(result) => result.ok(),
+            other => panic!("{other:?}"),
+        },
+    );
+    // A FIFO cannot be synchronized: the failure must arrive, as the call that failed.
+    let reader = Arc::new(ground.fifo(c"fifo").reader);
+    let error = insist(
+        engine,
+        || Call::Synchronize { file: Arc::clone(&reader) },
+        |outcome| match outcome {
+            Outcome::Synchronized(Err(error)) => error.is(Errno::INVAL).then_some(error),
+            other => panic!("{other:?}"),
+        },
+    );
+    assert_eq!(error.operation(), Operation::Fsync);
+    assert_eq!(format!("{error:#}"), format!("fsync({}) = -1 (Invalid argument)", ground::number(&reader)));
+    // A failed close is made by the fault hook, in `faults.rs`; here: a result for each.
+    for _ in 0..20 {
+        let file = haul_sys::open(&*ground.directory, c"target", Open::WRITE).unwrap();
+        let Outcome::Closed(result) = run_one(&mut *subject.engine, Call::Close { file }) else {
+            panic!("not a close")
+        };
+        check(&subject, result);
+    }
+}
+
+fn line_8_drop_waits_or_leaks(mut subject: Subject) {
+    let ground = Ground::new();
+    let fifo = ground.fifo(c"fifo");
+    let (reader, held) = (Arc::new(fifo.reader), Arc::clone(&ground.directory));
+    let file = ground.file(c"source", 1, FILE_BYTES);
+    for token in 0..subject.engine.caps().depth as u64 {
+        let (file, offset) = if token % 2 == 0 { (&reader, 0) } else { (&file, token) };
+        let call = Call::Read {
+            file: Arc::clone(file),
+            offset,
+            buffer: Buffer::new(4096),
+            length: 4096,
+            wait: Wait::Allowed,
+        };
+        subject.engine.submit(Op { token, call }).unwrap();
+    }
+    subject.engine.flush().unwrap();
+    let began = Instant::now();
+    drop(subject);
+    assert!(began.elapsed() < Duration::from_secs(20), "drop took {:?}", began.elapsed());
+    assert_eq!(
+        (Arc::strong_count(&reader), Arc::strong_count(&file)),
+        (1, 1),
+        "it leaked, on its own thread"
+    );
+    // If a read were still in the kernel's hands it would take these bytes.
+    duplicate(&fifo.writer).write_all(b"mine").unwrap();
+    let mut bytes = [0; 16];
+    assert_eq!(duplicate(&reader).read(&mut bytes).unwrap(), 4);
+    assert_eq!(&bytes[..4], b"mine");
+    drop(held);
+}

@@ -1,0 +1,164 @@
+//! Files to work on, and engines to work with, for the tests of the contract.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_engine::{Call, Done, Engine, Op, Outcome, Token};
+use haul_sys::{Fd, FileType, Mode, Name, Open, Operation, Special};
+use rand::Rng;
+use tempfile::TempDir;
+
+/// A temporary directory, held open.
+pub(crate) struct Ground {
+    pub(crate) place: TempDir,
+    pub(crate) directory: Arc<Fd>,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        let place = TempDir::new().unwrap();
+        let path = CString::new(place.path().as_os_str().as_encoded_bytes()).unwrap();
+        let directory = Arc::new(haul_sys::open_path(&path, Open::DIRECTORY).unwrap());
+        Self { place, directory }
+    }
+
+    /// Makes a file with the bytes of [`pattern`] and opens it to read.
+    pub(crate) fn file(&self, name: &CStr, seed: u64, length: usize) -> Arc<Fd> {
+        let mut file = File::create(self.place.path().join(name.to_str().unwrap())).unwrap();
+        file.write_all(&pattern(seed, 0, length)).unwrap();
+        Arc::new(haul_sys::open(&*self.directory, name, Open::READ).unwrap())
+    }
+
+    /// Makes an empty file and opens it to write.
+    pub(crate) fn target(&self, name: &CStr) -> Arc<Fd> {
+        Arc::new(self.target_alone(name))
+    }
+
+    pub(crate) fn target_alone(&self, name: &CStr) -> Fd {
+        haul_sys::open(&*self.directory, name, Open::create(Mode::READ_WRITE)).unwrap()
+    }
+
+    pub(crate) fn content(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.place.path().join(name)).unwrap()
+    }
+
+    /// Makes a FIFO and opens both ends, neither of which blocks.
+    pub(crate) fn fifo(&self, name: &CStr) -> Fifo {
+        let special = Special { kind: FileType::Fifo, mode: Mode::READ_WRITE, device_number: 0 };
+        haul_sys::make_special(&*self.directory, name, special).unwrap();
+        let reader = haul_sys::open(&*self.directory, name, Open::READ).unwrap();
+        let writer = haul_sys::open(&*self.directory, name, Open::WRITE).unwrap();
+        Fifo { reader, writer }
+    }
+
+    pub(crate) fn open(&self, token: Token, name: &CStr, how: Open) -> Op {
+        let call = Call::Open { directory: Arc::clone(&self.directory), name: Name::from(name), how };
+        Op { token, call }
+    }
+}
+
+/// The two ends of a FIFO.
+pub(crate) struct Fifo {
+    pub(crate) reader: Fd,
+    pub(crate) writer: Fd,
+}
+
+/// Opens a descriptor's file a second time, for the standard library.
+pub(crate) fn duplicate(file: &Fd) -> File {
+    let owned: OwnedFd = file.as_fd().try_clone_to_owned().unwrap();
+    File::from(owned)
+}
+
+/// Returns bytes that say which file and which offset they belong to.
+pub(crate) fn pattern(seed: u64, offset: usize, length: usize) -> Vec<u8> {
+    let byte = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9).wrapping_add(seed * 131).to_le_bytes()[2];
+    (offset..offset + length).map(byte).collect()
+}
+
+/// Submits everything, reaping when the engine is full, and reaps until nothing is in flight.
+pub(crate) fn run(engine: &mut dyn Engine, ops: impl IntoIterator<Item = Op>) -> Vec<Done> {
+    let mut done = Vec::new();
+    for op in ops {
+        let mut op = op;
+        while let Err(refused) = engine.submit(op) {
+            op = *refused;
+            engine.reap(1, &mut done).unwrap();
+        }
+    }
+    engine.flush().unwrap();
+    let left = engine.in_flight();
+    engine.reap(left, &mut done).unwrap();
+    assert_eq!(engine.in_flight(), 0, "a reap for all of them leaves some");
+    done
+}
+
+/// Runs one operation.
+pub(crate) fn run_one(engine: &mut dyn Engine, call: Call) -> Outcome {
+    let mut done = run(engine, [Op { token: 0, call }]);
+    assert_eq!(done.len(), 1);
+    done.pop().unwrap().outcome
+}
+
+/// Runs one operation again and again until `accept` takes its outcome: what a caller does about passing failures.
+pub(crate) fn insist<T>(
+    engine: &mut dyn Engine,
+    mut call: impl FnMut() -> Call,
+    mut accept: impl FnMut(Outcome) -> Option<T>,
+) -> T {
+    let mut last = String::new();
+    for _ in 0..200 {
+        let outcome = run_one(engine, call());
+        last = format!("{outcome:?}");
+        if let Some(value) = accept(outcome) {
+            return value;
+        }
+    }
+    panic!("never succeeded, at last: {last}");
+}
+
+/// Returns the operation whose outcome this is.
+pub(crate) fn operation_of(outcome: &Outcome) -> Operation {
+    match outcome {
+        Outcome::Opened(_) => Operation::Openat,
+        Outcome::Looked(_) => Operation::Statx,
+        Outcome::Read { .. } => Operation::Read,
+        Outcome::Wrote { .. } => Operation::Write,
+        Outcome::Copied(_) => Operation::CopyFileRange,
+        Outcome::Synchronized(_) => Operation::Fsync,
+        Outcome::Closed(_) => Operation::Close,
+    }
+}
+
+/// Returns the address of a buffer's memory, by which it is known again.
+pub(crate) fn address(buffer: &haul_sys::Buffer) -> usize {
+    buffer.bytes().as_ptr().addr()
+}
+
+/// Says something that the test harness does not swallow.
+pub(crate) fn say(text: &str) {
+    std::io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
+}
+
+/// Takes the seed from `HAUL_SEED`, or a new one, and says which.
+pub(crate) fn seed(what: &str) -> u64 {
+    let given = std::env::var("HAUL_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| rand::rng().random());
+    say(&format!("{what}: HAUL_SEED={seed}"));
+    seed
+}
+
+/// Returns the number of a descriptor.
+pub(crate) fn number(file: &Fd) -> i32 {
+    file.as_raw_fd()
+}

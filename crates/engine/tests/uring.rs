@@ -1,0 +1,324 @@
+//! What can go wrong with a ring, one test each. What needs an injected fault is in `faults.rs`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod ground;
+
+use std::io::Write;
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use ground::{Ground, address, duplicate, pattern, run_one, say};
+use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Sync, Uring, Wait, make};
+use haul_sys::{Buffer, Errno, Fd, Open};
+
+/// Makes a ring through which everything goes, or says why the test is skipped.
+fn everything(depth: usize) -> Option<Uring> {
+    match Uring::with_placement(depth, Placement::EVERYTHING) {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            say(&format!("SKIPPED: the kernel refuses a ring: {error:#}"));
+            None
+        }
+    }
+}
+
+fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
+    let buffer = Buffer::new(length);
+    let file = Arc::clone(file);
+    Op { token, call: Call::Read { file, offset: offset as u64, buffer, length, wait: Wait::Allowed } }
+}
+
+/// Copies `length` bytes in blocks, as many in flight as the engine takes; each write follows its read.
+fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, length: usize, block: usize) -> usize {
+    let mut waiting: Vec<Op> =
+        (0..length).step_by(block).rev().map(|at| read(at as u64, source, at, block)).collect();
+    let mut done: Vec<Done> = Vec::new();
+    let (mut written, mut operations) = (0, 0);
+    while written < length {
+        while let Some(op) = waiting.pop() {
+            if let Err(refused) = engine.submit(op) {
+                waiting.push(*refused);
+                break;
+            }
+            operations += 1;
+        }
+        engine.flush().unwrap();
+        engine.reap(1, &mut done).unwrap();
+        for Done { token, outcome } in done.drain(..) {
+            match outcome {
+                Outcome::Read { buffer, result } => {
+                    let range = 0..result.unwrap().unwrap();
+                    assert!(!range.is_empty());
+                    let file = Arc::clone(target);
+                    waiting.push(Op { token, call: Call::Write { file, offset: token, buffer, range } });
+                }
+                Outcome::Wrote { result, .. } => written += result.unwrap(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(engine.in_flight(), 0);
+    operations
+}
+
+#[test]
+fn thousands_of_operations_pass_through_a_shallow_ring() {
+    let ground = Ground::new();
+    let length = 64 * 1000;
+    let source = ground.file(c"source", 1, length);
+    for depth in 2..=8 {
+        let Some(mut engine) = everything(depth) else { return };
+        assert_eq!(engine.caps().depth, depth);
+        let name = std::ffi::CString::new(format!("target{depth}")).unwrap();
+        let target = ground.target(&name);
+        assert_eq!(copy(&mut engine, &source, &target, length, 64), 2000);
+        assert_eq!(ground.content(name.to_str().unwrap()), pattern(1, 0, length));
+    }
+}
+
+/// The last read of a file that is no multiple of the block is short: in a linked chain it would cancel its write.
+#[test]
+fn a_short_read_loses_no_write() {
+    let ground = Ground::new();
+    let Some(mut engine) = everything(8) else { return };
+    let source = ground.file(c"source", 1, 200_000);
+    let target = ground.target(c"target");
+    copy(&mut engine, &source, &target, 200_000, 65_536);
+    assert_eq!(ground.content("target"), pattern(1, 0, 200_000));
+}
+
+/// Files in `/proc` and `/sys` cannot promise not to block, so that a ring answers `EAGAIN` for a descriptor opened with
+/// `O_NONBLOCK`, as every source is.
+#[test]
+fn files_without_nowait_are_read_all_the_same() {
+    let Some(mut engine) = everything(8) else { return };
+    for path in [c"/proc/version", c"/proc/filesystems", c"/sys/kernel/mm/transparent_hugepage/enabled"] {
+        let Ok(known) = std::fs::read(path.to_str().unwrap()) else {
+            say(&format!("SKIPPED {path:?}: it is not there"));
+            continue;
+        };
+        let file = Arc::new(haul_sys::open_path(path, Open::READ).unwrap());
+        let outcome = run_one(&mut engine, read(0, &file, 0, 65_536).call);
+        let Outcome::Read { buffer, result } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(buffer.bytes()[..result.unwrap().unwrap()], known, "{path:?}");
+    }
+}
+
+#[test]
+fn the_first_thread_that_submits_owns_the_ring() {
+    let ground = Ground::new();
+    let Some(mut engine) = everything(8) else { return };
+    let source = ground.file(c"source", 1, 1000);
+    let target = ground.target(c"target");
+    let join = thread::spawn(move || {
+        copy(&mut engine, &source, &target, 1000, 100);
+    });
+    join.join().unwrap();
+    assert_eq!(ground.content("target"), pattern(1, 0, 1000));
+}
+
+/// A ring bound to one thread and used by another is refused by the kernel (`EEXIST`), for good.
+#[test]
+fn a_ring_that_breaks_down_answers_everything_and_goes_on_in_place() {
+    let ground = Ground::new();
+    let Some(mut engine) = everything(8) else { return };
+    let fifo = ground.fifo(c"fifo");
+    let (reader, source) = (Arc::new(fifo.reader), ground.file(c"source", 1, 1000));
+    let (reader_there, source_there) = (Arc::clone(&reader), Arc::clone(&source));
+    let owner = thread::spawn(move || {
+        engine.submit(read(1, &reader_there, 0, 100)).unwrap();
+        engine.flush().unwrap();
+        drop((reader_there, source_there));
+        engine
+    });
+    let mut engine = owner.join().unwrap();
+    let op = read(2, &source, 0, 1000);
+    engine.submit(op).unwrap();
+    engine.submit(Op { token: 3, call: Call::Close { file: fifo.writer } }).unwrap();
+    let Err(error) = engine.flush() else {
+        return say("SKIPPED: this kernel does not bind a ring to a thread");
+    };
+    assert_eq!((error.operation().name(), error.errno()), ("io_uring_enter", Errno::EXIST));
+    let mut done = Vec::new();
+    engine.reap(3, &mut done).unwrap();
+    done.sort_by_key(|done| done.token);
+    let tokens: Vec<u64> = done.iter().map(|done| done.token).collect();
+    assert_eq!((tokens, engine.in_flight()), (vec![1, 2, 3], 0));
+    for Done { token, outcome } in done {
+        match (token, outcome) {
+            // Whether the end of its thread cancelled it first, or the kernel still has it, is not ours to say.
+            (1, Outcome::Read { buffer, result }) => {
+                assert!(result.is_err(), "{result:?}");
+                assert_eq!(buffer.capacity(), 4096);
+            }
+            (2, Outcome::Read { buffer, result }) => {
+                assert_eq!(buffer.bytes()[..result.unwrap().unwrap()], pattern(1, 0, 1000));
+            }
+            (3, Outcome::Closed(result)) => result.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(engine.caps().blocks, "from now on it is synchronous");
+    engine.flush().unwrap();
+    let outcome = run_one(&mut engine, Call::Stat { file: source });
+    assert!(matches!(outcome, Outcome::Looked(Ok(_))), "{outcome:?}");
+}
+
+#[test]
+fn what_the_kernel_still_has_is_leaked_when_another_thread_drops_the_ring() {
+    let ground = Ground::new();
+    let Some(mut engine) = everything(8) else { return };
+    let fifo = ground.fifo(c"fifo");
+    let (reader, held) = (Arc::new(fifo.reader), Arc::new(AtomicBool::new(false)));
+    let (reader_there, held_there) = (Arc::clone(&reader), Arc::clone(&held));
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let owner = thread::spawn(move || {
+        engine.submit(read(1, &reader_there, 0, 100)).unwrap();
+        engine.flush().unwrap();
+        drop(reader_there);
+        sender.send(engine).unwrap();
+        // The thread lives on, so that the kernel does not cancel its read.
+        while !held_there.load(Ordering::Acquire) {
+            thread::park();
+        }
+    });
+    let engine = receiver.recv().unwrap();
+    drop(engine);
+    assert_eq!(Arc::strong_count(&reader), 2, "freed under the kernel");
+    held.store(true, Ordering::Release);
+    owner.thread().unpark();
+    owner.join().unwrap();
+}
+
+#[test]
+fn a_wait_goes_on_after_signals() {
+    static SIGNALS: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn count(_: i32) {
+        SIGNALS.fetch_add(1, Ordering::Relaxed);
+    }
+    let ground = Ground::new();
+    let Some(mut engine) = everything(8) else { return };
+    let handler: extern "C" fn(i32) = count;
+    // SAFETY: the handler only adds to an atomic, and no other test uses this signal.
+    let previous = unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
+    assert_ne!(previous, libc::SIG_ERR);
+    let fifo = ground.fifo(c"fifo");
+    let reader = Arc::new(fifo.reader);
+    let (waits, waits_there) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (waits_here, done_here) = (Arc::clone(&waits), Arc::clone(&waits_there));
+    let waiter = thread::spawn(move || {
+        engine.submit(read(1, &reader, 0, 100)).unwrap();
+        waits_here.store(true, Ordering::Release);
+        let mut done = Vec::new();
+        engine.reap(1, &mut done).unwrap();
+        done_here.store(true, Ordering::Release);
+        done.pop().unwrap().outcome
+    });
+    while !waits.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    let before = SIGNALS.load(Ordering::Relaxed);
+    while SIGNALS.load(Ordering::Relaxed) < before + 50 {
+        // SAFETY: the thread has not been joined, so its identifier is valid.
+        assert_eq!(unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGUSR1) }, 0);
+        thread::yield_now();
+    }
+    assert!(!waits_there.load(Ordering::Acquire), "a signal ended the wait");
+    duplicate(&fifo.writer).write_all(b"data").unwrap();
+    let Outcome::Read { buffer, result } = waiter.join().unwrap() else { panic!("not a read") };
+    assert_eq!((result.unwrap(), &buffer.bytes()[..4]), (Some(4), &b"data"[..]));
+}
+
+/// Makes `call` fail with `errno` for this thread, for good, as a sandbox does.
+fn forbid(call: libc::c_long, errno: i32) {
+    let instruction = |code: u32, jump_false, constant: u32| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt: 0,
+        jf: jump_false,
+        k: constant,
+    };
+    let mut filter = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, u32::try_from(call).unwrap()),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+    // SAFETY: it takes no pointers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: `program` and the filter it points to outlive the call, and the length is that of the filter.
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_ring_that_is_refused_becomes_sync_and_says_why() {
+    if everything(8).is_none() {
+        return;
+    }
+    for (errno, reason) in [
+        (libc::EPERM, "Operation not permitted"),
+        (libc::ENOSYS, "Function not implemented"),
+        (libc::ENOMEM, "Cannot allocate memory"),
+    ] {
+        let made = thread::spawn(move || {
+            forbid(libc::SYS_io_uring_setup, errno);
+            make(Choice::Uring, 64)
+        });
+        let mut made = made.join().unwrap();
+        assert_eq!(made.engine.caps().name, Sync::NAME);
+        let note = made.note.unwrap();
+        assert!(note.starts_with("engine io-uring refused, using sync: io_uring_setup(64, "), "{note}");
+        assert!(note.ends_with(&format!(" = -1 ({reason})")), "{note}");
+        let ground = Ground::new();
+        let (source, target) = (ground.file(c"source", 1, 1000), ground.target(c"target"));
+        copy(&mut *made.engine, &source, &target, 1000, 100);
+        assert_eq!(ground.content("target"), pattern(1, 0, 1000));
+    }
+    let made = make(Choice::Uring, 64);
+    assert_eq!((made.engine.caps().name, made.note), (Uring::NAME, None));
+}
+
+/// The kernel has a read, and then `io_uring_enter` is taken away: nobody will ever say what became of the read.
+#[test]
+fn a_ring_that_is_forbidden_while_it_works_frees_nothing() {
+    let ground = Ground::new();
+    let Some(mut engine) = everything(8) else { return };
+    let worker = thread::spawn(move || {
+        let fifo = ground.fifo(c"fifo");
+        let (reader, source) = (Arc::new(fifo.reader), ground.file(c"source", 1, 1000));
+        let op = read(1, &reader, 0, 100);
+        let Call::Read { buffer, .. } = &op.call else { unreachable!() };
+        let mark = address(buffer);
+        engine.submit(op).unwrap();
+        engine.flush().unwrap();
+        forbid(libc::SYS_io_uring_enter, libc::EPERM);
+        engine.submit(read(2, &source, 0, 1000)).unwrap();
+        let mut done = Vec::new();
+        assert_eq!(engine.reap(2, &mut done).unwrap_err().errno(), Errno::PERM);
+        engine.reap(2, &mut done).unwrap();
+        done.sort_by_key(|done| done.token);
+        let outcomes: Vec<Outcome> = done.into_iter().map(|done| done.outcome).collect();
+        let [Outcome::Read { buffer: lost, result: failed }, Outcome::Read { buffer, result }] =
+            &outcomes[..]
+        else {
+            panic!("{outcomes:?}");
+        };
+        assert_eq!(failed.as_ref().unwrap_err().errno(), Errno::IO);
+        assert_ne!(address(lost), mark, "the kernel may still write there");
+        assert_eq!(result, &Ok(Some(1000)));
+        assert_eq!(buffer.bytes()[..1000], pattern(1, 0, 1000));
+        drop(engine);
+        assert_eq!(Arc::strong_count(&reader), 2, "freed under the kernel");
+    });
+    worker.join().unwrap();
+}
