@@ -43,6 +43,18 @@ pub fn loop_mount(file_system: &str) -> Option<String> {
         })
 }
 
+/// Checks that the kernel lets this user make a ring.
+#[must_use]
+pub fn io_uring() -> Option<String> {
+    let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    let allowed = match setting.trim() {
+        "" | "0" => true,
+        "1" => root().is_none(),
+        _ => false,
+    };
+    (!allowed).then(|| format!("needs io_uring (kernel.io_uring_disabled is {})", setting.trim()))
+}
+
 /// Says whether this run is a full one: `HAUL_FULL` is set to something other than `0` or nothing.
 #[must_use]
 pub fn is_full_run() -> bool {
