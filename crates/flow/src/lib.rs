@@ -1,1 +1,87 @@
-//! Placeholder.
+//! The framework under the tools of haul: walk, plan, run, finish.
+//!
+//! A [`Tool`] says what each entry of a tree needs; this crate finds the entries, decides who does what when, and moves
+//! the bytes through an engine. It knows no tool by name, prints nothing, and ends no process.
+//!
+//! ```text
+//! run ─► jobs of the operands ─► Driver (who, when) ─► Worker (states of files) ─► Engine
+//!           ▲                                             │
+//!           └──────────── walk: directories ◄─────────────┘ ─► settle ─► Tool::leave (children first)
+//! ```
+
+mod config;
+mod driver;
+mod held;
+mod links;
+mod local;
+mod node;
+pub mod plan;
+mod report;
+mod run;
+mod settings;
+mod sim;
+mod tool;
+pub mod wording;
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use haul_sys::{EntryType, Name};
+
+pub use config::Config;
+pub use driver::{Driver, MakeWorker, Progress, Step, Weigh};
+pub use held::{Held, HeldCache};
+pub use links::{Claim, LinkTable};
+pub use local::Local;
+pub use node::{Found, Node};
+pub use report::{Line, Problem, Report, Severity, Tally, Wording};
+pub use run::{Desk, Job, Run};
+pub use settings::Settings;
+pub use sim::Sim;
+pub use tool::{Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, Tool, Transfer};
+
+/// What the user named: an entry of a held directory, with what the tool keeps for it.
+pub struct Operand<T: Tool> {
+    /// The directory it stands in.
+    pub place: Arc<Held>,
+    /// Its name there; `.`, `..` and `/` are names as well, and a trailing slash may follow.
+    pub name: CString,
+    /// What the tool keeps for the place.
+    pub own: T::Directory,
+}
+
+/// How a run ended: the worst that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// Everything was done.
+    Success,
+    /// Something was not; the report knows what.
+    Failure,
+}
+
+/// The surroundings of a run.
+pub struct Setup<'a, T: Tool> {
+    /// How the machine is used.
+    pub settings: Settings,
+    /// The directories held; the operands' are among them.
+    pub cache: &'a HeldCache,
+    /// Who listens.
+    pub report: &'a dyn Report,
+    /// Who does what when.
+    pub driver: &'a dyn Driver<Job<T>>,
+}
+
+/// Runs a tool over its operands, all at once, and returns when the last directory is finished.
+pub fn run<T: Tool>(
+    tool: &T,
+    operands: impl IntoIterator<Item = Operand<T>>,
+    setup: &Setup<'_, T>,
+) -> Status {
+    let run = Run::new(tool, setup);
+    run.offer(operands.into_iter().map(|operand| {
+        let node = Node::new(None, operand.place, None, operand.own);
+        Found { node, name: Name::from(operand.name.as_c_str()), kind: EntryType::Unknown, seen: None }
+    }));
+    setup.driver.drive(&|me| run.worker(me));
+    run.status()
+}

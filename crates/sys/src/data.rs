@@ -61,6 +61,34 @@ pub fn write(file: impl AsFd, offset: u64, bytes: &[u8]) -> Result<usize> {
     )
 }
 
+/// Reads up to `bytes.len()` bytes from where the descriptor stands: for pipes and devices. Only 0 means the end.
+///
+/// # Errors
+/// The kernel's.
+pub fn read_on(file: impl AsFd, bytes: &mut [u8]) -> Result<usize> {
+    let file = file.as_fd();
+    gate::transfer(
+        Operation::Read,
+        bytes.len(),
+        |length| rustix::io::read(file, &mut bytes[..length]),
+        || file.as_raw_fd().to_string(),
+    )
+}
+
+/// Writes up to `bytes.len()` bytes where the descriptor stands: for pipes and devices.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_on(file: impl AsFd, bytes: &[u8]) -> Result<usize> {
+    let file = file.as_fd();
+    gate::transfer(
+        Operation::Write,
+        bytes.len(),
+        |length| rustix::io::write(file, &bytes[..length]),
+        || format!("{}, {}", file.as_raw_fd(), bytes.len()),
+    )
+}
+
 /// Copies up to `length` bytes inside the kernel, at `offset` of both files; returns how many.
 ///
 /// A 0 is not the end of the file: some file systems return it for files whose size they do not know.
@@ -137,11 +165,11 @@ pub enum Advice {
     DontNeed,
 }
 
-/// Advises the kernel about the whole file.
+/// Advises the kernel about the first `length` bytes of the file; 0 means all of it.
 ///
 /// # Errors
 /// The kernel's.
-pub fn advise(file: impl AsFd, advice: Advice) -> Result<()> {
+pub fn advise(file: impl AsFd, advice: Advice, length: u64) -> Result<()> {
     let file = file.as_fd();
     let raw = match advice {
         Advice::Sequential => rustix::fs::Advice::Sequential,
@@ -150,8 +178,8 @@ pub fn advise(file: impl AsFd, advice: Advice) -> Result<()> {
     };
     gate::call(
         Operation::Fadvise,
-        || rustix::fs::fadvise(file, 0, None, raw),
-        || format!("{}, 0, 0, {advice:?}", file.as_raw_fd()),
+        || rustix::fs::fadvise(file, 0, std::num::NonZeroU64::new(length), raw),
+        || format!("{}, 0, {length}, {advice:?}", file.as_raw_fd()),
     )
 }
 

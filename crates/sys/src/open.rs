@@ -54,10 +54,10 @@ impl Open {
         Open { flags: self.flags.difference(OFlags::NOFOLLOW), mode: self.mode }
     }
 
-    /// Empties the file.
+    /// Waits for the other end of a FIFO, and for data in one.
     #[must_use]
-    pub const fn truncating(self) -> Open {
-        Open { flags: self.flags.union(OFlags::TRUNC), mode: self.mode }
+    pub const fn blocking(self) -> Open {
+        Open { flags: self.flags.difference(OFlags::NONBLOCK), mode: self.mode }
     }
 
     /// Returns the kernel's flag word and mode, for engines that pass an open to the kernel themselves.

@@ -1,0 +1,46 @@
+//! Who does which job when: the seam between one machine, a cluster, and a simulation.
+
+/// What a driver must know of a job to order it.
+pub trait Weigh {
+    /// Tells whether doing the job finds more work (a directory) rather than ends some (files).
+    fn finds_work(&self) -> bool;
+
+    /// Says how many entries wait in it.
+    fn entries(&self) -> usize;
+}
+
+/// What one step of a worker came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Something was done; step again.
+    Worked,
+    /// The worker has nothing in hand and found nothing to take.
+    Idle,
+}
+
+/// Somebody who takes jobs, one step at a time.
+pub trait Step {
+    /// Does a little.
+    fn step(&mut self) -> Progress;
+}
+
+/// Makes a worker, given its number. Called on the thread that will step it.
+pub type MakeWorker<'a> = dyn Fn(usize) -> Box<dyn Step + 'a> + Sync + 'a;
+
+/// Hands out jobs and runs workers.
+///
+/// Jobs are shared only by workers that are stepping (and by the caller before [`Driver::drive`]). So when every worker
+/// is idle and no job is queued, nothing can come any more: that is the end of the run.
+pub trait Driver<J: Weigh + Send>: Sync {
+    /// Says how many workers there are.
+    fn workers(&self) -> usize;
+
+    /// Offers a job to everybody; `me` is the worker that found it.
+    fn share(&self, me: usize, job: J);
+
+    /// Takes the job `me` should do next, if there is one.
+    fn take(&self, me: usize) -> Option<J>;
+
+    /// Runs workers until all are idle and no job is left.
+    fn drive(&self, make: &MakeWorker<'_>);
+}

@@ -1,0 +1,318 @@
+//! Directories held as descriptors, in a bounded cache.
+//!
+//! Below the operands no path is ever resolved twice: every name is opened in a directory that is held. A deep or wide
+//! tree has more directories than a process may have descriptors, so the cache closes the ones used least recently
+//! and opens them again when they are needed: from the nearest held ancestor, one component at a time, without
+//! following links, or upwards from a child through `..`. Either way the directory must have the identity it had
+//! before, so a directory swapped for another (or for a link to one) is noticed and refused.
+//!
+//! Invariant: a descriptor given out by [`HeldCache::open`] has the identity recorded when the directory was first
+//! held (tests: `an_evicted_directory_is_reopened_or_refused`, and the race tests).
+//!
+//! Bound: at most `capacity` descriptors are cached. One that is in use when its turn to be evicted comes stays open
+//! until its user lets go; users hold at most a few per worker.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use haul_sys::{Errno, Error, Fd, Identity, Open, Operation, Result, open, open_parent, open_path, stat};
+
+/// One directory that can be opened again.
+#[derive(Debug)]
+pub struct Held {
+    parent: Option<Arc<Held>>,
+    name: CString,
+    how: Open,
+    display: Option<Vec<u8>>,
+    identity: Identity,
+    open: Mutex<Option<Arc<Fd>>>,
+    recent: AtomicBool,
+}
+
+impl Held {
+    /// Returns which directory it is.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Returns its name in its parent; for an operand, its path.
+    #[must_use]
+    pub fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Returns its path, as the user would write it.
+    #[must_use]
+    pub fn path(&self) -> Vec<u8> {
+        match &self.parent {
+            Some(parent) => parent.path_of(&self.name),
+            None => self.name.to_bytes().to_vec(),
+        }
+    }
+
+    /// Returns the path of the entry `name` in this directory, as the user would write it.
+    #[must_use]
+    pub fn path_of(&self, name: &CStr) -> Vec<u8> {
+        let mut components: Vec<&[u8]> = vec![name.to_bytes()];
+        let mut directory = self;
+        let mut path = loop {
+            if let Some(display) = &directory.display {
+                break display.clone();
+            }
+            components.push(directory.name.to_bytes());
+            match &directory.parent {
+                Some(parent) => directory = parent,
+                None => break Vec::new(),
+            }
+        };
+        for component in components.into_iter().rev() {
+            if !path.is_empty() && !path.ends_with(b"/") {
+                path.push(b'/');
+            }
+            path.extend_from_slice(component);
+        }
+        path
+    }
+}
+
+/// The bounded set of open directories.
+#[derive(Debug)]
+pub struct HeldCache {
+    capacity: usize,
+    queue: Mutex<VecDeque<Weak<Held>>>,
+}
+
+/// Takes a lock whose holder cannot have left it in a bad state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HeldCache {
+    /// Makes a cache of at most `capacity` open directories.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, queue: Mutex::new(VecDeque::new()) }
+    }
+
+    /// Holds a directory that an operand names; `display` is what stands before the names in it in messages.
+    ///
+    /// # Errors
+    /// When it cannot be opened or looked at.
+    pub fn hold_operand(&self, path: &CStr, how: Open, display: Vec<u8>) -> Result<Arc<Held>> {
+        let fd = open_path(path, how)?;
+        let identity = stat(&fd)?.identity;
+        Ok(self.insert(Held {
+            parent: None,
+            name: path.to_owned(),
+            how,
+            display: Some(display),
+            identity,
+            open: Mutex::new(Some(Arc::new(fd))),
+            recent: AtomicBool::new(false),
+        }))
+    }
+
+    /// Stands for an operand's directory that is not there: opening it will fail, at the place that can say best what
+    /// that means.
+    #[must_use]
+    pub fn hold_absent(&self, path: &CStr, how: Open, display: Vec<u8>) -> Arc<Held> {
+        self.insert(Held {
+            parent: None,
+            name: path.to_owned(),
+            how,
+            display: Some(display),
+            identity: Identity { device: 0, inode: 0 },
+            open: Mutex::new(None),
+            recent: AtomicBool::new(false),
+        })
+    }
+
+    /// Holds a directory found as `name` in `parent`: `fd` is its descriptor, opened in the way `how`; none if it could
+    /// not be opened, when it serves to name what it is.
+    #[must_use]
+    pub fn hold(
+        &self,
+        parent: &Arc<Held>,
+        name: &CStr,
+        how: Open,
+        identity: Identity,
+        fd: Option<Arc<Fd>>,
+    ) -> Arc<Held> {
+        self.insert(Held {
+            parent: Some(Arc::clone(parent)),
+            name: name.to_owned(),
+            how,
+            display: None,
+            identity,
+            open: Mutex::new(fd),
+            recent: AtomicBool::new(false),
+        })
+    }
+
+    fn insert(&self, held: Held) -> Arc<Held> {
+        let held = Arc::new(held);
+        self.enqueue(&held);
+        held
+    }
+
+    /// Returns the directory's descriptor, opening it again if it was evicted.
+    ///
+    /// # Errors
+    /// When it cannot be opened; `ESTALE` when another directory stands in its place.
+    pub fn open(&self, held: &Arc<Held>) -> Result<Arc<Fd>> {
+        held.recent.store(true, Ordering::Relaxed);
+        if let Some(fd) = lock(&held.open).as_ref() {
+            return Ok(Arc::clone(fd));
+        }
+        let mut chain = Vec::new();
+        let mut nearest = held;
+        let mut from = loop {
+            if let Some(fd) = lock(&nearest.open).as_ref() {
+                break Some(Arc::clone(fd));
+            }
+            chain.push(nearest);
+            match &nearest.parent {
+                Some(parent) => nearest = parent,
+                None => break None,
+            }
+        };
+        for directory in chain.into_iter().rev() {
+            let fd = match &from {
+                Some(parent) => open(parent, &directory.name, directory.how)?,
+                None => open_path(&directory.name, directory.how)?,
+            };
+            from = Some(self.reinstate(directory, fd)?);
+        }
+        from.ok_or_else(|| stale(held))
+    }
+
+    /// Opens the evicted parent of an open directory through `..`, which costs one call however deep the tree is.
+    ///
+    /// Called when a directory is finished and its parent will be next. Not being able to is no error: the parent can
+    /// still be reached from above.
+    pub fn lift(&self, child: &Held) {
+        let (Some(parent), Some(fd)) = (&child.parent, lock(&child.open).clone()) else { return };
+        if lock(&parent.open).is_some() || parent.how != child.how {
+            return;
+        }
+        // A directory that was moved has another parent now, which `reinstate` refuses.
+        let lifted = open_parent(&fd).and_then(|fd| self.reinstate(parent, fd));
+        drop(lifted);
+    }
+
+    /// Closes a directory that is not needed any more.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn close(&self, held: &Held) -> Result<()> {
+        let fd = lock(&held.open).take();
+        fd.and_then(Arc::into_inner).map_or(Ok(()), Fd::close)
+    }
+
+    /// Checks a directory opened again and caches it.
+    fn reinstate(&self, held: &Arc<Held>, fd: Fd) -> Result<Arc<Fd>> {
+        if stat(&fd)?.identity != held.identity {
+            return Err(stale(held));
+        }
+        let fd = Arc::new(fd);
+        *lock(&held.open) = Some(Arc::clone(&fd));
+        self.enqueue(held);
+        Ok(fd)
+    }
+
+    /// Puts a directory at the end of the queue and evicts from its front what is too many.
+    fn enqueue(&self, held: &Arc<Held>) {
+        let mut queue = lock(&self.queue);
+        queue.push_back(Arc::downgrade(held));
+        if queue.len() > self.capacity {
+            // Finished directories leave dead entries behind; they go before any live one is evicted.
+            queue.retain(|entry| entry.upgrade().is_some_and(|held| lock(&held.open).is_some()));
+        }
+        let mut turns = queue.len();
+        while queue.len() > self.capacity && turns > 0 {
+            turns -= 1;
+            let Some(entry) = queue.pop_front() else { return };
+            let Some(oldest) = entry.upgrade() else { continue };
+            if !evict(&oldest) {
+                queue.push_back(entry);
+            }
+        }
+    }
+}
+
+/// Closes the directory's descriptor unless it was used recently or is in use.
+fn evict(held: &Held) -> bool {
+    if held.recent.swap(false, Ordering::Relaxed) {
+        return false;
+    }
+    let mut open = lock(&held.open);
+    if open.as_ref().is_some_and(|fd| Arc::strong_count(fd) > 1) {
+        return false;
+    }
+    // Nothing was written through a directory's descriptor, so its close has nothing to report.
+    drop(open.take());
+    true
+}
+
+fn stale(held: &Held) -> Error {
+    Error::new(Operation::Openat, format!("{:?}, another directory than before", held.name), Errno::STALE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    fn deep(cache: &HeldCache, root: &std::path::Path, levels: usize) -> Vec<Arc<Held>> {
+        let path = CString::new(root.as_os_str().as_bytes()).unwrap();
+        let mut chain = vec![cache.hold_operand(&path, Open::DIRECTORY, b"root".to_vec()).unwrap()];
+        for _ in 0..levels {
+            let parent = chain.last().unwrap();
+            let fd = Arc::new(open(cache.open(parent).unwrap(), c"d", Open::DIRECTORY).unwrap());
+            let identity = stat(&fd).unwrap().identity;
+            chain.push(cache.hold(parent, c"d", Open::DIRECTORY, identity, Some(fd)));
+        }
+        chain
+    }
+
+    #[test]
+    fn an_evicted_directory_is_reopened_or_refused() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("d/d/d/d/d/d/d/d")).unwrap();
+        let cache = HeldCache::new(3);
+        let chain = deep(&cache, root.path(), 8);
+        let open_now = chain.iter().filter(|held| lock(&held.open).is_some()).count();
+        assert!(open_now <= 4, "{open_now} directories are open");
+        for held in &chain {
+            assert_eq!(stat(cache.open(held).unwrap()).unwrap().identity, held.identity());
+        }
+        assert_eq!(chain[2].path_of(c"name"), b"root/d/d/name");
+        drop(cache);
+        let cache = HeldCache::new(1);
+        let chain = deep(&cache, root.path(), 3);
+        for held in &chain {
+            cache.close(held).unwrap();
+        }
+        std::fs::rename(root.path().join("d/d"), root.path().join("moved")).unwrap();
+        std::fs::create_dir(root.path().join("d/d")).unwrap();
+        assert!(cache.open(&chain[2]).unwrap_err().is(Errno::STALE));
+    }
+
+    #[test]
+    fn a_parent_is_lifted_through_dot_dot_only_if_it_is_the_same() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("d/d")).unwrap();
+        let cache = HeldCache::new(10);
+        let chain = deep(&cache, root.path(), 2);
+        cache.close(&chain[1]).unwrap();
+        cache.lift(&chain[2]);
+        assert!(lock(&chain[1].open).is_some());
+        cache.close(&chain[1]).unwrap();
+        std::fs::rename(root.path().join("d/d"), root.path().join("elsewhere")).unwrap();
+        cache.lift(&chain[2]);
+        assert!(lock(&chain[1].open).is_none(), "the parent of a moved directory was taken for the old one");
+    }
+}

@@ -1,0 +1,215 @@
+//! The driver for one machine: a thread a worker, with work stealing.
+//!
+//! Every worker has two queues: directories, last in first out (depth first, so that few are open), and files, first in
+//! first out (the order the planner chose). A worker serves itself first and then steals from the others, the oldest
+//! first. Which of the two kinds it wants is [`plan::preference`].
+//!
+//! Sleeping and the end, for one lock and two counters:
+//!
+//! ```text
+//! sharer:  push job; queued += 1; if sleepers > 0 { lock; notify one }
+//! sleeper: lock; sleepers += 1; while queued == 0 && !over { if sleepers == workers { over = true; notify all } wait }
+//! ```
+//!
+//! The counters are sequentially consistent, so of a sharer and a sleeper at least one sees the other. Only running
+//! workers share; so once all sleep and nothing is queued, nothing ever will be, and the run is over.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crossbeam_deque::{Steal, Stealer, Worker};
+use crossbeam_utils::CachePadded;
+
+use crate::driver::{Driver, MakeWorker, Progress, Weigh};
+use crate::plan::{self, Preference};
+
+/// One worker's queues. The owner's ends are behind locks that only the owner takes, hence never contended; stealers
+/// take from the other end without them.
+struct Queues<J> {
+    directories: Mutex<Worker<J>>,
+    files: Mutex<Worker<J>>,
+    directories_for_others: Stealer<J>,
+    files_for_others: Stealer<J>,
+}
+
+impl<J> Queues<J> {
+    fn new() -> Self {
+        let (directories, files) = (Worker::new_lifo(), Worker::new_fifo());
+        Self {
+            directories_for_others: directories.stealer(),
+            files_for_others: files.stealer(),
+            directories: Mutex::new(directories),
+            files: Mutex::new(files),
+        }
+    }
+}
+
+/// Threads of this process.
+pub struct Local<J> {
+    queues: Vec<CachePadded<Queues<J>>>,
+    queued: CachePadded<AtomicUsize>,
+    waiting_entries: CachePadded<AtomicUsize>,
+    sleepers: AtomicUsize,
+    over: AtomicBool,
+    bed: Mutex<()>,
+    alarm: Condvar,
+}
+
+impl<J: Weigh + Send> Local<J> {
+    /// Makes a driver of `workers` threads, at least one.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        Self {
+            queues: (0..workers.max(1)).map(|_| CachePadded::new(Queues::new())).collect(),
+            queued: CachePadded::new(AtomicUsize::new(0)),
+            waiting_entries: CachePadded::new(AtomicUsize::new(0)),
+            sleepers: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            bed: Mutex::new(()),
+            alarm: Condvar::new(),
+        }
+    }
+
+    fn find(&self, me: usize, what: Preference) -> Option<J> {
+        let mine = &self.queues[me];
+        let own = match what {
+            Preference::Directories => &mine.directories,
+            Preference::Files => &mine.files,
+        };
+        if let Some(job) = own.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Some(job);
+        }
+        let others = (1..self.queues.len()).map(|step| &self.queues[(me + step) % self.queues.len()]);
+        for other in others {
+            let stealer = match what {
+                Preference::Directories => &other.directories_for_others,
+                Preference::Files => &other.files_for_others,
+            };
+            loop {
+                match stealer.steal() {
+                    Steal::Success(job) => return Some(job),
+                    Steal::Empty => break,
+                    Steal::Retry => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// Sleeps until there is a job; returns whether the run goes on.
+    fn sleep(&self) -> bool {
+        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        let asleep = self.sleepers.fetch_add(1, Ordering::SeqCst) + 1;
+        if asleep == self.queues.len() && self.queued.load(Ordering::SeqCst) == 0 {
+            self.over.store(true, Ordering::SeqCst);
+            self.alarm.notify_all();
+        }
+        while self.queued.load(Ordering::SeqCst) == 0 && !self.over.load(Ordering::SeqCst) {
+            bed = self.alarm.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        !self.over.load(Ordering::SeqCst)
+    }
+}
+
+impl<J: Weigh + Send> Driver<J> for Local<J> {
+    fn workers(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn share(&self, me: usize, job: J) {
+        let mine = &self.queues[me];
+        self.waiting_entries.fetch_add(job.entries(), Ordering::Relaxed);
+        let queue = if job.finds_work() { &mine.directories } else { &mine.files };
+        queue.lock().unwrap_or_else(PoisonError::into_inner).push(job);
+        self.queued.fetch_add(1, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            let _bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+            self.alarm.notify_one();
+        }
+    }
+
+    fn take(&self, me: usize) -> Option<J> {
+        let (first, second) = match plan::preference(self.waiting_entries.load(Ordering::Relaxed)) {
+            Preference::Directories => (Preference::Directories, Preference::Files),
+            Preference::Files => (Preference::Files, Preference::Directories),
+        };
+        let job = self.find(me, first).or_else(|| self.find(me, second))?;
+        self.queued.fetch_sub(1, Ordering::SeqCst);
+        self.waiting_entries.fetch_sub(job.entries(), Ordering::Relaxed);
+        Some(job)
+    }
+
+    fn drive(&self, make: &MakeWorker<'_>) {
+        let work = |me: usize| {
+            let mut worker = make(me);
+            loop {
+                match worker.step() {
+                    Progress::Worked => {}
+                    Progress::Idle if self.sleep() => {}
+                    Progress::Idle => return,
+                }
+            }
+        };
+        std::thread::scope(|threads| {
+            for me in 1..self.queues.len() {
+                threads.spawn(move || work(me));
+            }
+            work(0);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number that splits in two until it is 1.
+    struct Splitting(usize);
+
+    impl Weigh for Splitting {
+        fn finds_work(&self) -> bool {
+            self.0 > 1
+        }
+        fn entries(&self) -> usize {
+            self.0
+        }
+    }
+
+    struct Splitter<'a> {
+        driver: &'a Local<Splitting>,
+        ones: &'a AtomicUsize,
+        me: usize,
+    }
+
+    impl Step for Splitter<'_> {
+        fn step(&mut self) -> Progress {
+            match self.driver.take(self.me) {
+                None => return Progress::Idle,
+                Some(Splitting(1)) => {
+                    self.ones.fetch_add(1, Ordering::Relaxed);
+                }
+                Some(Splitting(n)) => {
+                    self.driver.share(self.me, Splitting(n / 2));
+                    self.driver.share(self.me, Splitting(n - n / 2));
+                }
+            }
+            Progress::Worked
+        }
+    }
+
+    use crate::driver::Step;
+
+    #[test]
+    fn every_job_is_done_once_and_the_run_ends() {
+        for workers in [1, 2, 3, 8] {
+            for round in 0..50 {
+                let driver = Local::new(workers);
+                let ones = AtomicUsize::new(0);
+                driver.share(0, Splitting(1000 + round));
+                driver.drive(&|me| Box::new(Splitter { driver: &driver, ones: &ones, me }));
+                assert_eq!(ones.load(Ordering::Relaxed), 1000 + round);
+            }
+        }
+    }
+}

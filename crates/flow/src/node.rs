@@ -1,0 +1,94 @@
+//! The part of the tree that is being visited.
+//!
+//! A node is a directory that was entered and is not finished. Nodes know their parents, not their children, so a tree
+//! of any size needs only the nodes that work is left for.
+//!
+//! Invariant: `pending` is one for the listing, as long as it goes on, plus one for each entry that is not finished;
+//! so it falls to zero exactly once, after the last child (tests: the property tests of the planner's order).
+
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use haul_sys::{EntryType, Identity, Name, Stat};
+
+use crate::held::Held;
+use crate::tool::Tool;
+
+/// A directory being visited.
+pub struct Node<T: Tool> {
+    /// The directory it was found in; none for the directory of an operand.
+    pub parent: Option<Arc<Node<T>>>,
+    /// The directory, to be opened through the run's cache.
+    pub source: Arc<Held>,
+    /// What the kernel said of it when it was entered; none for the directory of an operand, which is not visited.
+    pub stat: Option<Stat>,
+    /// What the tool keeps for it.
+    pub own: T::Directory,
+    pending: AtomicUsize,
+}
+
+impl<T: Tool> Node<T> {
+    pub(crate) fn new(
+        parent: Option<Arc<Node<T>>>,
+        source: Arc<Held>,
+        stat: Option<Stat>,
+        own: T::Directory,
+    ) -> Arc<Self> {
+        Arc::new(Self { parent, source, stat, own, pending: AtomicUsize::new(1) })
+    }
+
+    /// Tells whether the node is not a visited directory but the place where an operand stands.
+    #[must_use]
+    pub fn is_operands_place(&self) -> bool {
+        self.parent.is_none()
+    }
+
+    /// Records that `more` entries are to be finished.
+    pub(crate) fn expect(&self, more: usize) {
+        self.pending.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Records that one entry, or the listing, is finished; returns whether it was the last.
+    pub(crate) fn settle(&self) -> bool {
+        self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+/// An entry that was found: where, and under which name.
+pub struct Found<T: Tool> {
+    /// The directory it is in.
+    pub node: Arc<Node<T>>,
+    /// Its name there.
+    pub name: Name,
+    /// What the listing says it is.
+    pub kind: EntryType,
+    /// Which file it was when it was looked at before being opened, if it was.
+    pub seen: Option<Identity>,
+}
+
+impl<T: Tool> Found<T> {
+    /// Returns its path as the user would write it.
+    #[must_use]
+    pub fn path(&self) -> Vec<u8> {
+        self.node.source.path_of(self.name())
+    }
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(&self) -> &CStr {
+        self.name.as_c_str()
+    }
+
+    /// Tells whether the user named it.
+    #[must_use]
+    pub fn is_operand(&self) -> bool {
+        self.node.is_operands_place()
+    }
+}
+
+impl<T: Tool> Clone for Found<T> {
+    fn clone(&self) -> Self {
+        Self { node: Arc::clone(&self.node), name: self.name.clone(), kind: self.kind, seen: self.seen }
+    }
+}

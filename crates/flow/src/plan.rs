@@ -1,0 +1,91 @@
+//! The planner: how work is cut. Pure functions of counts and sizes, the same on one machine and on a cluster.
+//!
+//! Invariant: every entry is in exactly one chunk, and every byte of a file in exactly one range (tests: by property).
+
+use std::ops::Range;
+
+/// Entries of one job. Small enough that a big directory is shared evenly, large enough that taking a job costs
+/// nothing beside doing it.
+pub const CHUNK_ENTRIES: usize = 64;
+
+/// Entries read from one directory before they are sorted and cut: the window in which inode order is restored. The
+/// names of a window take about two megabytes.
+pub const WINDOW_ENTRIES: usize = 64 << 10;
+
+/// Entries that may wait in all queues before files go ahead of directories. Bounds memory: a run's names stay below
+/// this number and one window a worker.
+pub const WAITING_ENTRIES_MAX: usize = 128 << 10;
+
+/// Cuts `entries` entries into chunks, in order.
+pub fn chunks(entries: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..entries).step_by(CHUNK_ENTRIES).map(move |start| start..entries.min(start + CHUNK_ENTRIES))
+}
+
+/// Cuts a file of `size` bytes in ranges of `range_bytes`, rounded up to whole stripes of `stripe_bytes`.
+///
+/// The ranges are in order, without gap or overlap, and there is at least one, empty for an empty file. A last range
+/// shorter than half the others is joined to the one before.
+pub fn ranges(size: u64, range_bytes: u64, stripe_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let stripe = stripe_bytes.max(1);
+    let step = range_bytes.max(1).div_ceil(stripe).saturating_mul(stripe);
+    let whole = size / step;
+    let count = if size % step > step / 2 { whole + 1 } else { whole }.max(1);
+    (0..count).map(move |index| {
+        let end = if index + 1 == count { size } else { (index + 1) * step };
+        index * step..end
+    })
+}
+
+/// What a worker should prefer, given how many entries wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preference {
+    /// Directories: no listing waits behind data, and there is always work to share.
+    Directories,
+    /// Files: enough is waiting.
+    Files,
+}
+
+/// The directory-first rule with its bound.
+#[must_use]
+pub fn preference(waiting_entries: usize) -> Preference {
+    if waiting_entries < WAITING_ENTRIES_MAX { Preference::Directories } else { Preference::Files }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_entry_is_in_exactly_one_chunk(entries in 0usize..2000) {
+            let mut next = 0;
+            for chunk in chunks(entries) {
+                prop_assert_eq!(chunk.start, next);
+                prop_assert!(!chunk.is_empty() && chunk.len() <= CHUNK_ENTRIES);
+                next = chunk.end;
+            }
+            prop_assert_eq!(next, entries);
+        }
+
+        #[test]
+        fn every_byte_is_in_exactly_one_range_on_stripe_boundaries(
+            size in 0u64..1 << 40, range_bytes in 1u64 << 16..1 << 32, stripe_bytes in 0u64..1 << 24,
+        ) {
+            let mut next = 0;
+            for range in ranges(size, range_bytes, stripe_bytes) {
+                prop_assert_eq!(range.start, next);
+                prop_assert_eq!(range.start % stripe_bytes.max(1), 0);
+                prop_assert!(range.end > range.start || size == 0);
+                next = range.end;
+            }
+            prop_assert_eq!(next, size);
+        }
+    }
+
+    #[test]
+    fn directories_go_first_until_enough_waits() {
+        assert_eq!(preference(0), Preference::Directories);
+        assert_eq!(preference(WAITING_ENTRIES_MAX), Preference::Files);
+    }
+}

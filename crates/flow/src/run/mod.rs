@@ -1,0 +1,190 @@
+//! One run of a tool over its operands.
+//!
+//! [`Run`] is what all workers share, [`Desk`] what one worker shows the tool. The order of things:
+//! `walk.rs` turns directories into jobs, `worker.rs` drives files through their states, `file.rs` moves one file, and
+//! the last entry of a directory finishes it (below, [`Desk::settle`]).
+
+mod file;
+mod walk;
+mod worker;
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_sys::{Fd, Names};
+
+use crate::driver::{Driver, Step, Weigh};
+use crate::held::HeldCache;
+use crate::node::{Found, Node};
+use crate::report::{Problem, Report, Severity, Tally};
+use crate::settings::Settings;
+use crate::tool::{OpenFile, Tool, Transfer};
+use crate::wording;
+use crate::{Setup, Status};
+
+use worker::Worker;
+
+/// A piece of work that any worker can do.
+pub enum Job<T: Tool> {
+    /// Enter these subdirectories of a directory.
+    Enter(Arc<Node<T>>, Batch),
+    /// Go on listing a directory that is too large to be listed at once. Its descriptor knows how far the listing got.
+    List(Arc<Node<T>>, Arc<Fd>),
+    /// Do these entries of a directory, none of which is known to be a directory.
+    Files(Arc<Node<T>>, Batch),
+    /// Move this part of a large file.
+    Range(Arc<OpenFile<T>>, Range<u64>, Transfer),
+}
+
+/// Some entries of a listing.
+#[derive(Clone)]
+pub struct Batch {
+    names: Arc<Names>,
+    range: Range<usize>,
+}
+
+impl<T: Tool> Weigh for Job<T> {
+    fn finds_work(&self) -> bool {
+        matches!(self, Job::Enter(..) | Job::List(..))
+    }
+
+    fn entries(&self) -> usize {
+        match self {
+            Job::Enter(_, batch) | Job::Files(_, batch) => batch.range.len(),
+            Job::List(..) | Job::Range(..) => 0,
+        }
+    }
+}
+
+/// What all workers of a run share.
+pub struct Run<'r, T: Tool> {
+    /// The tool.
+    pub tool: &'r T,
+    /// The directories held.
+    pub cache: &'r HeldCache,
+    /// How the machine is used.
+    pub settings: Settings,
+    /// Who listens.
+    pub report: &'r dyn Report,
+    /// Who hands out jobs.
+    pub driver: &'r dyn Driver<Job<T>>,
+    failed: AtomicBool,
+}
+
+impl<'r, T: Tool> Run<'r, T> {
+    pub(crate) fn new(tool: &'r T, setup: &Setup<'r, T>) -> Self {
+        let Setup { settings, cache, report, driver } = *setup;
+        Self { tool, cache, settings, report, driver, failed: AtomicBool::new(false) }
+    }
+
+    /// Offers the operands, before any worker runs.
+    pub(crate) fn offer(&self, operands: impl Iterator<Item = Found<T>>) {
+        let mut found = 0;
+        for operand in operands {
+            let names = Arc::new(Names::of(operand.name(), operand.kind));
+            self.driver.share(0, Job::Files(operand.node, Batch { names, range: 0..1 }));
+            found += 1;
+        }
+        self.report.count(Tally { found, ..Tally::default() });
+    }
+
+    /// Makes the `me`-th worker, with an engine of its own.
+    pub(crate) fn worker(&self, me: usize) -> Box<dyn Step + '_> {
+        let made = haul_engine::make(self.settings.engine, self.settings.queue_depth);
+        if let (0, Some(note)) = (me, &made.note) {
+            self.report.debug(note);
+        }
+        Box::new(Worker::new(self, me, made.engine))
+    }
+
+    /// Tells how the run went: the worst status wins.
+    pub(crate) fn status(&self) -> Status {
+        if self.failed.load(Ordering::Relaxed) { Status::Failure } else { Status::Success }
+    }
+}
+
+/// One worker's view of the run: what tools are given.
+pub struct Desk<'r, T: Tool> {
+    run: &'r Run<'r, T>,
+    me: usize,
+    tally: Cell<Tally>,
+}
+
+impl<'r, T: Tool> Desk<'r, T> {
+    pub(crate) fn new(run: &'r Run<'r, T>, me: usize) -> Self {
+        Self { run, me, tally: Cell::new(Tally::default()) }
+    }
+
+    /// Returns the tool.
+    pub(crate) fn tool(&self) -> &'r T {
+        self.run.tool
+    }
+
+    /// Returns the directories held.
+    #[must_use]
+    pub fn cache(&self) -> &'r HeldCache {
+        self.run.cache
+    }
+
+    /// Returns who listens to the run.
+    #[must_use]
+    pub fn report(&self) -> &'r dyn Report {
+        self.run.report
+    }
+
+    /// Reports a problem, and remembers that the run has failed if it is an error.
+    pub fn problem(&self, problem: Problem) {
+        if problem.severity == Severity::Error {
+            self.run.failed.store(true, Ordering::Relaxed);
+        }
+        self.run.report.problem(problem);
+    }
+
+    /// Adds to the counts, which reach the report in batches.
+    pub fn count(&self, more: Tally) {
+        let mut tally = self.tally.get();
+        tally += more;
+        self.tally.set(tally);
+    }
+
+    /// Passes the counts on.
+    pub(crate) fn flush(&self) {
+        let tally = self.tally.take();
+        if tally != Tally::default() {
+            self.run.report.count(tally);
+        }
+    }
+
+    /// Settles an entry: nothing more will happen to it. Finishes the directory it is in if it was the last there, and
+    /// so on upwards; without recursion, however deep the tree is.
+    pub fn settle(&self, found: &Found<T>) {
+        self.count(Tally { finished: 1, ..Tally::default() });
+        self.release(&found.node);
+    }
+
+    pub(crate) fn release(&self, node: &Arc<Node<T>>) {
+        let mut node = Arc::clone(node);
+        while node.settle() {
+            self.run.tool.leave(self, &node);
+            self.run.cache.lift(&node.source);
+            if let Err(cause) = self.run.cache.close(&node.source) {
+                let path = node.source.path();
+                self.problem(Problem::new(wording::FAILED_TO_CLOSE).naming(path).because(cause));
+            }
+            let Some(parent) = node.parent.clone() else { return };
+            node = parent;
+        }
+    }
+
+    /// Offers an entry that the tool had kept to be tried from the beginning.
+    pub fn retry(&self, found: Found<T>) {
+        let names = Arc::new(Names::of(found.name(), found.kind));
+        self.share(Job::Files(found.node, Batch { names, range: 0..1 }));
+    }
+
+    pub(crate) fn share(&self, job: Job<T>) {
+        self.run.driver.share(self.me, job);
+    }
+}

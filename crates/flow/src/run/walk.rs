@@ -1,0 +1,197 @@
+//! The parallel walk: directories become jobs.
+//!
+//! Entering a directory opens it, lets the tool make its own, and lists it: subdirectories are shared first, so that
+//! others can go on with them; the rest is sorted by inode number within a window, cut in chunks and shared. A
+//! directory larger than the window is listed in parts, the next part when enough of what waits has been done.
+//!
+//! Invariant: whatever happens to an entry, it is settled exactly once, and the listing itself once.
+
+use std::sync::Arc;
+
+use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, Name, Names, Open, Stat};
+use haul_sys::{open, stat, stat_at, stat_path};
+
+use super::{Batch, Desk, Job};
+use crate::node::{Found, Node};
+use crate::plan::{self, WINDOW_ENTRIES};
+use crate::report::{Problem, Tally};
+use crate::tool::{Enter, Handled, Need, Opened, Tool};
+use crate::wording;
+
+/// What is at an entry, as far as it had to be looked at.
+pub(super) struct Classified {
+    pub(super) kind: EntryType,
+    pub(super) follow: bool,
+}
+
+impl<T: Tool> Desk<'_, T> {
+    /// Finds out what an entry is where the listing does not say, or where a link is to be followed.
+    pub(super) fn classify(&self, found: &mut Found<T>) -> Result<Classified, Error> {
+        let unknown = matches!(found.kind, EntryType::Unknown | EntryType::Symlink);
+        let follow = unknown && self.run.tool.follows(found);
+        if !unknown || (found.kind == EntryType::Symlink && !follow) {
+            return Ok(Classified { kind: found.kind, follow: false });
+        }
+        let directory = self.run.cache.open(&found.node.source)?;
+        let seen = if follow {
+            stat_path(Some(&*directory), found.name(), true)?
+        } else {
+            stat_at(&*directory, found.name())?
+        };
+        found.seen = Some(seen.identity);
+        let kind = match seen.kind {
+            FileType::Regular => EntryType::Regular,
+            FileType::Directory => EntryType::Directory,
+            FileType::Symlink => EntryType::Symlink,
+            _ => EntryType::Special,
+        };
+        Ok(Classified { kind, follow })
+    }
+
+    /// Enters the first of some subdirectories, after offering the others to everybody.
+    pub(super) fn enter_batch(&self, reader: &mut DirectoryReader, node: &Arc<Node<T>>, mut batch: Batch) {
+        while batch.range.len() > 1 {
+            let middle = batch.range.start + batch.range.len() / 2;
+            let later = Batch { names: Arc::clone(&batch.names), range: middle..batch.range.end };
+            self.share(Job::Enter(Arc::clone(node), later));
+            batch.range.end = middle;
+        }
+        let index = batch.range.start;
+        let name = Name::new(&batch.names, index);
+        let found = Found { node: Arc::clone(node), name, kind: batch.names.entry(index).kind, seen: None };
+        drop(batch);
+        self.visit(reader, found, false);
+    }
+
+    /// Enters a directory and lists it.
+    pub(super) fn visit(&self, reader: &mut DirectoryReader, mut found: Found<T>, follow: bool) {
+        let follow = match self.classify(&mut found) {
+            Ok(classified) => follow || classified.follow,
+            Err(cause) => return self.give_up(&found, wording::CANNOT_STAT, cause),
+        };
+        match self.run.tool.needs(self, &found, EntryType::Directory) {
+            Need::Enter => {}
+            Need::Read | Need::Nothing => return self.settle(&found),
+            Need::Handle => return self.handle(&found, EntryType::Directory),
+        }
+        let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
+        match self.open_directory(&found, how) {
+            Err(cause) if replaced(&cause) => self.give_up_replaced(&found),
+            Err(cause) => self.give_up(&found, wording::CANNOT_STAT, cause),
+            Ok((_, stat)) if found.seen.is_some_and(|seen| seen != stat.identity) => {
+                self.give_up_replaced(&found)
+            }
+            Ok((fd, stat)) => self.enter(reader, &found, how, fd, &stat),
+        }
+    }
+
+    /// Lets the tool deal with an entry by itself.
+    pub(super) fn handle(&self, found: &Found<T>, kind: EntryType) {
+        if self.run.tool.handle(self, found, kind) == Handled::Over {
+            self.settle(found);
+        }
+    }
+
+    /// Opens a directory and looks at it. One that may not be read is looked at all the same.
+    fn open_directory(&self, found: &Found<T>, how: Open) -> Result<(Result<Arc<Fd>, Error>, Stat), Error> {
+        let parent = self.run.cache.open(&found.node.source)?;
+        match open(&*parent, found.name(), how) {
+            Ok(fd) => {
+                let stat = stat(&fd)?;
+                Ok((Ok(Arc::new(fd)), stat))
+            }
+            Err(cause) if replaced(&cause) || cause.is(Errno::NOENT) => Err(cause),
+            Err(cause) => {
+                let stat = stat_path(Some(&*parent), found.name(), how != Open::DIRECTORY)?;
+                Ok((Err(cause), stat))
+            }
+        }
+    }
+
+    fn enter(
+        &self,
+        reader: &mut DirectoryReader,
+        found: &Found<T>,
+        how: Open,
+        fd: Result<Arc<Fd>, Error>,
+        stat: &Stat,
+    ) {
+        let entered = self.run.tool.enter(self, found, &Opened { source: fd.as_ref().ok(), stat });
+        let (own, visit) = match entered {
+            Enter::Visit(own) => (own, true),
+            Enter::Bare(own) => (own, false),
+            Enter::Over => return self.settle(found),
+        };
+        let held = fd.as_ref().ok().cloned();
+        let source = self.run.cache.hold(&found.node.source, found.name(), how, stat.identity, held);
+        let node = Node::new(Some(Arc::clone(&found.node)), source, Some(*stat), own);
+        match fd {
+            Ok(fd) if visit => return self.list(reader, &node, fd),
+            Err(cause) if visit => {
+                self.problem(Problem::new(wording::CANNOT_ACCESS).naming(found.path()).because(cause));
+            }
+            _ => {}
+        }
+        self.finish_listing(&node);
+    }
+
+    /// Ends the listing of a directory: the directory itself counts as an entry of its parent that is then finished
+    /// with its node.
+    fn finish_listing(&self, node: &Arc<Node<T>>) {
+        self.count(Tally { finished: 1, ..Tally::default() });
+        self.release(node);
+    }
+
+    /// Lists a directory, or the next part of it, and shares what is in it.
+    pub(super) fn list(&self, reader: &mut DirectoryReader, node: &Arc<Node<T>>, fd: Arc<Fd>) {
+        let mut names = Names::new();
+        let more = match reader.read(&*fd, &mut names, WINDOW_ENTRIES) {
+            Ok(more) => more,
+            Err(cause) => {
+                let path = node.source.path();
+                self.problem(Problem::new(wording::CANNOT_ACCESS).naming(path).because(cause));
+                false
+            }
+        };
+        self.count(Tally { found: names.len() as u64, ..Tally::default() });
+        node.expect(names.len());
+        if more {
+            self.share(Job::List(Arc::clone(node), fd));
+        }
+        self.share_entries(node, names);
+        if !more {
+            self.finish_listing(node);
+        }
+    }
+
+    fn share_entries(&self, node: &Arc<Node<T>>, mut names: Names) {
+        let mut directories = names.split_off(|entry| entry.kind != EntryType::Directory);
+        names.sort_by_inode();
+        directories.sort_by_inode();
+        names.shrink();
+        let (names, directories) = (Arc::new(names), Arc::new(directories));
+        for range in plan::chunks(directories.len()) {
+            self.share(Job::Enter(Arc::clone(node), Batch { names: Arc::clone(&directories), range }));
+        }
+        for range in plan::chunks(names.len()) {
+            self.share(Job::Files(Arc::clone(node), Batch { names: Arc::clone(&names), range }));
+        }
+    }
+
+    /// Reports an entry that could not be opened or looked at, and settles it.
+    pub(super) fn give_up(&self, found: &Found<T>, wording: crate::report::Wording, cause: Error) {
+        self.problem(Problem::new(wording).naming(found.path()).because(cause));
+        self.settle(found);
+    }
+
+    /// Reports an entry that is not what the listing showed, and settles it.
+    pub(super) fn give_up_replaced(&self, found: &Found<T>) {
+        self.problem(Problem::new(wording::REPLACED).naming(found.path()));
+        self.settle(found);
+    }
+}
+
+/// Tells whether an open failed because something of another type stands in the place.
+pub(super) fn replaced(cause: &Error) -> bool {
+    cause.is(Errno::LOOP) || cause.is(Errno::NOTDIR) || cause.is(Errno::NXIO)
+}

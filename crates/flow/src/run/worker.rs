@@ -1,0 +1,208 @@
+//! The worker: takes jobs and drives files through their states, several at a time.
+//!
+//! ```text
+//!               ┌────────────── window of slots, each one file ──────────────┐
+//! chunk ─admit─►│ Opening ─► Looking ─► Probing ─► Moving ─► ClosingTarget ─► │─► settled
+//!               │                          │          ▲       ClosingSource  │
+//!               │                          └► parked ─┘ (oldest first)        │
+//!               └─────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! With an engine that blocks, the look-ahead is here: a file whose first block is not in the page cache is parked
+//! while the kernel fetches it, and the worker goes on opening others; when the window is full or nothing is left to
+//! open, the file parked first goes on. With an engine that does not block, files wait in the engine instead.
+//!
+//! Termination: every step admits an entry, completes an operation, resumes a parked file, or reports that the worker
+//! is idle; entries, operations per entry and parked files are finite.
+//!
+//! Invariant: a slot in use has exactly one operation in flight, or is parked.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use haul_engine::{Call, Done, Engine, Op, Outcome};
+use haul_sys::{Buffer, DirectoryReader, EntryType, Name};
+
+use super::file::{Lane, State};
+use super::{Batch, Desk, Job, Run};
+use crate::driver::{Progress, Step};
+use crate::node::{Found, Node};
+use crate::report::Tally;
+use crate::tool::{Need, Tool};
+use crate::wording;
+
+/// One worker of a run.
+pub(super) struct Worker<'r, T: Tool> {
+    pub(super) desk: Desk<'r, T>,
+    pub(super) engine: Box<dyn Engine>,
+    depth: usize,
+    reader: DirectoryReader,
+    chunk: Option<(Arc<Node<T>>, Batch)>,
+    pub(super) slots: Vec<Option<State<T>>>,
+    free: Vec<usize>,
+    pub(super) parked: VecDeque<usize>,
+    done: Vec<Done>,
+    buffers: Vec<Buffer>,
+    pub(super) block_bytes: usize,
+}
+
+impl<'r, T: Tool> Worker<'r, T> {
+    /// Makes the `me`-th worker of a run, with an engine of its own. Call on the thread that will step it.
+    pub(super) fn new(run: &'r Run<'r, T>, me: usize, engine: Box<dyn Engine>) -> Self {
+        let caps = engine.caps();
+        let window = if caps.blocks { run.settings.window } else { run.settings.window.min(caps.depth) };
+        Self {
+            desk: Desk::new(run, me),
+            engine,
+            depth: caps.depth,
+            reader: DirectoryReader::new(),
+            chunk: None,
+            slots: (0..window).map(|_| None).collect(),
+            free: (0..window).rev().collect(),
+            parked: VecDeque::with_capacity(window),
+            done: Vec::with_capacity(window),
+            buffers: Vec::new(),
+            block_bytes: run.settings.block_bytes,
+        }
+    }
+
+    /// Takes the next entry or job, if there is one; returns whether there was.
+    fn admit(&mut self) -> bool {
+        if let Some((node, mut batch)) = self.chunk.take() {
+            if let Some(index) = batch.range.next() {
+                let name = Name::new(&batch.names, index);
+                let kind = batch.names.entry(index).kind;
+                let found = Found { node: Arc::clone(&node), name, kind, seen: None };
+                self.chunk = Some((node, batch));
+                self.start(found);
+                return true;
+            }
+            self.desk.flush();
+        }
+        match self.desk.run.driver.take(self.desk.me) {
+            None => return false,
+            Some(Job::Files(node, batch)) => self.chunk = Some((node, batch)),
+            Some(Job::Enter(node, batch)) => self.desk.enter_batch(&mut self.reader, &node, batch),
+            Some(Job::List(node, fd)) => self.desk.list(&mut self.reader, &node, fd),
+            Some(Job::Range(file, range, transfer)) => {
+                let slot = self.occupy(State::Free);
+                self.advance_lane(slot, Lane::new(file, range, transfer));
+            }
+        }
+        true
+    }
+
+    /// Finds out what an entry needs and begins it.
+    fn start(&mut self, mut found: Found<T>) {
+        let classified = match self.desk.classify(&mut found) {
+            Ok(classified) => classified,
+            Err(cause) => return self.desk.give_up(&found, wording::CANNOT_STAT, cause),
+        };
+        if classified.kind == EntryType::Directory {
+            return self.desk.visit(&mut self.reader, found, classified.follow);
+        }
+        match self.desk.run.tool.needs(&self.desk, &found, classified.kind) {
+            Need::Read => self.open(found, classified.follow),
+            Need::Nothing => self.desk.settle(&found),
+            Need::Enter | Need::Handle => self.desk.handle(&found, classified.kind),
+        }
+    }
+
+    /// Puts a state in a free slot. The window has room: `step` looked.
+    pub(super) fn occupy(&mut self, state: State<T>) -> usize {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(state);
+        slot
+    }
+
+    /// Empties a slot.
+    pub(super) fn vacate(&mut self, slot: usize) {
+        self.slots[slot] = None;
+        self.free.push(slot);
+    }
+
+    /// Passes an operation for `slot` to the engine, which has room: of `depth` operations in flight, one is missing.
+    pub(super) fn submit(&mut self, slot: usize, state: State<T>, call: Call) {
+        self.slots[slot] = Some(state);
+        let mut op = Op { token: slot as u64, call };
+        while let Err(refused) = self.engine.submit(op) {
+            op = *refused;
+            if let Err(cause) = self.engine.reap(1, &mut self.done) {
+                self.desk.report().debug(&format!("{}: {cause:#}", wording::ENGINE_FAILED.0));
+            }
+        }
+    }
+
+    /// Waits for at least one completion and advances the files of all that came.
+    fn complete(&mut self) {
+        let outcome = self.engine.flush().and_then(|()| self.engine.reap(1, &mut self.done));
+        if let Err(cause) = outcome {
+            self.desk.report().debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
+        }
+        let mut done = std::mem::take(&mut self.done);
+        for Done { token, outcome } in done.drain(..) {
+            self.advance(token as usize, outcome);
+        }
+        if self.done.is_empty() {
+            self.done = done;
+        }
+    }
+
+    fn advance(&mut self, slot: usize, outcome: Outcome) {
+        let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { return };
+        match (state, outcome) {
+            (State::Opening(found), Outcome::Opened(result)) => self.opened(slot, found, result),
+            (State::Looking(found, source), Outcome::Looked(result)) => {
+                self.looked(slot, found, source, result)
+            }
+            (State::Probing(look), Outcome::Read { buffer, result }) => {
+                self.probed(slot, look, buffer, result)
+            }
+            (State::Moving(lane), outcome) => self.moved(slot, lane, outcome),
+            (State::ClosingTarget(ending), Outcome::Closed(result)) => {
+                self.target_closed(slot, ending, result)
+            }
+            (State::ClosingSource(ending), Outcome::Closed(result)) => {
+                self.source_closed(slot, ending, result)
+            }
+            (state, _) => self.slots[slot] = Some(state),
+        }
+    }
+
+    /// Takes a buffer from the pool.
+    pub(super) fn take_buffer(&mut self) -> Buffer {
+        self.buffers.pop().unwrap_or_else(|| Buffer::new(self.block_bytes))
+    }
+
+    /// Returns a buffer to the pool.
+    pub(super) fn return_buffer(&mut self, buffer: Buffer) {
+        self.buffers.push(buffer);
+    }
+
+    pub(super) fn count(&self, more: Tally) {
+        self.desk.count(more);
+    }
+}
+
+impl<T: Tool> Step for Worker<'_, T> {
+    fn step(&mut self) -> Progress {
+        while self.engine.in_flight() < self.depth && !self.free.is_empty() {
+            if !self.admit() {
+                break;
+            }
+        }
+        if self.engine.in_flight() > 0 || !self.done.is_empty() {
+            self.complete();
+            return Progress::Worked;
+        }
+        if let Some(slot) = self.parked.pop_front() {
+            self.resume(slot);
+            return Progress::Worked;
+        }
+        self.desk.flush();
+        Progress::Idle
+    }
+}

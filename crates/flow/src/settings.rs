@@ -1,0 +1,114 @@
+//! How a run uses the machine, resolved: what the user left open is chosen here, within the limits the kernel sets.
+
+use haul_engine::Choice;
+
+use crate::config::Config;
+
+/// Descriptors the process asks for; a hard limit below that is respected.
+const DESCRIPTORS_WANTED: usize = 16 << 10;
+
+/// Descriptors that are not the run's to spend: the three standard ones, a ring, an epoll or pipe of the caller.
+const DESCRIPTORS_RESERVED: usize = 5;
+
+/// Descriptors a worker may have open at its busiest apart from its files: source and target directory of the entry in
+/// hand, and the same again for the directory being entered or reopened.
+const DIRECTORIES_PER_WORKER: usize = 4;
+
+/// Descriptors of one file in flight: source and target.
+const DESCRIPTORS_PER_FILE: usize = 2;
+
+/// Directories worth keeping open; more are not reopened often enough to matter.
+const HELD_MAX: usize = 4096;
+
+/// Bytes of one read or write: stays in the second-level cache between the two (docs/measurements/).
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// Files a worker keeps open ahead: keeps a solid-state disk's queue full with small files (docs/measurements/).
+const LOOK_AHEAD: usize = 64;
+
+/// Bytes of a large file moved by one worker. A local file system admits one writer to a file at a time, so cutting a
+/// file gains nothing there (docs/measurements/); a striped one is cut by its layout.
+const RANGE_BYTES: u64 = u64::MAX >> 1;
+
+/// Operations in flight per worker of an asynchronous engine.
+const QUEUE_DEPTH: usize = 64;
+
+/// Workers per processor: while some wait for the disk, others compute (docs/measurements/).
+const WORKERS_PER_PROCESSOR: usize = 2;
+
+/// A run's use of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Workers.
+    pub jobs: usize,
+    /// The engine of each.
+    pub engine: Choice,
+    /// Operations in flight per worker.
+    pub queue_depth: usize,
+    /// Bytes of one read or write.
+    pub block_bytes: usize,
+    /// Bytes of a large file that one worker moves at a time while others move the rest.
+    pub range_bytes: u64,
+    /// Files a worker has open at once.
+    pub window: usize,
+    /// Directories kept open.
+    pub held: usize,
+}
+
+impl Settings {
+    /// Resolves what was asked for, raising the process's limit on descriptors if it can.
+    #[must_use]
+    pub fn resolve(config: &Config) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let limit = haul_sys::raise_descriptor_limit(DESCRIPTORS_WANTED);
+        Self::within(config, processors, limit)
+    }
+
+    /// Resolves for a machine of `processors` processors on which `descriptors` descriptors may be open.
+    ///
+    /// Invariant: the most descriptors that may be open at once is at most `descriptors`, as long as that is enough for
+    /// one worker and one file (test: `settings_stay_within_the_descriptors_there_are`).
+    #[must_use]
+    pub fn within(config: &Config, processors: usize, descriptors: usize) -> Self {
+        let spendable = descriptors.saturating_sub(DESCRIPTORS_RESERVED);
+        let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_FILE;
+        let jobs = config
+            .jobs
+            .unwrap_or(processors * WORKERS_PER_PROCESSOR)
+            .clamp(1, (spendable / per_worker).max(1));
+        let spare = spendable.saturating_sub(jobs * per_worker);
+        let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
+        let wanted = config.look_ahead.unwrap_or(LOOK_AHEAD).max(1);
+        let extra_files = (spare / 2 / DESCRIPTORS_PER_FILE / jobs).min(wanted - 1);
+        Self {
+            jobs,
+            engine: config.engine,
+            queue_depth,
+            block_bytes: config.block_bytes.unwrap_or(BLOCK_BYTES),
+            range_bytes: RANGE_BYTES,
+            window: 1 + extra_files,
+            held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn settings_stay_within_the_descriptors_there_are(
+            jobs in proptest::option::of(1usize..200), look_ahead in proptest::option::of(0usize..5000),
+            processors in 1usize..256, descriptors in 11usize..100_000,
+        ) {
+            let config = Config { jobs, look_ahead, ..Config::default() };
+            let settings = Settings::within(&config, processors, descriptors);
+            let most = DESCRIPTORS_RESERVED + settings.held
+                + settings.jobs * (DIRECTORIES_PER_WORKER + settings.window * DESCRIPTORS_PER_FILE);
+            prop_assert!(settings.jobs >= 1 && settings.window >= 1);
+            prop_assert!(most <= descriptors, "{settings:?} may open {most} of {descriptors}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A driver that pretends: any number of workers on one thread, in an order that a seed decides.
+//!
+//! The same planner, workers and tools run as on a real machine, but who takes which job when is reproducible, and
+//! every interleaving of steps can be had by trying seeds. It finds what depends on the order of things (which name of
+//! a hard-linked file comes first, when a directory is finished) and repeats it.
+//!
+//! What it does not do: steps are not interrupted in the middle, so it shows no data race; those are for the thread
+//! sanitizer.
+
+use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::driver::{Driver, MakeWorker, Progress, Weigh};
+
+/// Pretended workers.
+pub struct Sim<J> {
+    workers: usize,
+    state: Mutex<State<J>>,
+}
+
+struct State<J> {
+    random: SmallRng,
+    jobs: Vec<J>,
+}
+
+impl<J: Weigh + Send> Sim<J> {
+    /// Makes a driver of `workers` pretended workers, at least one, whose order `seed` decides.
+    #[must_use]
+    pub fn new(workers: usize, seed: u64) -> Self {
+        let state = State { random: SmallRng::seed_from_u64(seed), jobs: Vec::new() };
+        Self { workers: workers.max(1), state: Mutex::new(state) }
+    }
+
+    fn with_state<R>(&self, change: impl FnOnce(&mut State<J>) -> R) -> R {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<J: Weigh + Send> Driver<J> for Sim<J> {
+    fn workers(&self) -> usize {
+        self.workers
+    }
+
+    fn share(&self, _me: usize, job: J) {
+        self.with_state(|state| state.jobs.push(job));
+    }
+
+    fn take(&self, _me: usize) -> Option<J> {
+        self.with_state(|state| {
+            let count = state.jobs.len();
+            (count > 0).then(|| state.jobs.swap_remove(state.random.random_range(0..count)))
+        })
+    }
+
+    fn drive(&self, make: &MakeWorker<'_>) {
+        let workers: Vec<_> = (0..self.workers).map(|me| RefCell::new(make(me))).collect();
+        loop {
+            let drawn = self.with_state(|state| state.random.random_range(0..workers.len()));
+            if workers[drawn].borrow_mut().step() == Progress::Worked {
+                continue;
+            }
+            // A fruitless draw says nothing of the others; only when none of all can work is the run over.
+            if workers.iter().all(|worker| worker.borrow_mut().step() == Progress::Idle) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What a tool says, so that the framework can do the rest.
+//!
+//! A tool decides what each entry needs, what to make of a directory that is entered, what becomes of a block that was
+//! read, and how a file and a directory are finished. Walking, planning, opening, reading, writing, closing, and who
+//! does what when are the framework's. Methods are called from many workers at once and share `&self`.
+//!
+//! The life of a file, with the tool's part on the right:
+//!
+//! ```text
+//! found ─► needs ───────────────────────────────────► Need::Read
+//!   open, look (fstat)
+//!   first block, if it is in the cache
+//!                          begin ───────────────────► Begin::Move(target, transfer)
+//!   read ...
+//!                          block ───────────────────► Block::Keep
+//!   write ...
+//!                          finish (attributes)
+//!   close target, close source: results checked
+//!                          end (success or not)
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_sys::{EntryType, Fd, Stat};
+
+use crate::node::{Found, Node};
+use crate::run::Desk;
+
+/// What an entry needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It is a directory to visit: [`Tool::enter`].
+    Enter,
+    /// It is a file to open and read: [`Tool::begin`].
+    Read,
+    /// The tool does it by itself, in one go: [`Tool::handle`].
+    Handle,
+    /// Nothing: it is skipped, or has failed and the tool has said so.
+    Nothing,
+}
+
+/// A directory that was opened.
+pub struct Opened<'a> {
+    /// The descriptor; none when it may not be read, which is told after the tool has made its own.
+    pub source: Option<&'a Arc<Fd>>,
+    /// What the kernel says of it.
+    pub stat: &'a Stat,
+}
+
+/// What to do with a directory.
+pub enum Enter<D> {
+    /// Visit its entries.
+    Visit(D),
+    /// Leave out its entries, but finish it as if it had been visited.
+    Bare(D),
+    /// Nothing; the tool has said why, if it was an error.
+    Over,
+}
+
+/// How the content of a file is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// Not at all: there is nothing to move.
+    Nothing,
+    /// Read in blocks, shown to the tool, and written where it says.
+    Blocks(Holes),
+    /// Copied inside the kernel; in blocks where the kernel cannot.
+    Kernel(Holes),
+}
+
+impl Transfer {
+    pub(crate) fn skips_holes(self) -> bool {
+        matches!(self, Transfer::Blocks(Holes::Skip) | Transfer::Kernel(Holes::Skip))
+    }
+
+    pub(crate) fn in_blocks(self) -> Transfer {
+        match self {
+            Transfer::Kernel(holes) => Transfer::Blocks(holes),
+            other => other,
+        }
+    }
+}
+
+/// What becomes of the source's holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holes {
+    /// They are read, as zeros.
+    Read,
+    /// They are passed over.
+    Skip,
+}
+
+/// What to do with a file that was opened and looked at.
+pub enum Begin<F> {
+    /// Move its content.
+    Move {
+        /// What the tool keeps for the file.
+        own: F,
+        /// Where its content goes, if to a file of its own.
+        target: Option<Fd>,
+        /// How.
+        transfer: Transfer,
+    },
+    /// Nothing more: it is done, skipped, or has failed and the tool has said so.
+    Over,
+    /// The tool has kept the entry and will settle it later: [`Desk::settle`] or [`Desk::retry`].
+    Deferred,
+}
+
+/// What to do with a block that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Write all of it where it came from.
+    Keep,
+    /// Write these parts of it, in order.
+    Parts(Vec<Range<usize>>),
+    /// Nothing: the tool has taken what it wanted.
+    Taken,
+}
+
+/// A file whose content is being moved, by one worker or several.
+pub struct OpenFile<T: Tool> {
+    /// The entry.
+    pub found: Found<T>,
+    /// The open source.
+    pub source: Arc<Fd>,
+    /// What the kernel said of the source.
+    pub stat: Stat,
+    /// The open target, if there is one.
+    pub target: Option<Arc<Fd>>,
+    /// What the tool keeps for it.
+    pub own: T::File,
+    failed: AtomicBool,
+}
+
+impl<T: Tool> OpenFile<T> {
+    pub(crate) fn new(
+        found: Found<T>,
+        source: Arc<Fd>,
+        stat: Stat,
+        target: Option<Fd>,
+        own: T::File,
+    ) -> Self {
+        Self { found, source, stat, target: target.map(Arc::new), own, failed: AtomicBool::new(false) }
+    }
+
+    /// Records that a part of the file could not be moved; the other parts stop.
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+}
+
+/// A tool over file trees.
+pub trait Tool: Sync + Sized {
+    /// What the tool keeps for each directory being visited.
+    type Directory: Send + Sync;
+    /// What the tool keeps for each file being moved.
+    type File: Send + Sync;
+
+    /// Tells whether a symbolic link here is to be taken for what it leads to.
+    fn follows(&self, found: &Found<Self>) -> bool;
+
+    /// Says what an entry of this kind needs.
+    fn needs(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need;
+
+    /// Makes what belongs to a directory that was opened.
+    fn enter(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &Opened<'_>,
+    ) -> Enter<Self::Directory>;
+
+    /// Finishes a directory, after the last of its entries.
+    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>);
+
+    /// Deals with an entry that is neither entered nor read.
+    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled;
+
+    /// Tells whether reading the first block before [`Tool::begin`] is worth it: not when `begin` may find that nothing
+    /// has to be read.
+    fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool;
+
+    /// Begins a file.
+    fn begin(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Arc<Fd>,
+        stat: &Stat,
+    ) -> Begin<Self::File>;
+
+    /// Takes a block of a file's content that was read at `offset`.
+    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block;
+
+    /// Finishes a file whose content was moved, before it is closed. Returns whether all went well; what did not, the
+    /// tool has reported.
+    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool;
+
+    /// Ends a file that was begun with [`Begin::Move`], after it was closed. `moved` tells whether everything went well.
+    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Self::File, moved: bool);
+
+    /// Returns the path of what the tool makes of the entry, for messages.
+    fn target_path(&self, found: &Found<Self>) -> Vec<u8>;
+}
+
+/// Whether an entry that the tool handled is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// It is.
+    Over,
+    /// The tool has kept it and will settle it later.
+    Deferred,
+}

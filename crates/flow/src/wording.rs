@@ -1,0 +1,22 @@
+//! The sentences of the walk and of the copying loop, worded as GNU words them.
+
+use crate::report::Wording;
+
+/// A directory could not be listed.
+pub const CANNOT_ACCESS: Wording = Wording("cannot access {}");
+/// An entry is not there, or cannot be looked at.
+pub const CANNOT_STAT: Wording = Wording("cannot stat {}");
+/// A file could not be opened.
+pub const CANNOT_OPEN: Wording = Wording("cannot open {} for reading");
+/// An open file could not be looked at.
+pub const CANNOT_FSTAT: Wording = Wording("cannot fstat {}");
+/// Another file stands where the listing showed one.
+pub const REPLACED: Wording = Wording("skipping file {}, as it was replaced while being copied");
+/// Reading failed.
+pub const ERROR_READING: Wording = Wording("error reading {}");
+/// Writing failed.
+pub const ERROR_WRITING: Wording = Wording("error writing {}");
+/// Closing failed, so data may be lost.
+pub const FAILED_TO_CLOSE: Wording = Wording("failed to close {}");
+/// A worker's engine broke down.
+pub const ENGINE_FAILED: Wording = Wording("the I/O engine failed while copying {}");

@@ -1,0 +1,308 @@
+//! Giving a copy the attributes of its source, in the one order that is right:
+//!
+//! ```text
+//! data ─► owner ─► extended attributes ─► mode and access list ─► times
+//! ```
+//!
+//! Changing the owner clears capabilities and set-id bits, so it comes first; the mode may take away the right to set
+//! attributes, so it comes after them; everything before changes times. Set-id bits are not given to a copy whose owner
+//! could not be set.
+//!
+//! Invariant: between creation and the last step nobody has more rights on the copy than its final mode gives (tests:
+//! the audit, and GNU's permission races).
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use haul_flow::{Desk, Problem, Wording};
+use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Stat, Times, XattrNames};
+use haul_sys::{change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at};
+use haul_sys::{get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr, set_xattr_at};
+
+use super::Copier;
+use super::options::Preserve;
+use super::wording;
+
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
+
+/// A label that belongs to the place, not to the file, and is set by the kernel's policy.
+const SECURITY_LABEL: &CStr = c"security.selinux";
+
+/// Something that has attributes: an open file, or a name that cannot be opened.
+#[derive(Clone, Copy)]
+pub(super) enum Object<'a> {
+    /// An open file or directory.
+    Open(&'a Fd),
+    /// A symbolic link or special file.
+    Named(&'a Fd, &'a CStr),
+}
+
+impl Object<'_> {
+    fn list(self) -> Result<XattrNames, Error> {
+        match self {
+            Object::Open(file) => list_xattrs(file),
+            Object::Named(directory, name) => list_xattrs_at(directory, name),
+        }
+    }
+
+    fn get(self, key: &CStr) -> Result<Vec<u8>, Error> {
+        match self {
+            Object::Open(file) => get_xattr(file, key),
+            Object::Named(directory, name) => get_xattr_at(directory, name, key),
+        }
+    }
+
+    fn set(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => set_xattr(file, key, value),
+            Object::Named(directory, name) => set_xattr_at(directory, name, key, value),
+        }
+    }
+
+    fn own(self, owner: Owner) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => change_owner(file, owner),
+            Object::Named(directory, name) => change_owner_at(directory, name, owner),
+        }
+    }
+
+    fn chmod(self, mode: Mode) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => change_mode(file, mode),
+            Object::Named(directory, name) => change_mode_at(directory, name, mode),
+        }
+    }
+
+    fn touch(self, times: Times) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => change_times(file, times),
+            Object::Named(directory, name) => change_times_at(directory, name, times),
+        }
+    }
+}
+
+/// The extended attributes of a source that its copy gets, access lists apart.
+#[derive(Debug, Default)]
+pub(super) struct SourceXattrs {
+    plain: Vec<(CString, Vec<u8>)>,
+    access_list: Option<Vec<u8>>,
+    default_access_list: Option<Vec<u8>>,
+}
+
+/// What is known of a copy that gets its attributes.
+pub(super) struct Subject<'a> {
+    /// The copy.
+    pub(super) object: Object<'a>,
+    /// What the source is.
+    pub(super) stat: &'a Stat,
+    /// The source's extended attributes.
+    pub(super) xattrs: &'a SourceXattrs,
+    /// What the copy was before this run; `None` if it is new.
+    pub(super) before: Option<&'a Stat>,
+    /// The mode the copy gets if the source's is not preserved, if it does not have it yet.
+    pub(super) plain_mode: Option<Mode>,
+    /// Whether the copy has inherited an access list.
+    pub(super) has_access_list: bool,
+    /// The path of the copy, made only for messages.
+    pub(super) target_path: &'a dyn Fn() -> Vec<u8>,
+}
+
+impl Copier {
+    /// Reads what of a source's extended attributes its copy will get; one call when there are none.
+    pub(super) fn read_xattrs(
+        &self,
+        desk: &Desk<'_, Self>,
+        source: Object<'_>,
+        path: &dyn Fn() -> Vec<u8>,
+    ) -> SourceXattrs {
+        let mut found = SourceXattrs::default();
+        let (xattr, mode) = (self.preserves(Preserve::XATTR), self.preserves(Preserve::MODE));
+        if !xattr && !mode {
+            return found;
+        }
+        let names = match source.list() {
+            Ok(names) => names,
+            Err(cause) => {
+                self.xattr_problem(desk, Problem::new(wording::LISTING_ATTRIBUTES).naming(path()), cause);
+                return found;
+            }
+        };
+        for key in names.iter() {
+            let access = key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST;
+            if key == SECURITY_LABEL || !(if access { mode } else { xattr }) {
+                continue;
+            }
+            match source.get(key) {
+                Ok(value) if key == ACCESS_LIST => found.access_list = Some(value),
+                Ok(value) if key == DEFAULT_ACCESS_LIST => found.default_access_list = Some(value),
+                Ok(value) => found.plain.push((key.to_owned(), value)),
+                Err(cause) if cause.is(Errno::NODATA) => {}
+                Err(cause) => {
+                    let problem =
+                        Problem::new(wording::GETTING_ATTRIBUTE).naming(key.to_bytes()).naming(path());
+                    self.xattr_problem(desk, problem, cause);
+                }
+            }
+        }
+        found
+    }
+
+    /// Tells whether entries made in a directory inherit an access list.
+    pub(super) fn gives_access_list(&self, directory: &Arc<Fd>) -> bool {
+        self.preserves(Preserve::MODE)
+            && list_xattrs(directory).is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
+    }
+
+    /// Gives a copy its attributes, in the order above. Returns whether all that is required was done.
+    pub(super) fn give_attributes(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
+        let mut mode = subject.stat.mode;
+        let mut done = true;
+        if self.preserves(Preserve::OWNERSHIP) {
+            match self.give_owner(desk, subject) {
+                Given::Yes => {}
+                Given::No => mode = mode.without(Mode::SPECIAL),
+                Given::Failed => return false,
+            }
+        }
+        if self.preserves(Preserve::XATTR) {
+            done &= self.give_xattrs(desk, subject);
+        }
+        if subject.stat.kind != FileType::Symlink {
+            done &= self.give_mode(desk, subject, mode);
+        }
+        if self.preserves(Preserve::TIMESTAMPS) {
+            let times = Times { accessed: subject.stat.accessed, modified: subject.stat.modified };
+            done &= self.required(desk, subject, wording::TIMES, subject.object.touch(times));
+        }
+        done
+    }
+
+    fn give_owner(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> Given {
+        let wanted = (subject.stat.owner, subject.stat.group);
+        let same = match (subject.before, subject.object) {
+            (Some(before), _) => (before.owner, before.group) == wanted,
+            // A new file of our own is most often right already, which looking tells cheaper than setting.
+            (None, Object::Open(file)) if wanted == (self.process.user, self.process.group) => {
+                haul_sys::stat(file).is_ok_and(|now| (now.owner, now.group) == wanted)
+            }
+            (None, _) => false,
+        };
+        if same {
+            return Given::Yes;
+        }
+        if let (Some(before), true) = (subject.before, self.preserves(Preserve::MODE)) {
+            let narrow = before.mode.and(subject.stat.mode).and(Mode::OWNER);
+            if subject.stat.kind != FileType::Symlink
+                && !self.required(desk, subject, wording::CLEARING_PERMISSIONS, subject.object.chmod(narrow))
+            {
+                return Given::Failed;
+            }
+        }
+        let owner = Owner { user: Some(wanted.0), group: Some(wanted.1) };
+        match subject.object.own(owner) {
+            Ok(()) => Given::Yes,
+            Err(cause) if self.process.user != 0 && (cause.is(Errno::PERM) || cause.is(Errno::INVAL)) => {
+                // Unprivileged users cannot give files away; the group alone may be possible, and GNU does not mind.
+                subject.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
+                Given::No
+            }
+            Err(cause) => match self.required(desk, subject, wording::OWNERSHIP, Err(cause)) {
+                true => Given::No,
+                false => Given::Failed,
+            },
+        }
+    }
+
+    fn give_xattrs(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
+        let mut done = true;
+        for (key, value) in &subject.xattrs.plain {
+            if let Err(cause) = subject.object.set(key, value) {
+                let problem = Problem::new(wording::SETTING_ATTRIBUTE)
+                    .naming(key.as_bytes())
+                    .naming((subject.target_path)());
+                done &= self.xattr_problem(desk, problem, cause);
+            }
+        }
+        done
+    }
+
+    /// Deals with an extended attribute that was not copied; returns whether that is as asked.
+    ///
+    /// `-a` takes attributes along where it can: what the file system or the user's rights do not allow is passed over.
+    /// Anything else is an error, which GNU hides under `-a`.
+    fn xattr_problem(&self, desk: &Desk<'_, Self>, problem: Problem, cause: Error) -> bool {
+        let cannot = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSYS);
+        if cannot && !self.options.require_xattr {
+            if !self.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP) {
+                desk.problem(problem.because(cause).as_warning());
+            }
+            return true;
+        }
+        desk.problem(problem.because(cause));
+        false
+    }
+
+    fn give_mode(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>, mode: Mode) -> bool {
+        if !self.preserves(Preserve::MODE) {
+            let Some(plain) = subject.plain_mode else { return true };
+            return self.required(desk, subject, wording::PERMISSIONS, subject.object.chmod(plain));
+        }
+        let outcome = self.give_access_lists(subject, mode);
+        self.required(desk, subject, wording::PERMISSIONS, outcome)
+    }
+
+    /// Sets mode and access lists as the source has them. Lists that the copy inherited, and the source does not have,
+    /// are removed.
+    fn give_access_lists(&self, subject: &Subject<'_>, mode: Mode) -> Result<(), Error> {
+        let Object::Open(file) = subject.object else {
+            subject.object.chmod(mode)?;
+            return match &subject.xattrs.access_list {
+                Some(list) => subject.object.set(ACCESS_LIST, list),
+                None => Ok(()),
+            };
+        };
+        let may_have = subject.has_access_list || subject.before.is_some();
+        if may_have && subject.xattrs.access_list.is_none() {
+            remove_xattr(file, ACCESS_LIST)?;
+        }
+        change_mode(file, mode)?;
+        if let Some(list) = &subject.xattrs.access_list {
+            set_xattr(file, ACCESS_LIST, list)?;
+        }
+        match &subject.xattrs.default_access_list {
+            Some(list) => set_xattr(file, DEFAULT_ACCESS_LIST, list),
+            None if may_have && subject.stat.kind == FileType::Directory => {
+                remove_xattr(file, DEFAULT_ACCESS_LIST)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Reports an attribute that could not be given; returns whether the copy counts as made all the same.
+    fn required(
+        &self,
+        desk: &Desk<'_, Self>,
+        subject: &Subject<'_>,
+        wording: Wording,
+        outcome: Result<(), Error>,
+    ) -> bool {
+        let Err(cause) = outcome else { return true };
+        let problem = Problem::new(wording).naming((subject.target_path)()).because(cause);
+        if self.options.require_preserve {
+            desk.problem(problem);
+            return false;
+        }
+        desk.problem(problem.as_warning());
+        true
+    }
+}
+
+/// Whether a copy got its owner.
+enum Given {
+    Yes,
+    /// No, and that is allowed; set-id bits go.
+    No,
+    /// No, and that is an error.
+    Failed,
+}

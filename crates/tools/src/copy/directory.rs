@@ -1,0 +1,216 @@
+//! Copying directories: made when entered, given their attributes when left.
+//!
+//! A new directory is made with the rights its owner needs to work in it and no rights for others that the source does
+//! not give; what is left out, and what the umask or `-p` decides, is set when the last entry is done.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use haul_flow::{Desk, Enter, Found, Line, Node, Opened, Problem, Tally};
+use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Stat};
+use haul_sys::{change_mode_at, make_directory, open, stat, stat_at};
+
+use super::Copier;
+use super::attributes::{Object, SourceXattrs, Subject};
+use super::options::{Dereference, Preserve};
+use super::target::{MadeDirectory, TargetDirectory, open_directory, target_name, target_path};
+use super::wording;
+
+/// A target directory that was made or found.
+struct Ready {
+    fd: Arc<Fd>,
+    stat: Stat,
+    is_new: bool,
+}
+
+impl Copier {
+    pub(super) fn enter_directory(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &Opened<'_>,
+    ) -> Enter<TargetDirectory> {
+        if let Some(problem) = self.refusal(found, opened.stat) {
+            desk.problem(problem);
+            return Enter::Over;
+        }
+        let ready = match self.ready_directory(found, opened.stat, desk) {
+            Ok(ready) => ready,
+            Err(problem) => {
+                desk.problem(problem);
+                return Enter::Over;
+            }
+        };
+        let above = &found.node.own;
+        if ready.is_new {
+            above.copy.first_made.get_or_init(|| ready.stat.identity);
+            self.tell_copied(desk, found);
+        }
+        desk.count(Tally { directories: 1, ..Tally::default() });
+        let xattrs = match opened.source {
+            Some(source) => self.read_xattrs(desk, Object::Open(source), &|| found.path()),
+            None => SourceXattrs::default(),
+        };
+        let gives_access_list = self.gives_access_list(&ready.fd);
+        let crossing =
+            found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
+        let held = desk.cache().hold(
+            &above.held,
+            target_name(found),
+            Open::DIRECTORY,
+            ready.stat.identity,
+            Some(Arc::clone(&ready.fd)),
+        );
+        let own = TargetDirectory {
+            held,
+            rename: None,
+            copy: Arc::clone(&above.copy),
+            made: Some(MadeDirectory {
+                is_new: ready.is_new,
+                working_mode: ready.stat.mode,
+                plain_mode: self.plain_directory_mode(opened.stat, ready.stat.mode),
+                xattrs,
+            }),
+            reflink_refused: AtomicBool::new(above.refuses_reflink()),
+            gives_access_list,
+        };
+        if self.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
+    }
+
+    /// Says why a directory is not copied at all, if it is not.
+    fn refusal(&self, found: &Found<Self>, source: &Stat) -> Option<Problem> {
+        let copy = &found.node.own.copy;
+        if copy.first_made.get() == Some(&source.identity) {
+            let problem = Problem::new(wording::INTO_ITSELF);
+            return Some(problem.naming(copy.source.clone()).naming(copy.target.clone()));
+        }
+        if self.options.dereference == Dereference::Always {
+            let mut above = Some(&found.node);
+            while let Some(node) = above {
+                if node.stat.is_some_and(|stat| stat.identity == source.identity) {
+                    return Some(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
+                }
+                above = node.parent.as_ref();
+            }
+        }
+        None
+    }
+
+    /// Makes the target directory, or finds it there.
+    fn ready_directory(
+        &self,
+        found: &Found<Self>,
+        source: &Stat,
+        desk: &Desk<'_, Self>,
+    ) -> Result<Ready, Problem> {
+        let path = || target_path(found);
+        let problem = |wording| move |cause: Error| Problem::new(wording).naming(path()).because(cause);
+        let name = target_name(found);
+        let parent = open_directory(desk, found).map_err(problem(wording::CANNOT_CREATE_DIRECTORY))?;
+        match make_directory(&parent, name, self.new_directory_mode(source).or(Mode::OWNER)) {
+            Ok(()) => {
+                let made = stat_at(&parent, name).map_err(problem(wording::CANNOT_STAT))?;
+                if !made.mode.contains(Mode::OWNER) {
+                    // The umask took what the owner needs to work in it.
+                    change_mode_at(&parent, name, made.mode.or(Mode::OWNER))
+                        .map_err(problem(wording::SETTING_PERMISSIONS))?;
+                }
+                let fd = open(&parent, name, Open::DIRECTORY).map_err(problem(wording::CANNOT_STAT))?;
+                let stat = stat(&fd).map_err(problem(wording::CANNOT_STAT))?;
+                if stat.identity != made.identity {
+                    let cause = Error::new(haul_sys::Operation::Openat, format!("{name:?}"), Errno::STALE);
+                    return Err(problem(wording::CANNOT_CREATE_DIRECTORY)(cause));
+                }
+                // The mode it was made with, so that leaving knows what the umask and the parent made of it.
+                Ok(Ready { fd: Arc::new(fd), stat: Stat { mode: made.mode, ..stat }, is_new: true })
+            }
+            Err(cause) if cause.is(Errno::EXIST) => self.existing_directory(found, source, &parent),
+            Err(cause) => Err(problem(wording::CANNOT_CREATE_DIRECTORY)(cause)),
+        }
+    }
+
+    fn existing_directory(&self, found: &Found<Self>, source: &Stat, parent: &Fd) -> Result<Ready, Problem> {
+        let path = || target_path(found);
+        let problem = |wording| move |cause: Error| Problem::new(wording).naming(path()).because(cause);
+        let name = target_name(found);
+        let there = stat_at(parent, name).map_err(problem(wording::CANNOT_STAT))?;
+        if there.kind != FileType::Directory {
+            let problem = Problem::new(wording::DIRECTORY_ONTO_OTHER);
+            return Err(problem.naming(path()).naming(found.path()));
+        }
+        if there.identity == source.identity {
+            return Err(Problem::new(wording::SAME_FILE).naming(found.path()).naming(path()));
+        }
+        let fd = match open(parent, name, Open::DIRECTORY) {
+            // One may be allowed to make entries in a directory without being allowed to list it.
+            Err(cause) if cause.is(Errno::ACCESS) => open(parent, name, Open::SEARCH),
+            outcome => outcome,
+        };
+        let fd = fd.map_err(problem(wording::CANNOT_STAT))?;
+        let stat = stat(&fd).map_err(problem(wording::CANNOT_STAT))?;
+        Ok(Ready { fd: Arc::new(fd), stat, is_new: false })
+    }
+
+    /// The mode a directory is made with, before its owner's rights are added.
+    fn new_directory_mode(&self, source: &Stat) -> Mode {
+        source.mode.without(self.omitted(source.kind))
+    }
+
+    /// The mode a new directory gets if the source's is not preserved: what the umask leaves of the source's, with the
+    /// set-group-id bit that it inherited.
+    fn plain_directory_mode(&self, source: &Stat, made: Mode) -> Mode {
+        if self.options.default_mode {
+            return Mode::ALL.without(self.umask).or(made.and(Mode::SET_GROUP_ID));
+        }
+        let owner = source.mode.and(Mode::OWNER).without(self.umask);
+        let omitted = source.mode.and(self.omitted(source.kind)).without(self.umask);
+        made.without(Mode::OWNER).or(owner).or(omitted)
+    }
+
+    pub(super) fn leave_directory(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        let own = &node.own;
+        let (Some(made), Some(source)) = (&own.made, &node.stat) else { return };
+        let path = || own.held.path();
+        match desk.cache().open(&own.held) {
+            Ok(fd) => {
+                let working = made.working_mode.or(if made.is_new { Mode::OWNER } else { Mode::default() });
+                let subject = Subject {
+                    object: Object::Open(&fd),
+                    stat: source,
+                    xattrs: &made.xattrs,
+                    before: None,
+                    plain_mode: (made.is_new && made.plain_mode != working).then_some(made.plain_mode),
+                    has_access_list: own.gives_access_list || !made.is_new,
+                    target_path: &path,
+                };
+                self.give_attributes(desk, &subject);
+            }
+            Err(cause) => {
+                desk.problem(Problem::new(wording::PERMISSIONS).naming(path()).because(cause));
+            }
+        }
+        desk.cache().lift(&own.held);
+        if let Err(cause) = desk.cache().close(&own.held) {
+            desk.problem(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(path()).because(cause));
+        }
+    }
+
+    /// Gives the line of `--verbose` for an entry.
+    pub(super) fn tell_copied(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        if self.options.verbose {
+            let names = vec![found.path(), target_path(found)];
+            desk.report().line(Line { wording: wording::COPIED, names });
+        }
+    }
+
+    /// The rights that are withheld from a new entry until its owner is set.
+    pub(super) fn omitted(&self, kind: FileType) -> Mode {
+        if self.preserves(Preserve::OWNERSHIP) {
+            Mode::GROUP_AND_OTHER
+        } else if kind == FileType::Directory {
+            Mode::GROUP_AND_OTHER_WRITE
+        } else {
+            Mode::default()
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Copying regular files: the target is made or opened, the way of moving the bytes chosen, and the end tidied up.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_flow::{Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, Problem, Tally, Transfer};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
+use haul_sys::{open, reflink, remove, stat, stat_path, truncate};
+
+use super::Copier;
+use super::attributes::{Object, Subject};
+use super::holes;
+use super::links::LinkedName;
+use super::options::{Existing, Preserve, Reflink, Sparse};
+use super::stream;
+use super::target::{open_directory, target_name, target_path};
+use super::wording;
+
+/// What the copy tool keeps for a file being copied.
+#[derive(Debug)]
+pub struct CopiedFile {
+    /// What stood in the place before.
+    before: Option<Stat>,
+    /// The file's identity, if other names wait for it.
+    link: Option<Identity>,
+    /// Whether its blocks are shared with the source.
+    reflinked: bool,
+    /// For a file that gets holes, how long it is so far.
+    length: AtomicU64,
+    has_holes: bool,
+}
+
+/// A target that was made or opened.
+pub(super) struct OpenTarget {
+    pub(super) file: Fd,
+    /// What it was before; `None` if it is new.
+    pub(super) before: Option<Stat>,
+}
+
+impl Copier {
+    pub(super) fn begin_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Arc<Fd>,
+        stat: &Stat,
+    ) -> Begin<CopiedFile> {
+        let link = match self.claim(desk, found, stat) {
+            Claim::First(claimed) => claimed,
+            Claim::Waits => return Begin::Deferred,
+            Claim::Known(..) => return Begin::Over,
+        };
+        self.tell_copied(desk, found);
+        let begun = match self.open_target(desk, found, stat) {
+            Ok(target) => self.fill(desk, found, source, stat, target, link),
+            Err(problem) => {
+                desk.problem(problem);
+                None
+            }
+        };
+        begun.unwrap_or_else(|| {
+            self.abandon_link(desk, link);
+            Begin::Over
+        })
+    }
+
+    /// Chooses how the content of an open target comes to be; `None` when it failed and was reported.
+    fn fill(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Arc<Fd>,
+        stat: &Stat,
+        target: OpenTarget,
+        link: Option<Identity>,
+    ) -> Option<Begin<CopiedFile>> {
+        let OpenTarget { file, before } = target;
+        if before.is_some_and(|before| before.kind != FileType::Regular) {
+            stream::copy(desk, found, source, file);
+            return None;
+        }
+        let reflinked = match self.share_blocks(found, source, stat, &file) {
+            Ok(shared) => shared,
+            Err(cause) => {
+                let problem =
+                    Problem::new(wording::FAILED_TO_CLONE).naming(target_path(found)).naming(found.path());
+                desk.problem(problem.because(cause));
+                self.take_back(desk, found, file, before.is_none());
+                return None;
+            }
+        };
+        let transfer = if reflinked { Transfer::Nothing } else { self.transfer(found, stat) };
+        let has_holes = transfer != Transfer::Nothing
+            && (self.options.sparse == Sparse::Always
+                || matches!(transfer, Transfer::Blocks(Holes::Skip) | Transfer::Kernel(Holes::Skip)));
+        if reflinked {
+            desk.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
+        }
+        let own = CopiedFile { before, link, reflinked, length: AtomicU64::new(0), has_holes };
+        Some(Begin::Move { own, target: Some(file), transfer })
+    }
+
+    /// Removes a target that was made for nothing.
+    fn take_back(&self, desk: &Desk<'_, Self>, found: &Found<Self>, file: Fd, is_new: bool) {
+        let mut outcome = file.close();
+        if is_new {
+            let removed =
+                open_directory(desk, found).and_then(|directory| remove(directory, target_name(found)));
+            outcome = outcome.and(removed);
+        }
+        if let Err(cause) = outcome {
+            desk.problem(Problem::new(wording::CANNOT_REMOVE).naming(target_path(found)).because(cause));
+        }
+    }
+
+    /// Makes or opens the target of a regular file.
+    pub(super) fn open_target(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+    ) -> Result<OpenTarget, Problem> {
+        let name = target_name(found);
+        let failed = |cause: Error| {
+            Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(slashed(name, cause))
+        };
+        let directory = open_directory(desk, found).map_err(failed)?;
+        match open(&directory, name, Open::create(self.new_file_mode(source))) {
+            Ok(file) => Ok(OpenTarget { file, before: None }),
+            Err(cause) if cause.is(Errno::EXIST) => self.open_existing(desk, found, source, &directory),
+            Err(cause) => Err(failed(cause)),
+        }
+    }
+
+    fn open_existing(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+        directory: &Fd,
+    ) -> Result<OpenTarget, Problem> {
+        let name = target_name(found);
+        let problem =
+            |wording| move |cause: Error| Problem::new(wording).naming(target_path(found)).because(cause);
+        let there = match stat_path(Some(directory), name, true) {
+            Ok(there) => there,
+            Err(cause) if cause.is(Errno::NOENT) => return self.open_dangling(found, source, directory),
+            Err(cause) if cause.is(Errno::LOOP) && self.options.existing == Existing::Force => {
+                return self.replace(desk, found, source, directory);
+            }
+            Err(cause) => return Err(problem(wording::CANNOT_STAT)(cause)),
+        };
+        self.check_existing(found, source, &there)?;
+        if self.preserves(Preserve::LINKS) && there.links > 1 {
+            return self.replace(desk, found, source, directory);
+        }
+        let how = Open::WRITE.following();
+        let how = if there.kind == FileType::Regular { how } else { how.blocking() };
+        match open(directory, name, how) {
+            Ok(file) => self.empty(found, source, there, file),
+            Err(cause) if cause.is(Errno::NOENT) || self.options.existing == Existing::Force => {
+                self.replace(desk, found, source, directory)
+            }
+            Err(cause) => Err(problem(wording::CANNOT_CREATE_FILE)(cause)),
+        }
+    }
+
+    /// Checks that an existing target may be overwritten.
+    pub(super) fn check_existing(
+        &self,
+        found: &Found<Self>,
+        source: &Stat,
+        there: &Stat,
+    ) -> Result<(), Problem> {
+        if there.identity == source.identity {
+            return Err(Problem::new(wording::SAME_FILE).naming(found.path()).naming(target_path(found)));
+        }
+        if there.kind == FileType::Directory {
+            return Err(Problem::new(wording::OTHER_ONTO_DIRECTORY).naming(target_path(found)));
+        }
+        if found.is_operand() && self.was_just_created(target_name(found), there.identity) {
+            let problem = Problem::new(wording::JUST_CREATED);
+            return Err(problem.naming(target_path(found)).naming(found.path()));
+        }
+        Ok(())
+    }
+
+    /// Empties a target that was opened, after making sure that it is not the source by another way.
+    fn empty(
+        &self,
+        found: &Found<Self>,
+        source: &Stat,
+        there: Stat,
+        file: Fd,
+    ) -> Result<OpenTarget, Problem> {
+        let problem =
+            |cause| Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause);
+        if there.kind != FileType::Regular {
+            return Ok(OpenTarget { file, before: Some(there) });
+        }
+        let opened = stat(&file).map_err(problem)?;
+        self.check_existing(found, source, &opened)?;
+        if opened.size > 0 {
+            truncate(&file, 0).map_err(problem)?;
+        }
+        Ok(OpenTarget { file, before: Some(opened) })
+    }
+
+    /// Deals with a symbolic link that leads nowhere in the target's place.
+    fn open_dangling(
+        &self,
+        found: &Found<Self>,
+        source: &Stat,
+        directory: &Fd,
+    ) -> Result<OpenTarget, Problem> {
+        if !self.options.through_dangling {
+            return Err(Problem::new(wording::DANGLING).naming(target_path(found)));
+        }
+        open(directory, target_name(found), Open::create_through(self.new_file_mode(source)))
+            .map(|file| OpenTarget { file, before: None })
+            .map_err(|cause| {
+                Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause)
+            })
+    }
+
+    /// Removes what stands in the target's place and makes the target anew.
+    fn replace(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+        directory: &Fd,
+    ) -> Result<OpenTarget, Problem> {
+        self.make_room(desk, found, directory)?;
+        open(directory, target_name(found), Open::create(self.new_file_mode(source)))
+            .map(|file| OpenTarget { file, before: None })
+            .map_err(|cause| {
+                Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause)
+            })
+    }
+
+    /// Removes what stands in the target's place.
+    pub(super) fn make_room(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        directory: &Fd,
+    ) -> Result<(), Problem> {
+        match remove(directory, target_name(found)) {
+            Ok(()) if self.options.verbose => {
+                desk.report().line(Line { wording: wording::REMOVED, names: vec![target_path(found)] });
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+            Err(cause) if cause.is(Errno::NOENT) => Ok(()),
+            Err(cause) => Err(Problem::new(wording::CANNOT_REMOVE).naming(target_path(found)).because(cause)),
+        }
+    }
+
+    /// The mode a file is made with: never wider than its final one, private while its owner is still to be set.
+    pub(super) fn new_file_mode(&self, source: &Stat) -> Mode {
+        let mode = source.mode.and(Mode::ALL).without(self.omitted(source.kind));
+        // An unprivileged user may set attributes of a file only with the right to write it.
+        if self.preserves(Preserve::XATTR) && self.process.user != 0 {
+            mode.or(Mode::OWNER_WRITE)
+        } else {
+            mode
+        }
+    }
+
+    /// Makes the target share the source's blocks, if it is wanted and possible; returns whether it was.
+    fn share_blocks(
+        &self,
+        found: &Found<Self>,
+        source: &Arc<Fd>,
+        stat: &Stat,
+        target: &Fd,
+    ) -> Result<bool, Error> {
+        let always = self.options.reflink == Reflink::Always;
+        let refused = found.node.own.refuses_reflink() || stat.size == 0;
+        if self.options.reflink == Reflink::Never || (refused && !always) {
+            return Ok(false);
+        }
+        match reflink(source, target) {
+            Ok(()) => Ok(true),
+            Err(cause) if always => Err(cause),
+            Err(cause) => {
+                if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS) {
+                    found.node.own.refuse_reflink();
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Chooses how the bytes are moved.
+    fn transfer(&self, found: &Found<Self>, stat: &Stat) -> Transfer {
+        let holes = match self.options.sparse {
+            Sparse::Never => Holes::Read,
+            Sparse::Auto | Sparse::Always if stat.is_sparse() => Holes::Skip,
+            Sparse::Auto | Sparse::Always => Holes::Read,
+        };
+        let one_file_system = found.node.own.held.identity().device == stat.identity.device;
+        let offload = one_file_system
+            && stat.size >= self.offload_bytes
+            && self.options.sparse == Sparse::Auto
+            && self.options.reflink != Reflink::Never;
+        if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
+    }
+
+    pub(super) fn take_block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
+        if self.options.sparse != Sparse::Always {
+            return Block::Keep;
+        }
+        file.own.length.fetch_max(offset + bytes.len() as u64, Ordering::Relaxed);
+        Block::Parts(holes::data_in(bytes))
+    }
+
+    pub(super) fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+        let Some(target) = &file.target else { return true };
+        if file.own.has_holes {
+            let length = file.own.length.load(Ordering::Relaxed).max(file.stat.size);
+            if let Err(cause) = truncate(target, length) {
+                let problem = Problem::new(wording::FAILED_TO_EXTEND).naming(target_path(&file.found));
+                desk.problem(problem.because(cause));
+                return false;
+            }
+        }
+        if self.options.debug {
+            self.tell_how(desk, file);
+        }
+        let xattrs = self.read_xattrs(desk, Object::Open(&file.source), &|| file.found.path());
+        self.give_attributes(
+            desk,
+            &Subject {
+                object: Object::Open(target),
+                stat: &file.stat,
+                xattrs: &xattrs,
+                before: file.own.before.as_ref(),
+                plain_mode: self.plain_file_mode(file),
+                has_access_list: file.found.node.own.gives_access_list,
+                target_path: &|| target_path(&file.found),
+            },
+        )
+    }
+
+    /// The mode a new file gets at the end if the source's is not preserved; `None` if it has it.
+    fn plain_file_mode(&self, file: &OpenFile<Self>) -> Option<Mode> {
+        if file.own.before.is_some() {
+            return None;
+        }
+        if self.options.default_mode {
+            return Some(Mode::READ_WRITE.without(self.umask));
+        }
+        let final_mode = file.stat.mode.and(Mode::ALL).without(self.umask);
+        let made_with = self.new_file_mode(&file.stat).without(self.umask);
+        (final_mode != made_with).then_some(final_mode)
+    }
+
+    pub(super) fn end_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: &CopiedFile, moved: bool) {
+        if moved {
+            desk.count(Tally { files: 1, ..Tally::default() });
+            if found.is_operand() {
+                self.record_created(desk, found);
+            }
+        }
+        match (own.link, moved) {
+            (Some(file), true) => {
+                let known = LinkedName::of(found);
+                self.complete_link(desk, file, known);
+            }
+            (link, _) => self.abandon_link(desk, link),
+        }
+    }
+
+    fn tell_how(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) {
+        let reflinked = if file.own.reflinked { "yes" } else { "no" };
+        let sparse = match (self.options.sparse, file.own.has_holes) {
+            (Sparse::Always, _) => "zeros",
+            (Sparse::Auto, true) => "SEEK_HOLE",
+            _ => "no",
+        };
+        desk.report().debug(&format!("reflink: {reflinked}, sparse detection: {sparse}"));
+    }
+}
+
+/// Words the failure to make a file whose name ends in a slash as GNU does: what stands there is no directory.
+fn slashed(name: &CStr, cause: Error) -> Error {
+    if cause.is(Errno::ISDIR) && name.to_bytes().ends_with(b"/") {
+        return Error::new(cause.operation(), format!("{name:?}"), Errno::NOTDIR);
+    }
+    cause
+}

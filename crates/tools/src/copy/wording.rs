@@ -1,0 +1,98 @@
+//! The sentences of the copy tool, worded as GNU cp words them.
+
+use haul_flow::Wording;
+
+macro_rules! wordings {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)+) => {
+        $($(#[$doc])* pub const $name: Wording = Wording($text);)+
+    };
+}
+
+wordings! {
+    /// No operand at all.
+    MISSING_OPERAND = "missing file operand";
+    /// A source and nothing else.
+    MISSING_TARGET = "missing destination file operand after {}";
+    /// More than two operands with `-T`.
+    EXTRA_OPERAND = "extra operand {}";
+    /// `-t` and `-T`.
+    BOTH_TARGET_OPTIONS = "cannot combine --target-directory (-t) and --no-target-directory (-T)";
+    /// `-t` names no directory.
+    TARGET_DIRECTORY = "target directory {}";
+    /// Several sources and the last operand is no directory.
+    TARGET = "target {}";
+    /// A directory without `-r`.
+    OMITTING_DIRECTORY = "-r not specified; omitting directory {}";
+    /// One source named twice.
+    SOURCE_TWICE = "warning: source file {} specified more than once";
+    /// One source directory named twice.
+    DIRECTORY_TWICE = "warning: source directory {} specified more than once";
+    /// An entry that cannot be looked at.
+    CANNOT_STAT = "cannot stat {}";
+    /// An open target that cannot be looked at.
+    CANNOT_FSTAT = "cannot fstat {}";
+    /// Source and target are one.
+    SAME_FILE = "{} and {} are the same file";
+    /// A directory onto something else.
+    DIRECTORY_ONTO_OTHER = "cannot overwrite non-directory {} with directory {}";
+    /// Something else onto a directory.
+    OTHER_ONTO_DIRECTORY = "cannot overwrite directory {} with non-directory";
+    /// The target was made by this very command, from another operand.
+    JUST_CREATED = "will not overwrite just-created {} with {}";
+    /// The same, through a symbolic link.
+    JUST_CREATED_LINK = "will not copy {} through just-created symlink {}";
+    /// The target is in the source.
+    INTO_ITSELF = "cannot copy a directory, {}, into itself, {}";
+    /// A symbolic link leads to a directory it is in.
+    CYCLIC_LINK = "cannot copy cyclic symbolic link {}";
+    /// A directory cannot be made.
+    CANNOT_CREATE_DIRECTORY = "cannot create directory {}";
+    /// A made directory cannot be worked in.
+    SETTING_PERMISSIONS = "setting permissions for {}";
+    /// A file cannot be made or opened for writing.
+    CANNOT_CREATE_FILE = "cannot create regular file {}";
+    /// A symbolic link without a target stands in the place.
+    DANGLING = "not writing through dangling symlink {}";
+    /// What stands in the place cannot be removed.
+    CANNOT_REMOVE = "cannot remove {}";
+    /// A symbolic link cannot be read.
+    CANNOT_READ_LINK = "cannot read symbolic link {}";
+    /// A symbolic link cannot be made.
+    CANNOT_CREATE_LINK = "cannot create symbolic link {}";
+    /// A symbolic link to the source (`-s`) cannot be made.
+    CANNOT_CREATE_LINK_TO = "cannot create symbolic link {} to {}";
+    /// A relative link would lead elsewhere from there.
+    RELATIVE_LINK = "{plain}: can make relative symbolic links only in current directory";
+    /// A further name cannot be given.
+    CANNOT_LINK = "cannot create hard link {} to {}";
+    /// A FIFO cannot be made.
+    CANNOT_CREATE_FIFO = "cannot create fifo {}";
+    /// A socket or device cannot be made.
+    CANNOT_CREATE_SPECIAL = "cannot create special file {}";
+    /// A type of file nobody knows.
+    UNKNOWN_TYPE = "{} has unknown file type";
+    /// Blocks must be shared and cannot be.
+    FAILED_TO_CLONE = "failed to clone {} from {}";
+    /// A file with holes cannot be given its length.
+    FAILED_TO_EXTEND = "failed to extend {}";
+    /// The owner cannot be set.
+    OWNERSHIP = "failed to preserve ownership for {}";
+    /// A file's mode cannot be narrowed before its owner changes.
+    CLEARING_PERMISSIONS = "clearing permissions for {}";
+    /// The mode or access list cannot be set.
+    PERMISSIONS = "preserving permissions for {}";
+    /// The times cannot be set.
+    TIMES = "preserving times for {}";
+    /// Extended attributes cannot be listed.
+    LISTING_ATTRIBUTES = "listing attributes of {}";
+    /// One cannot be read.
+    GETTING_ATTRIBUTE = "getting attribute {} of {}";
+    /// One cannot be set.
+    SETTING_ATTRIBUTE = "setting attribute {} for {}";
+    /// The line of `--verbose`.
+    COPIED = "{} -> {}";
+    /// The line of `--verbose` for what had to go first.
+    REMOVED = "removed {}";
+    /// The line of `--debug` for what stays.
+    SKIPPED = "skipped {}";
+}
