@@ -1,0 +1,148 @@
+//! Line 9 of the contract: in-flight slots are a fixed pool; no operation allocates.
+//!
+//! Counted, not timed: an allocator that counts what each thread asks of it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod ground;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use ground::{Ground, say};
+use haul_engine::{Call, Done, ENGINES, Engine, Null, Op, Outcome, Placement, Record, Uring, Wait};
+use haul_sys::{Buffer, Name, Open};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every request is passed on unchanged to the system's allocator, which upholds the contract.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: as required of our caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: as required of our caller.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ROUNDS: usize = 200;
+
+/// Runs rounds of every operation through the engine, and returns how many were done and how many allocations made.
+fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
+    let source = ground.file(c"source", 1, 4096);
+    let (written, copied) = (ground.target(c"written"), ground.target(c"copied"));
+    let name = Name::from(c"source");
+    let mut buffers = vec![Buffer::new(4096), Buffer::new(4096)];
+    let mut done: Vec<Done> = Vec::with_capacity(64);
+    let (mut operations, mut before) = (0, 0);
+    for round in 0..ROUNDS {
+        if round == 1 {
+            // The first round may set up what lasts.
+            (operations, before) = (0, ALLOCATIONS.with(Cell::get));
+        }
+        let (reading, writing) = (buffers.pop().unwrap(), buffers.pop().unwrap());
+        let calls = [
+            Call::Open { directory: Arc::clone(&ground.directory), name: name.clone(), how: Open::READ },
+            Call::Stat { file: Arc::clone(&source) },
+            Call::Read {
+                file: Arc::clone(&source),
+                offset: 0,
+                buffer: reading,
+                length: 4096,
+                wait: Wait::Never,
+            },
+            Call::Write { file: Arc::clone(&written), offset: 0, buffer: writing, range: 0..4096 },
+            Call::CopyRange {
+                source: Arc::clone(&source),
+                target: Arc::clone(&copied),
+                offset: 0,
+                length: 4096,
+            },
+            Call::Synchronize { file: Arc::clone(&written) },
+            Call::Close { file: haul_sys::open(&*ground.directory, c"source", Open::READ).unwrap() },
+        ];
+        for call in calls {
+            if engine.in_flight() == engine.caps().depth {
+                engine.reap(1, &mut done).unwrap();
+            }
+            assert!(engine.submit(Op { token: 0, call }).is_ok());
+        }
+        engine.flush().unwrap();
+        while engine.in_flight() > 0 {
+            engine.reap(1, &mut done).unwrap();
+        }
+        for done in done.drain(..) {
+            operations += 1;
+            match done.outcome {
+                Outcome::Read { buffer, result } => {
+                    result.unwrap();
+                    buffers.push(buffer);
+                }
+                Outcome::Wrote { buffer, result } => {
+                    result.unwrap();
+                    buffers.push(buffer);
+                }
+                Outcome::Opened(result) => result.unwrap().close().unwrap(),
+                Outcome::Looked(result) => drop(result.unwrap()),
+                Outcome::Copied(result) => drop(result.unwrap()),
+                Outcome::Synchronized(result) | Outcome::Closed(result) => result.unwrap(),
+            }
+        }
+    }
+    (operations, ALLOCATIONS.with(Cell::get) - before)
+}
+
+fn pin(name: &str, engine: &mut dyn Engine) {
+    let ground = Ground::new();
+    let (operations, allocations) = allocations(engine, &ground);
+    assert_eq!(operations, 7 * (ROUNDS - 1));
+    assert_eq!(allocations, 0, "{name} allocates for {operations} operations");
+}
+
+#[test]
+fn line_9_no_operation_allocates() {
+    for listed in ENGINES {
+        match listed.make(16) {
+            Ok(mut engine) => pin(listed.name, &mut engine),
+            Err(error) => say(&format!("SKIPPED {}: {error:#}", listed.name)),
+        }
+    }
+    pin("null", &mut Null::new(16, 4096));
+    pin("record", &mut Record::new(Null::new(16, 4096)));
+}
+
+#[test]
+fn line_9_no_operation_in_a_ring_allocates() {
+    for (depth, placement) in
+        [(16, Placement::EVERYTHING), (2, Placement::EVERYTHING), (16, Placement::NOTHING)]
+    {
+        match Uring::with_placement(depth, placement) {
+            Ok(mut engine) => pin("io-uring", &mut engine),
+            Err(error) => say(&format!("SKIPPED: {error:#}")),
+        }
+    }
+}
+
+#[test]
+fn the_count_counts() {
+    let before = ALLOCATIONS.with(Cell::get);
+    drop(std::hint::black_box(Box::new(7_u64)));
+    assert_eq!(ALLOCATIONS.with(Cell::get), before + 1);
+}

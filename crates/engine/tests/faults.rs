@@ -1,0 +1,321 @@
+//! Every call and completion of an engine failing once, by the fault hook: a right copy or a reported error, nothing else.
+//!
+//! The hook is driven by the environment and counts over a whole process, so each case is a process of its own: this
+//! test binary again, running only `one_copy`. Some faults must not even be noticed: an interrupted or postponed
+//! operation is repeated, a refused ring is replaced.
+
+#![cfg(feature = "fault")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod ground;
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use ground::{pattern, say};
+use haul_engine::{Call, Done, Engine, Op, Outcome, Placement, Sync, Uring, Wait};
+use haul_sys::{Buffer, Errno, Error, Fd, Mode, Name, Open, Operation, Result};
+use tempfile::TempDir;
+
+const LENGTH: usize = 50_000;
+const BLOCK: usize = 16_384;
+
+/// How a fault strikes; the first [`ERRORS`] of them any operation, the rest those that move bytes.
+const EFFECTS: [&str; 10] =
+    ["EIO", "ENOSPC", "EINTR", "EAGAIN", "EBUSY", "ENOMEM", "EPERM", "short=0", "short=1", "short=-1"];
+const ERRORS: usize = 7;
+
+/// A copier that does everything through an engine, and keeps the first error.
+struct Copier {
+    engine: Box<dyn Engine>,
+    failure: Result<()>,
+    /// What each operation in flight is to move; its token is the index.
+    pieces: Vec<Piece>,
+}
+
+struct Piece {
+    offset: u64,
+    /// Which bytes of its buffer.
+    range: Range<usize>,
+}
+
+impl Copier {
+    fn note(&mut self, result: Result<()>) {
+        if self.failure.is_ok() {
+            self.failure = result;
+        }
+    }
+
+    fn value<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.note(Err(error))).ok()
+    }
+
+    /// Copies `source` to `target` in the directory.
+    fn copy(&mut self, directory: Fd) {
+        let directory = Arc::new(directory);
+        let Some(source) = self.open(&directory, c"source", Open::READ) else { return };
+        if let Some(target) = self.open(&directory, c"target", Open::create(Mode::READ_WRITE)) {
+            self.copy_content(&source, &target);
+            match self.one(Call::Synchronize { file: Arc::clone(&target) }) {
+                Outcome::Synchronized(result) => self.note(result),
+                other => panic!("{other:?}"),
+            }
+            self.close(target);
+        }
+        self.close(source);
+    }
+
+    /// Does one operation. When the ring breaks down under it, it comes back all the same.
+    fn one(&mut self, call: Call) -> Outcome {
+        self.engine.submit(Op { token: 0, call }).expect("nothing is in flight");
+        let mut done = Vec::new();
+        let flushed = self.engine.flush();
+        self.note(flushed);
+        while done.is_empty() {
+            let reaped = self.engine.reap(1, &mut done);
+            self.note(reaped);
+        }
+        done.pop().unwrap().outcome
+    }
+
+    fn open(&mut self, directory: &Arc<Fd>, name: &CStr, how: Open) -> Option<Arc<Fd>> {
+        let call = Call::Open { directory: Arc::clone(directory), name: Name::from(name), how };
+        match self.one(call) {
+            Outcome::Opened(result) => self.value(result).map(Arc::new),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn close(&mut self, file: Arc<Fd>) {
+        match Arc::try_unwrap(file) {
+            Ok(file) => match self.one(Call::Close { file }) {
+                Outcome::Closed(result) => self.note(result),
+                other => panic!("{other:?}"),
+            },
+            // Only a ring that broke down may keep one: the kernel may still use it.
+            Err(_) => assert!(self.failure.is_err(), "the engine holds a file that it has given back"),
+        }
+    }
+
+    /// Reads block by block and writes what was read, several in flight, going on after short transfers.
+    fn copy_content(&mut self, source: &Arc<Fd>, target: &Arc<Fd>) {
+        let size = match self.one(Call::Stat { file: Arc::clone(source) }) {
+            Outcome::Looked(result) => match self.value(result) {
+                Some(stat) => usize::try_from(stat.size).unwrap(),
+                None => return,
+            },
+            other => panic!("{other:?}"),
+        };
+        let mut waiting: Vec<Op> = (0..size)
+            .step_by(BLOCK)
+            .map(|offset| self.read(source, offset as u64, BLOCK.min(size - offset)))
+            .collect();
+        let mut done = Vec::new();
+        while !waiting.is_empty() || self.engine.in_flight() > 0 {
+            while let Some(op) = waiting.pop() {
+                if let Err(refused) = self.engine.submit(op) {
+                    waiting.push(*refused);
+                    break;
+                }
+            }
+            let flushed = self.engine.flush();
+            self.note(flushed);
+            let reaped = self.engine.reap(1, &mut done);
+            self.note(reaped);
+            for Done { token, outcome } in done.drain(..) {
+                let Piece { offset, range } = &self.pieces[usize::try_from(token).unwrap()];
+                let (offset, range) = (*offset, range.clone());
+                match outcome {
+                    Outcome::Read { buffer, result } => {
+                        let length = self.value(result).flatten().unwrap_or(0);
+                        if length == 0 {
+                            // 0 before the promised size is not silent either.
+                            self.note(Err(Error::new(Operation::Read, "ended".to_owned(), Errno::IO)));
+                            continue;
+                        }
+                        if length < range.len() {
+                            let rest = self.read(source, offset + length as u64, range.len() - length);
+                            waiting.push(rest);
+                        }
+                        waiting.push(self.write(target, offset, buffer, 0..length));
+                    }
+                    Outcome::Wrote { buffer, result } => {
+                        if let Some(length) = self.value(result)
+                            && length < range.len()
+                        {
+                            let rest = range.start + length..range.end;
+                            waiting.push(self.write(target, offset + length as u64, buffer, rest));
+                        }
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    fn piece(&mut self, offset: u64, range: Range<usize>) -> u64 {
+        self.pieces.push(Piece { offset, range });
+        self.pieces.len() as u64 - 1
+    }
+
+    fn read(&mut self, source: &Arc<Fd>, offset: u64, length: usize) -> Op {
+        let (file, buffer) = (Arc::clone(source), Buffer::new(BLOCK));
+        let token = self.piece(offset, 0..length);
+        Op { token, call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed } }
+    }
+
+    fn write(&mut self, target: &Arc<Fd>, offset: u64, buffer: Buffer, range: Range<usize>) -> Op {
+        let token = self.piece(offset, range.clone());
+        Op { token, call: Call::Write { file: Arc::clone(target), offset, buffer, range } }
+    }
+}
+
+#[test]
+#[ignore = "run by the sweep, in a process of its own"]
+fn one_copy() {
+    let place = PathBuf::from(std::env::var_os("HAUL_TEST_PLACE").expect("the sweep says where"));
+    let engine: Box<dyn Engine> = match std::env::var("HAUL_TEST_ENGINE").unwrap().as_str() {
+        "sync" => Box::new(Sync::new()),
+        "ring" => match Uring::with_placement(3, Placement::EVERYTHING) {
+            Ok(engine) => Box::new(engine),
+            Err(_) => Box::new(Sync::new()),
+        },
+        other => panic!("{other}"),
+    };
+    let mut copier = Copier { engine, failure: Ok(()), pieces: Vec::new() };
+    let path = CString::new(place.as_os_str().as_bytes()).unwrap();
+    match haul_sys::open_path(&path, Open::DIRECTORY) {
+        Ok(directory) => copier.copy(directory),
+        Err(error) => copier.note(Err(error)),
+    }
+    let Copier { engine, failure: outcome, .. } = copier;
+    drop(engine);
+    let verdict = match outcome {
+        Ok(()) => "copied".to_owned(),
+        Err(error) => format!("failed {error:#}"),
+    };
+    std::fs::write(place.join("verdict"), verdict).unwrap();
+    haul_sys::fault::write_log().unwrap();
+}
+
+/// What one copy came to.
+struct Case {
+    verdict: String,
+    identical: bool,
+    log: BTreeMap<String, u64>,
+    fired: bool,
+}
+
+fn case(engine: &str, fault: &str) -> Case {
+    let place = TempDir::new().unwrap();
+    std::fs::write(place.path().join("source"), pattern(5, 0, LENGTH)).unwrap();
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "one_copy", "--ignored", "--nocapture"])
+        .env("HAUL_FAULT", fault)
+        .env("HAUL_FAULT_LOG", place.path().join("log"))
+        .env("HAUL_TEST_PLACE", place.path())
+        .env("HAUL_TEST_ENGINE", engine)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{engine} {fault}: {} {said}", output.status);
+    let mut log = BTreeMap::new();
+    let mut fired = false;
+    for line in read(place.path(), "log").lines() {
+        match line.split_once(' ').unwrap() {
+            ("fired", _) => fired = true,
+            (operation, count) => drop(log.insert(operation.to_owned(), count.parse().unwrap())),
+        }
+    }
+    let target = std::fs::read(place.path().join("target")).unwrap_or_default();
+    Case { verdict: read(place.path(), "verdict"), identical: target == pattern(5, 0, LENGTH), log, fired }
+}
+
+fn read(place: &Path, name: &str) -> String {
+    std::fs::read_to_string(place.join(name)).unwrap()
+}
+
+/// What a fault must lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// A right copy: the fault leaves no trace.
+    Copied,
+    /// A reported error.
+    Failed,
+    /// One or the other.
+    Either,
+}
+
+fn expected(engine: &str, operation: &str, effect: &str) -> Expected {
+    match (operation, effect) {
+        // Made once whatever happens, so that even EINTR is its result.
+        ("close", _) => Expected::Failed,
+        (_, "EINTR") | ("io_uring_setup", _) | ("io_uring_enter", "EAGAIN" | "EBUSY") => Expected::Copied,
+        ("io_uring_enter" | "io_uring_register", _) | (_, "short=0") => Expected::Either,
+        (_, "EAGAIN") if engine == "ring" => Expected::Copied,
+        (_, effect) if effect.starts_with("short=") => Expected::Copied,
+        _ => Expected::Failed,
+    }
+}
+
+fn sweep(engine: &str) {
+    let clean = case(engine, "count");
+    assert!(clean.verdict == "copied" && clean.identical && !clean.fired);
+    assert_eq!(clean.log.contains_key("io_uring_enter"), engine == "ring", "{:?}", clean.log);
+    let (mut copied, mut failed) = (0, 0);
+    for (operation, count) in &clean.log {
+        let transfers = matches!(operation.as_str(), "read" | "write");
+        for effect in &EFFECTS[..if transfers { EFFECTS.len() } else { ERRORS }] {
+            // The first open, of the directory, is not the engine's.
+            let first = if operation == "openat" { 2 } else { 1 };
+            for occurrence in first..=*count {
+                let fault = format!("{operation}:{occurrence}:{effect}");
+                let case = case(engine, &fault);
+                assert!(case.fired, "{engine} {fault}: the fault never struck");
+                let verdict = match case.verdict.as_str() {
+                    "copied" => Expected::Copied,
+                    _ => Expected::Failed,
+                };
+                assert!(verdict == Expected::Failed || case.identical, "{engine} {fault}: lost in silence");
+                let expected = expected(engine, operation, effect);
+                assert!(
+                    expected == verdict || expected == Expected::Either,
+                    "{engine} {fault}: {expected:?} was due, not: {}",
+                    case.verdict
+                );
+                *if verdict == Expected::Copied { &mut copied } else { &mut failed } += 1;
+            }
+        }
+    }
+    say(&format!("{engine}: {copied} faults got over, {failed} reported, none silent"));
+    assert!(copied > 20 && failed > 20);
+}
+
+#[test]
+fn sync_survives_every_fault() {
+    sweep("sync");
+}
+
+#[test]
+fn a_ring_survives_every_fault() {
+    if let Err(error) = Uring::with_placement(3, Placement::EVERYTHING) {
+        return say(&format!("SKIPPED: the kernel refuses a ring: {error:#}"));
+    }
+    sweep("ring");
+    // A kernel that does not know the newest flag gets a ring without it.
+    let older = case("ring", "io_uring_setup:1:EINVAL");
+    assert_eq!((older.verdict.as_str(), older.identical, older.log["io_uring_setup"]), ("copied", true, 2));
+    assert!(older.log.contains_key("io_uring_enter"), "it fell back to sync");
+}
