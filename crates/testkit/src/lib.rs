@@ -35,6 +35,9 @@ pub mod strace;
 pub mod verdict;
 pub mod wait;
 
+/// The tests name error numbers and signals, and make calls of their own.
+pub use {libc, rustix};
+
 pub use compare::{Differences, Rules, compare};
 pub use program::Program;
 pub use run::{Ending, Outcome, Run};

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)*) => {{
-        $crate::skip::record($crate::test_name!(), &format!($($reason)*));
+        $crate::skip::record(&$crate::test_name!(), &format!($($reason)*));
         return;
     }};
 }
@@ -26,12 +26,12 @@ macro_rules! require {
     };
 }
 
-/// Names the function in which it stands, as `crate::function`.
+/// Names the running test, as `crate::test`, also from a function that several tests share.
 #[macro_export]
 macro_rules! test_name {
     () => {{
         fn here() {}
-        $crate::skip::function_around(&here)
+        $crate::skip::test_around(&here)
     }};
 }
 
@@ -43,11 +43,18 @@ macro_rules! note {
     };
 }
 
-/// Gives the path of the function that contains the item `marker`. Used by [`test_name!`].
+/// Gives the name of the test that runs now. Used by [`test_name!`](crate::test_name).
+///
+/// The harness names each test's thread after it, except when it runs all tests in the main thread: then the name is that of the
+/// function that contains the item `marker`.
 #[must_use]
-pub fn function_around<T>(marker: &T) -> &'static str {
-    let name = std::any::type_name_of_val(marker);
-    name.strip_suffix("::here").unwrap_or(name)
+pub fn test_around<T>(marker: &T) -> String {
+    let function = std::any::type_name_of_val(marker);
+    let function = function.strip_suffix("::here").unwrap_or(function);
+    match std::thread::current().name() {
+        None | Some("main") => function.to_owned(),
+        Some(test) => format!("{}::{test}", function.split("::").next().unwrap_or_default()),
+    }
 }
 
 /// Records one skipped test. A test says `skip!` instead.
@@ -73,8 +80,16 @@ pub fn print_line(text: &str) {
 
 #[cfg(test)]
 mod tests {
+    fn shared() -> String {
+        test_name!()
+    }
+
     #[test]
-    fn a_test_knows_its_name_without_its_thread() {
-        assert_eq!(test_name!(), "haul_testkit::skip::tests::a_test_knows_its_name_without_its_thread");
+    fn a_test_knows_its_name() {
+        let name = "haul_testkit::skip::tests::a_test_knows_its_name";
+        assert_eq!(test_name!(), name);
+        if std::thread::current().name() != Some("main") {
+            assert_eq!(shared(), name);
+        }
     }
 }

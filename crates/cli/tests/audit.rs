@@ -1,0 +1,347 @@
+//! The system calls of real runs, read from strace.
+//!
+//! Promised: below the roots nothing is reached by a path. Each name is looked up once, as a single component in an open directory,
+//! not following links; metadata is set through descriptors; what is made is made exclusively and never wider than its final mode.
+//! And small files are cheap: a new one costs at most eight calls. The same audit run on GNU cp finds violations, which shows
+//! that it can.
+//!
+//! io_uring's operations do not show in strace: these runs use the synchronous engine, whose calls pass the same gate.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use haul_testkit::everything;
+use haul_testkit::spec::{Kind, Node, Spec};
+use haul_testkit::strace::{Call, record};
+use haul_testkit::{Program, Sandbox, needs, note, program, require};
+
+/// Where the directory descriptor and the name stand in a call, and where its flags, for calls that take a name.
+fn names_of(call: &Call) -> Vec<(usize, usize)> {
+    match call.name.as_str() {
+        "openat" | "openat2" | "newfstatat" | "statx" | "mkdirat" | "mknodat" | "unlinkat" | "readlinkat"
+        | "fchmodat" | "fchmodat2" | "fchownat" | "utimensat" | "faccessat" | "faccessat2"
+        | "name_to_handle_at" | "setxattrat" | "getxattrat" | "listxattrat" | "removexattrat" => vec![(0, 1)],
+        "symlinkat" => vec![(1, 2)],
+        "linkat" | "renameat" | "renameat2" => vec![(0, 1), (2, 3)],
+        _ => Vec::new(),
+    }
+}
+
+/// Calls that have no form with a directory descriptor: any use of them below the roots is a violation.
+const BY_PATH: [&str; 34] = [
+    "open",
+    "creat",
+    "stat",
+    "lstat",
+    "access",
+    "mkdir",
+    "rmdir",
+    "unlink",
+    "rename",
+    "link",
+    "symlink",
+    "readlink",
+    "mknod",
+    "chmod",
+    "chown",
+    "lchown",
+    "utime",
+    "utimes",
+    "futimesat",
+    "truncate",
+    "statfs",
+    "chdir",
+    "chroot",
+    "setxattr",
+    "lsetxattr",
+    "getxattr",
+    "lgetxattr",
+    "listxattr",
+    "llistxattr",
+    "removexattr",
+    "lremovexattr",
+    "getcwd",
+    "execve",
+    "swapon",
+];
+
+/// The audit of one run.
+struct Audit<'a> {
+    roots: [&'a Path; 2],
+    creates_private: bool,
+    descents: usize,
+    below: usize,
+    violations: BTreeMap<String, usize>,
+}
+
+impl<'a> Audit<'a> {
+    fn of(calls: &[Call], roots: [&'a Path; 2], creates_private: bool) -> Self {
+        let mut audit = Self { roots, creates_private, descents: 0, below: 0, violations: BTreeMap::new() };
+        for call in calls {
+            audit.look_at(call);
+        }
+        audit
+    }
+
+    fn violation(&mut self, rule: &str, call: &Call) {
+        // One entry for each rule and call, with an example.
+        let key = format!("{rule}: {}", call.name);
+        let count = self.violations.entry(key.clone()).or_default();
+        *count += 1;
+        if *count == 1 {
+            note!("audit: {rule}: {}", call.line());
+        }
+    }
+
+    fn look_at(&mut self, call: &Call) {
+        if BY_PATH.contains(&call.name.as_str()) {
+            let path = call.path(0).unwrap_or_default();
+            if self.is_below(Path::new(&lossy(&path))) || path.starts_with(b"/proc/self/fd") {
+                self.violation("a call that takes a path", call);
+            }
+        }
+        for (directory, name) in names_of(call) {
+            self.look_at_name(call, directory, name);
+        }
+        if call.name == "linkat" && call.has_flag(4, "AT_SYMLINK_FOLLOW") {
+            self.violation("a link is followed", call);
+        }
+    }
+
+    fn look_at_name(&mut self, call: &Call, directory: usize, name: usize) {
+        let Some(text) = call.path(name) else { return };
+        if text.starts_with(b"/proc/self/fd") || text.starts_with(b"/proc/thread-self/fd") {
+            self.violation("a descriptor is turned into a path", call);
+        }
+        let Some(base) = call.descriptor_path(directory) else { return };
+        let whole = if text.is_empty() { PathBuf::from(base) } else { Path::new(base).join(lossy(&text)) };
+        // With an empty name the descriptor itself is meant, and no name is looked up.
+        if text.is_empty() || !self.is_below(&whole) {
+            return;
+        }
+        self.below += 1;
+        if call.at_working_directory(directory) {
+            self.violation("below the roots without an open directory", call);
+        }
+        if text.contains(&b'/') {
+            self.violation("more than one component", call);
+        }
+        self.look_at_flags(call, &text);
+    }
+
+    fn look_at_flags(&mut self, call: &Call, text: &[u8]) {
+        match call.name.as_str() {
+            "openat" => {
+                self.descents += 1;
+                // `..` is how an evicted directory is found again; it is no link, and device and inode are checked.
+                if !call.has_flag(2, "O_NOFOLLOW") && text != b".." {
+                    self.violation("opened without O_NOFOLLOW", call);
+                }
+                if call.has_flag(2, "O_CREAT") {
+                    if !call.has_flag(2, "O_EXCL") {
+                        self.violation("made without O_EXCL", call);
+                    }
+                    self.look_at_mode(call, call.octal(3));
+                }
+            }
+            "mkdirat" => self.look_at_mode(call, call.octal(2)),
+            "mknodat" => {
+                let mode =
+                    call.argument(2).rsplit('|').next().and_then(|mode| u32::from_str_radix(mode, 8).ok());
+                self.look_at_mode(call, mode);
+            }
+            "newfstatat" | "fchownat" | "utimensat"
+                if !call.has_flag(3, "AT_SYMLINK_NOFOLLOW") && call.name != "fchownat" =>
+            {
+                self.violation("a link would be followed", call);
+            }
+            "statx" if !call.has_flag(2, "AT_SYMLINK_NOFOLLOW") => {
+                self.violation("a link would be followed", call)
+            }
+            "fchownat" if !call.has_flag(4, "AT_SYMLINK_NOFOLLOW") => {
+                self.violation("a link would be followed", call)
+            }
+            "fchmodat" => self.violation("a mode set by name", call),
+            _ => {}
+        }
+    }
+
+    /// While it is filled, what is made belongs to its owner alone, and is never set-id.
+    fn look_at_mode(&mut self, call: &Call, mode: Option<u32>) {
+        const OTHERS_AND_SET_ID: u32 = 0o6077;
+        if self.creates_private && mode.is_none_or(|mode| mode & OTHERS_AND_SET_ID != 0) {
+            self.violation("made wider than its owner needs", call);
+        }
+    }
+
+    /// Says whether a path lies strictly below one of the roots.
+    fn is_below(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| path != *root && path.starts_with(root))
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Copies the tree of everything under strace and gives the audit.
+fn audit_run(
+    program: &Program,
+    options: &[&str],
+    onto_older: bool,
+) -> (usize, usize, BTreeMap<String, usize>) {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let (source, target) = (sandbox.join("source"), sandbox.join("target"));
+    everything::spec().build(&source).unwrap();
+    if onto_older {
+        everything::spec().build(&target).unwrap();
+    }
+    let run = program.run_with(&["--engine=sync", "-j4"]).args(options).arg("-T").args([&source, &target]);
+    let (outcome, calls) = record(run.umask(0o022), "file,desc", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    // GNU's -p makes private; without it the mode given by the source is the final one, less the umask.
+    let private = options != ["-r"] && !onto_older;
+    let audit = Audit::of(&calls, [&source, &target], private);
+    (audit.below, audit.descents, audit.violations)
+}
+
+fn is_clean(options: &[&str], onto_older: bool) {
+    let ours = program!();
+    require!(needs::tool("strace"));
+    require!(needs::root());
+    require!(ours.needs_haul());
+    let (below, descents, violations) = audit_run(&ours, options, onto_older);
+    note!(
+        "audit {options:?}: {below} names below the roots, {descents} opened, {} kinds of violations",
+        violations.len()
+    );
+    assert!(below > 300 && descents > 200, "the audit saw next to nothing: {below} names, {descents} opened");
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn an_archive_copy_reaches_nothing_by_path() {
+    is_clean(&["-a"], false);
+}
+
+#[test]
+fn a_plain_copy_reaches_nothing_by_path() {
+    is_clean(&["-r"], false);
+}
+
+#[test]
+fn a_copy_onto_an_older_one_reaches_nothing_by_path() {
+    is_clean(&["-a"], true);
+}
+
+#[test]
+fn the_audit_finds_what_gnu_cp_does() {
+    require!(needs::tool("strace"));
+    require!(needs::root());
+    require!(Program::needs_gnu());
+    let (_, _, violations) = audit_run(&Program::gnu().unwrap(), &["-a"], false);
+    let broken = |rule: &str| violations.keys().any(|key| key.starts_with(rule));
+    assert!(broken("below the roots without an open directory"), "{violations:?}");
+    assert!(broken("more than one component"), "{violations:?}");
+    assert!(broken("a call that takes a path"), "{violations:?}");
+}
+
+/// Makes `files` small files in one directory.
+fn small_files(root: &Path, files: usize) {
+    let nodes = (0..files).map(|index| Node::file(0, format!("file-{index}"), index as u64, 1000)).collect();
+    Spec { nodes }.build(root).unwrap();
+}
+
+/// Counts the calls of a plain copy of `files` small files; waits on locks and for memory are not calls for a file.
+fn count_calls(program: &Program, own: &[&str], sandbox: &Sandbox, files: usize, cold: bool) -> usize {
+    let (source, target) = (sandbox.join(format!("source-{files}")), sandbox.join("target"));
+    if !source.exists() {
+        small_files(&source, files);
+    }
+    haul_testkit::sandbox::remove_tree(&target);
+    if cold {
+        haul_testkit::rustix::fs::sync();
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    }
+    let run = program.run_with(own).args(["-r", "-T"]).args([&source, &target]);
+    let (outcome, calls) = record(run, "all", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    assert_eq!(fs::read_dir(&target).unwrap().count(), files);
+    let idle =
+        ["futex", "sched_yield", "mmap", "munmap", "brk", "madvise", "clock_nanosleep", "restart_syscall"];
+    calls.iter().filter(|call| !idle.contains(&call.name.as_str())).count()
+}
+
+fn calls_for_a_file(own: &[&str], sandbox: &Sandbox, cold: bool) -> f64 {
+    const FILES: usize = 500;
+    let ours = program!();
+    let few = count_calls(&ours, own, sandbox, FILES, cold);
+    let many = count_calls(&ours, own, sandbox, 2 * FILES, cold);
+    let each = (many as f64 - few as f64) / FILES as f64;
+    note!("calls for a new small file, {own:?}, {}: {each:.2}", if cold { "cold" } else { "warm" });
+    each
+}
+
+#[test]
+fn a_new_small_file_costs_at_most_eight_calls() {
+    require!(needs::tool("strace"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::on_disk().unwrap();
+    let droppable = fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").is_ok();
+    let ways: [&[&str]; 4] = [&["--engine=sync", "-j1"], &["--engine=sync", "-j4"], &["--engine=auto"], &[]];
+    for own in ways {
+        for cold in [false, true] {
+            if cold && !droppable {
+                continue;
+            }
+            let each = calls_for_a_file(own, &sandbox, cold);
+            assert!(each <= 8.0, "{each} calls for each new file with {own:?}, cold: {cold}");
+            assert!(each >= 1.0, "the count is not believable: {each} with {own:?}");
+        }
+    }
+}
+
+#[test]
+fn starting_up_costs_few_calls() {
+    require!(needs::tool("strace"));
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let calls = count_calls(&ours, &[], &sandbox, 1, false);
+    note!("calls for a tree of one file: {calls}");
+    assert!(calls <= 250, "{calls} calls for a tree of one file");
+}
+
+#[test]
+fn a_special_file_is_made_and_never_opened() {
+    require!(needs::tool("strace"));
+    require!(needs::root());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let source = sandbox.join("source");
+    let nodes = vec![
+        Node::new(0, "fifo", Kind::Fifo),
+        Node::new(0, "socket", Kind::Socket),
+        Node::new(0, "character", Kind::CharacterDevice(1, 5)),
+        Node::new(0, "block", Kind::BlockDevice(7, 250)),
+    ];
+    Spec { nodes }.build(&source).unwrap();
+    let run = program!()
+        .run_with(&["--engine=sync", "-j1"])
+        .args(["-a", "-T"])
+        .args([&source, &sandbox.join("target")]);
+    let (outcome, calls) = record(run, "file,desc", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    let special = [b"fifo".as_slice(), b"socket", b"character", b"block"];
+    let ends_special = |path: &[u8]| special.iter().any(|name| path.ends_with(name));
+    let made = calls.iter().filter(|call| call.name.starts_with("mknod")).count();
+    assert_eq!(made, special.len());
+    for call in calls.iter().filter(|call| call.name == "openat") {
+        // O_PATH gives a handle on the name and does not open the device.
+        let opens = call.path(1).is_some_and(|path| ends_special(&path)) && !call.has_flag(2, "O_PATH");
+        assert!(!opens, "{}", call.line());
+    }
+}
