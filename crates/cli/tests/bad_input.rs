@@ -1,0 +1,401 @@
+//! What goes wrong in the files: missing, forbidden, full, changing, tangled.
+//!
+//! Promised for each: a message worded as GNU's that names the entry, status 1, everything else copied, never a hang. Where GNU cp
+//! has an answer it is run beside; where it has none (it would hang, or follow), the test says what is right.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use haul_testkit::compare::{About, compare_paths};
+use haul_testkit::duel::Duel;
+use haul_testkit::message::{normalise, quoted_names};
+use haul_testkit::mount::Mount;
+use haul_testkit::program::WAYS;
+use haul_testkit::run::Ending;
+use haul_testkit::sandbox::remove_tree;
+use haul_testkit::spec::{Kind, Node, Spec};
+use haul_testkit::verdict::{Verdict, judge};
+use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, note, program, require};
+
+/// Runs one command line beside GNU cp in every way, and fails on any difference.
+fn same_as_gnu(prepare: &dyn Fn(&Path) -> io::Result<()>, arguments: &[&str], status: i32) {
+    require!(Program::needs_gnu());
+    let duel = Duel::with_gnu(program!()).unwrap();
+    for way in WAYS {
+        let own: Vec<OsString> = way.iter().map(OsString::from).collect();
+        let verdict = duel.run(prepare, arguments, &own).unwrap();
+        assert_eq!(
+            verdict.standard.ending,
+            Ending::Exited(status),
+            "GNU cp {arguments:?}: {}",
+            verdict.standard.errors()
+        );
+        assert!(verdict.complaints.is_empty(), "cp {arguments:?} {way:?}\n{}", verdict.report());
+    }
+}
+
+/// A tree with a bit of everything harmless in it.
+fn plain_tree() -> Spec {
+    let mut nodes = vec![Node::new(0, "one", Kind::Directory), Node::new(1, "two", Kind::Directory)];
+    nodes.extend(
+        (0..30).map(|index| Node::file(index, format!("file-{index}"), index as u64, 300 * index as u64)),
+    );
+    Spec { nodes }
+}
+
+#[test]
+fn a_missing_source_is_named_and_the_others_are_copied() {
+    let prepare = |folder: &Path| plain_tree().build(&folder.join("source"));
+    same_as_gnu(&prepare, &["-r", "missing", "source", "also missing", "target"], 1);
+    same_as_gnu(
+        &|folder| {
+            prepare(folder)?;
+            fs::create_dir(folder.join("target"))
+        },
+        &["-r", "missing", "source", "also missing", "target"],
+        1,
+    );
+}
+
+#[test]
+fn a_target_inside_of_its_source_is_refused() {
+    let prepare = |folder: &Path| plain_tree().build(&folder.join("source"));
+    for target in ["source/new", "source", "source/one", "source/one/two/new"] {
+        same_as_gnu(&prepare, &["-r", "source", target], 1);
+    }
+    let linked = |folder: &Path| {
+        prepare(folder)?;
+        std::os::unix::fs::symlink("source/one", folder.join("link"))
+    };
+    same_as_gnu(&linked, &["-r", "source", "link"], 1);
+}
+
+#[test]
+fn the_same_file_is_not_copied_onto_itself() {
+    let prepare = |folder: &Path| {
+        fs::write(folder.join("file"), "precious")?;
+        fs::hard_link(folder.join("file"), folder.join("hard"))?;
+        std::os::unix::fs::symlink("file", folder.join("soft"))
+    };
+    for target in ["file", "./file", "hard", "soft"] {
+        same_as_gnu(&prepare, &["file", target], 1);
+        same_as_gnu(&prepare, &["-f", "file", target], 1);
+    }
+    same_as_gnu(&prepare, &["soft", "file"], 1);
+    same_as_gnu(&prepare, &["-a", "soft", "soft"], 1);
+}
+
+#[test]
+fn cycles_of_links_end() {
+    let cycles = |folder: &Path| {
+        let link = |parent, name: &str, to: &str| Node::new(parent, name, Kind::Symlink(to.into()));
+        let mut nodes = plain_tree().nodes;
+        nodes.extend([
+            link(0, "self", "self"),
+            link(0, "here", "."),
+            link(2, "up", ".."),
+            link(1, "ping", "pong"),
+            link(1, "pong", "ping"),
+        ]);
+        Spec { nodes }.build(&folder.join("source"))
+    };
+    same_as_gnu(&cycles, &["-rL", "source", "target"], 1);
+    same_as_gnu(&cycles, &["-r", "source", "target"], 0);
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_named() {
+    require!(needs::root());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let (source, target) = (sandbox.join("source"), sandbox.join("target"));
+    let mut nodes = plain_tree().nodes;
+    let closed = ["closed", "unlisted"];
+    nodes.push(Node::new(0, closed[0], Kind::Directory).mode(0o000));
+    nodes.push(Node::file(3, "inside", 1, 10));
+    nodes.push(Node::new(0, closed[1], Kind::Directory).mode(0o711));
+    nodes.push(Node::file(0, "secret", 1, 10).mode(0o600));
+    Spec { nodes }.build(&source).unwrap();
+    let programs =
+        [program!(), Program::gnu().unwrap_or(program!())].map(|p| p.publish(sandbox.path()).unwrap());
+    let mut results = Vec::new();
+    for (index, program) in programs.iter().enumerate() {
+        for way in WAYS {
+            remove_tree(&target);
+            fs::create_dir(&target).unwrap();
+            fs::set_permissions(&target, fs::Permissions::from_mode(0o777)).unwrap();
+            let run = program.run_with(&way).args(["-r", "-T", "source", "target"]).in_folder(sandbox.path());
+            let outcome = run.as_nobody().finish().unwrap();
+            assert_eq!(outcome.ending, Ending::Exited(1), "{}", outcome.errors());
+            let mut names: Vec<_> =
+                normalise(&outcome.stderr).iter().flat_map(|line| quoted_names(line)).collect();
+            names.sort();
+            assert_eq!(
+                names,
+                [&b"source/closed"[..], b"source/secret", b"source/unlisted"],
+                "{}",
+                outcome.errors()
+            );
+            // Everything else is there.
+            let facts = Facts::CONTENT;
+            let differences = compare_paths(&source, &target, facts).unwrap();
+            let lost: Vec<_> = differences
+                .list
+                .iter()
+                .filter(|d| d.about == About::Missing)
+                .map(|d| d.path.clone())
+                .collect();
+            assert!(
+                lost.iter().all(|path| path.starts_with(b"closed") || path == b"secret"),
+                "{differences}"
+            );
+            results.push((index, normalise(&outcome.stderr)));
+        }
+    }
+    let (ours, theirs): (Vec<_>, Vec<_>) = results.into_iter().partition(|(index, _)| *index == 0);
+    for ((_, ours), (_, theirs)) in ours.iter().zip(&theirs) {
+        assert_eq!(ours, theirs);
+    }
+}
+
+#[test]
+fn a_read_only_target_is_named() {
+    require!(needs::root());
+    let mount = Mount::memory(16 << 20).unwrap();
+    fs::create_dir(mount.join("old")).unwrap();
+    fs::write(mount.join("old/file-0"), "kept").unwrap();
+    mount.make_read_only().unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    plain_tree().build(&sandbox.join("source")).unwrap();
+    let (ours, gnu) = (program!(), Program::gnu());
+    for arguments in [vec!["-r", "source"], vec!["-a", "-T", "source"], vec!["source/file-0"]] {
+        for target in ["old", "new"] {
+            let run = |program: &Program, way: &[&str]| {
+                let run = program.run_with(way).args(&arguments).arg(mount.join(target));
+                run.in_folder(sandbox.path()).finish().unwrap()
+            };
+            let expected = gnu.as_ref().map(|gnu| run(gnu, &[]));
+            for way in WAYS {
+                let outcome = run(&ours, &way);
+                assert_eq!(outcome.ending, Ending::Exited(1), "{}", outcome.errors());
+                if let Some(expected) = &expected {
+                    assert_eq!(
+                        normalise(&outcome.stderr),
+                        normalise(&expected.stderr),
+                        "{arguments:?} {target} {way:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert_eq!(fs::read(mount.join("old/file-0")).unwrap(), b"kept");
+}
+
+/// A file system of 24 MiB gets more than fits. What is not right is named once; what would still have fitted is there.
+#[test]
+fn a_full_disk_loses_nothing_in_silence() {
+    require!(needs::loop_mount("ext4"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let source = sandbox.join("source");
+    let mut nodes = vec![Node::new(0, "large", Kind::Directory), Node::new(0, "small", Kind::Directory)];
+    nodes.extend((0..5).map(|index| Node::file(1, format!("large-{index}"), index, 9 << 20)));
+    nodes.extend((0..60).map(|index| Node::file(2, format!("small-{index}"), index, 10_000)));
+    Spec { nodes }.build(&source).unwrap();
+    let expected = Snapshot::take(&source, Facts::CONTENT).unwrap();
+    for way in WAYS {
+        let mount = Mount::image("ext4", 24 << 20).unwrap();
+        let target = mount.join("target");
+        let outcome = program!().run_with(&way).args(["-r", "-T"]).args([&source, &target]).finish().unwrap();
+        let differences =
+            compare(&expected, &Snapshot::take(&target, Facts::CONTENT).unwrap(), Facts::CONTENT).unwrap();
+        let verdict = judge(&outcome, &expected, &differences, [&source, &target]);
+        assert_eq!(verdict, Ok(Verdict::Reported), "{way:?}");
+        let lines = normalise(&outcome.stderr);
+        for difference in &differences.list {
+            let whole = target.join(String::from_utf8(difference.path.clone()).unwrap());
+            let whole = whole.to_str().unwrap();
+            let about =
+                lines.iter().filter(|line| quoted_names(line).iter().any(|name| name == whole.as_bytes()));
+            assert_eq!(about.count(), 1, "one message for {whole}, {way:?}:\n{}", lines.join("\n"));
+        }
+        assert!(lines.iter().all(|line| line.ends_with(": No space left on device")), "{lines:?}");
+        assert_eq!(lines.len(), differences.list.len(), "{lines:?}\n{differences}");
+        // The file system keeps about half a MiB for itself that it counts as free.
+        let free = mount.free_bytes().unwrap();
+        let small_lost = differences.list.iter().filter(|d| d.path.starts_with(b"small/")).count();
+        note!(
+            "full disk {way:?}: {} of 65 files named, {small_lost} of them small, {free} bytes still free",
+            lines.len()
+        );
+        assert!(
+            small_lost == 0 || free < 1 << 20,
+            "{small_lost} small files are missing, and {free} bytes are free"
+        );
+    }
+}
+
+#[test]
+fn names_of_any_bytes_and_of_255_bytes() {
+    let prepare = |folder: &Path| {
+        let names = haul_testkit::everything::odd_name_list();
+        let files = names.iter().map(|name| Node::file(0, name.clone(), 1, 10));
+        let mut nodes: Vec<Node> = files.collect();
+        nodes.push(Node::new(0, "sub", Kind::Directory));
+        nodes.extend(names.iter().map(|name| Node::new(1, name.clone(), Kind::Directory)));
+        Spec { nodes }.build(&folder.join("source"))
+    };
+    same_as_gnu(&prepare, &["-a", "source", "target"], 0);
+    same_as_gnu(&prepare, &["-rv", "source", "target"], 0);
+    // In the way lies a directory of each name, so that each name comes up in a message.
+    let in_the_way = |folder: &Path| {
+        prepare(folder)?;
+        let names = haul_testkit::everything::odd_name_list();
+        let nodes = names.into_iter().map(|name| Node::new(0, name, Kind::Directory)).collect();
+        Spec { nodes }.build(&folder.join("target"))
+    };
+    same_as_gnu(&in_the_way, &["-rT", "source", "target"], 1);
+}
+
+/// GNU cp would wait for a reader for ever. Right is an end: the file in place of the FIFO, or a message that names it.
+#[test]
+fn a_fifo_where_the_target_file_goes_is_no_trap() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for way in WAYS {
+        for options in [&["-r"][..], &["-a"], &["-rf"]] {
+            let sandbox = Sandbox::in_memory().unwrap();
+            plain_tree().build(&sandbox.join("source")).unwrap();
+            Spec { nodes: vec![Node::new(0, "file-0", Kind::Fifo)] }.build(&sandbox.join("target")).unwrap();
+            let run = ours.run_with(&way).args(options).args(["-T", "source", "target"]);
+            let outcome = run.in_folder(sandbox.path()).within(Duration::from_secs(10)).finish().unwrap();
+            assert!(!outcome.crashed(), "{way:?} {options:?}: {:?} {}", outcome.ending, outcome.errors());
+            let facts = Facts::CONTENT;
+            let expected = Snapshot::take(&sandbox.join("source"), facts).unwrap();
+            let found = Snapshot::take(&sandbox.join("target"), facts).unwrap();
+            let differences = compare(&expected, &found, facts).unwrap();
+            judge(&outcome, &expected, &differences, [Path::new("source"), Path::new("target")]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn files_of_the_kernel_without_a_size_are_copied_whole() {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let sources = [
+        "/proc/version",
+        "/proc/filesystems",
+        "/proc/sys/kernel/ostype",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+    ];
+    let sources: Vec<_> =
+        sources.into_iter().filter(|path| fs::read(path).is_ok_and(|bytes| !bytes.is_empty())).collect();
+    assert!(sources.len() >= 2, "no kernel files here");
+    for way in WAYS {
+        for options in [&[][..], &["-r"], &["--sparse=always"], &["--reflink=never"]] {
+            let target = sandbox.join("target");
+            remove_tree(&target);
+            fs::create_dir(&target).unwrap();
+            let outcome =
+                program!().run_with(&way).args(options).args(&sources).arg(&target).finish().unwrap();
+            assert!(outcome.succeeded(), "{way:?} {options:?}: {}", outcome.errors());
+            for source in &sources {
+                let copied = target.join(Path::new(source).file_name().unwrap());
+                assert_eq!(
+                    fs::read(copied).unwrap(),
+                    fs::read(source).unwrap(),
+                    "{source} {way:?} {options:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Changes the source as fast as it can until told to stop, and counts the rounds.
+fn disturb(source: &Path, stop: &AtomicBool, rounds: &AtomicU64) -> io::Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        let round = rounds.fetch_add(1, Ordering::Relaxed);
+        // Every version of a file is of one letter, so that a mixture shows.
+        let letter = b'a' + u8::try_from(round % 26).unwrap_or(0);
+        let replacement = source.join("new");
+        fs::write(&replacement, vec![letter; 50_000])?;
+        fs::rename(&replacement, source.join("replaced"))?;
+        let grown = fs::OpenOptions::new().write(true).open(source.join("resized"))?;
+        grown.set_len(if round.is_multiple_of(2) { 10 } else { 200_000 })?;
+        fs::write(source.join("vanishing"), "now you see me")?;
+        fs::remove_file(source.join("vanishing"))?;
+        fs::rename(source.join("folder"), source.join("moved"))?;
+        fs::rename(source.join("moved"), source.join("folder"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_source_that_changes_and_vanishes_meanwhile() {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let (source, target) = (sandbox.join("source"), sandbox.join("target"));
+    let mut nodes = plain_tree().nodes;
+    nodes.push(Node::new(0, "folder", Kind::Directory));
+    nodes.extend((0..20).map(|index| Node::file(3, format!("in-folder-{index}"), 1, 100)));
+    nodes.extend(["replaced", "resized"].map(|name| Node::new(0, name, Kind::File(Vec::new()))));
+    Spec { nodes }.build(&source).unwrap();
+    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut errors = 0;
+    std::thread::scope(|scope| {
+        let attacker = scope.spawn(|| disturb(&source, &stop, &rounds));
+        for index in 0..needs::count_from("HAUL_RACE_RUNS", 300) {
+            remove_tree(&target);
+            let way = WAYS[index % WAYS.len()];
+            let option = ["-r", "-a", "-rL"][index % 3];
+            let run = program!().run_with(&way).args([option, "-T"]).args([&source, &target]);
+            let outcome = run.within(Duration::from_secs(10)).finish().unwrap();
+            if outcome.crashed() || !matches!(outcome.ending, Ending::Exited(0 | 1)) {
+                stop.store(true, Ordering::Relaxed);
+                panic!("{way:?} {option}: {:?} {}", outcome.ending, outcome.errors());
+            }
+            errors += usize::from(!outcome.succeeded());
+            let fault = look_at_disturbed(&source, &target, &outcome);
+            if let Some(fault) = fault {
+                stop.store(true, Ordering::Relaxed);
+                panic!("{way:?} {option}: {fault}; messages: {}", outcome.errors());
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        attacker.join().unwrap().unwrap();
+    });
+    let rounds = rounds.load(Ordering::Relaxed);
+    note!("changing source: {rounds} rounds of changes, {errors} runs reported an error");
+    assert!(rounds > 300, "the source hardly changed: {rounds} rounds");
+}
+
+/// Says what is wrong with a copy of the disturbed source, if anything is.
+fn look_at_disturbed(source: &Path, target: &Path, outcome: &haul_testkit::Outcome) -> Option<String> {
+    // A status of 1 needs a message, and whatever was left alone must be right.
+    if !outcome.succeeded() && outcome.stderr.is_empty() {
+        return Some("status 1 without a message".to_owned());
+    }
+    for index in 0..30 {
+        let folder = ["", "one", "one/two"][index % 3];
+        let name = Path::new(folder).join(format!("file-{index}"));
+        if fs::read(source.join(&name)).unwrap() != fs::read(target.join(&name)).unwrap_or_default() {
+            return Some(format!("{} was left alone and is not right", name.display()));
+        }
+    }
+    let disturbed = ["new", "replaced", "resized", "vanishing", "folder", "moved"];
+    for line in normalise(&outcome.stderr) {
+        if !disturbed.iter().any(|name| line.contains(&format!("/{name}"))) {
+            return Some(format!("a message about something that was left alone: {line}"));
+        }
+    }
+    let replaced = fs::read(target.join("replaced")).unwrap_or_default();
+    if replaced.iter().any(|byte| *byte != replaced[0]) {
+        return Some("a file holds bytes of two versions".to_owned());
+    }
+    let resized = fs::metadata(target.join("resized")).map_or(0, |metadata| metadata.len());
+    (resized > 200_000).then(|| format!("a file has {resized} bytes and never had more than 200000"))
+}
