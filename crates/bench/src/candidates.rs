@@ -216,15 +216,22 @@ fn find_rival(rival: &Rival, folders: &[PathBuf]) -> Option<Candidate> {
     })
 }
 
-/// Returns the first line a program says to `--version`; nothing when it does not run.
+/// Returns the first line with a version in it that a program says to `--version`, on either stream (fcp
+/// uses the other one, and fails); nothing when it does not run.
 fn version_of(program: &Path) -> Option<String> {
     let output =
         Command::new(program).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-    Some(match line {
-        Some(line) if output.status.success() => line.to_owned(),
-        _ => "version unknown".to_owned(),
+    let [said, complained] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let line = said.lines().chain(complained.lines()).map(str::trim).find(|line| has_version(line));
+    Some(line.unwrap_or("version unknown").to_owned())
+}
+
+/// Returns whether a word of the line is a version: 9.1, v1.36.1, (0.24.9-beta).
+fn has_version(line: &str) -> bool {
+    line.split_whitespace().any(|word| {
+        let word = word.trim_start_matches(['v', '(']);
+        word.starts_with(|letter: char| letter.is_ascii_digit()) && word.contains('.')
     })
 }
 
@@ -287,6 +294,16 @@ mod tests {
         );
         search.haul_settings = vec!["-j 4".to_owned(), "-j  4".to_owned()];
         assert!(find(&search).unwrap_err().to_string().contains("given twice"));
+    }
+
+    #[test]
+    fn a_version_is_a_number_with_a_point() {
+        for line in ["9.1", "cp (GNU coreutils) 9.1", "BusyBox v1.36.1 (2024)", "xcp 0.24.9"] {
+            assert!(has_version(line), "{line}");
+        }
+        for line in ["", "usage: rcp [-p] file1 file2", "unrecognized option", "8-bit"] {
+            assert!(!has_version(line), "{line}");
+        }
     }
 
     #[test]

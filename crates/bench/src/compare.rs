@@ -1,6 +1,6 @@
 //! `haul bench compare`: haul and its rivals over the same trees, by the method of docs/measurements.
 //!
-//! For each workload a [`Ground`] is made, and on it one [series](crate::series) for each cache state.
+//! For each workload a [`Ground`] is made, and on it one [series] for each cache state.
 //! The table of a series is printed as soon as there is one; the JSON is written at the end, also when
 //! the comparison was stopped half way, with the series that were finished.
 

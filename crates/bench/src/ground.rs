@@ -234,7 +234,7 @@ impl Ground {
     pub(crate) fn finish(mut self) -> Vec<String> {
         let mut leftovers = self.target.close();
         leftovers.extend(self.source.close());
-        if !leftovers.is_empty() {
+        if self.target.is_mounted() || self.source.is_mounted() {
             // Removing a directory in which something is mounted would remove what is mounted.
             leftovers.push(format!("the images in {}; remove them", self.work.keep().display()));
             return leftovers;

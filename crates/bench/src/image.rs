@@ -202,12 +202,20 @@ impl Image {
     }
 
     /// Unmounts and detaches it, and returns what could not be undone. The file stays.
+    ///
+    /// A mount that is busy is taken out of the tree of mounts all the same; its loop device goes with
+    /// the last process that uses it.
     pub(crate) fn close(&mut self) -> Vec<String> {
         let mut leftovers = Vec::new();
-        if let Err(error) = self.unmount() {
+        if let Err(busy) = self.unmount() {
             let place = self.mount_point.display();
-            leftovers.push(format!("a file system mounted at {place} ({error}); umount it"));
-            return leftovers;
+            let lazily = programs::run("umount", &["--lazy".as_ref(), self.mount_point.as_os_str()]);
+            if lazily.is_err() {
+                leftovers.push(format!("a file system mounted at {place} ({busy}); umount it"));
+                return leftovers;
+            }
+            self.mounted = false;
+            leftovers.push(format!("whatever uses the file system that was mounted at {place} ({busy})"));
         }
         if let Some(device) = self.device.take()
             && let Err(error) = programs::run("losetup", &["--detach".as_ref(), device.as_os_str()])
@@ -215,6 +223,11 @@ impl Image {
             leftovers.push(format!("the loop device {} ({error}); losetup --detach it", device.display()));
         }
         leftovers
+    }
+
+    /// Returns whether it is still mounted.
+    pub(crate) fn is_mounted(&self) -> bool {
+        self.mounted
     }
 }
 

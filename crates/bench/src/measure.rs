@@ -42,6 +42,8 @@ pub(crate) struct Usage {
     pub(crate) memory_peak_bytes: u64,
     /// What the peak would be for a command that used nothing: the benchmark's own pages.
     pub(crate) memory_floor_bytes: u64,
+    /// Processor seconds the rest of the machine used meanwhile: other processes, the kernel's threads.
+    pub(crate) elsewhere_seconds: f64,
 }
 
 /// How a command ended.
@@ -88,12 +90,14 @@ pub(crate) fn measure(command: &mut Command, limit: Duration, interrupt: &Interr
     let program = Path::new(command.get_program()).to_owned();
     command.process_group(0).gid(getgid().as_raw());
     let memory_floor_bytes = anonymous_bytes();
+    let busy_before = busy_seconds();
     let started = Instant::now();
     let mut child = command.spawn().map_err(Error::doing("run", &program))?;
     let pid = Pid::from_child(&child);
     interrupt.child_started(pid);
     let in_time = ends_before(pid, started + limit);
     let seconds = started.elapsed().as_secs_f64();
+    let busy = busy_seconds() - busy_before;
     interrupt.child_ends();
     // Also after a good end: a process left in the group would hold the mounts. The leader has not been
     // reaped, so the number is still the group's; ESRCH is what should be found.
@@ -105,12 +109,14 @@ pub(crate) fn measure(command: &mut Command, limit: Duration, interrupt: &Interr
     } else {
         Ending::TimedOut(limit)
     };
+    let (user_seconds, system_seconds) = (used.rusage.utime.as_secs_f64(), used.rusage.stime.as_secs_f64());
     let usage = Usage {
         seconds,
-        user_seconds: used.rusage.utime.as_secs_f64(),
-        system_seconds: used.rusage.stime.as_secs_f64(),
+        user_seconds,
+        system_seconds,
         memory_peak_bytes: used.rusage.maxrss,
         memory_floor_bytes,
+        elsewhere_seconds: (busy - user_seconds - system_seconds).max(0.0),
     };
     Ok(Measured { started, usage, ending })
 }
@@ -137,6 +143,23 @@ fn anonymous_bytes() -> u64 {
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kilobytes = kilobytes.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kilobytes.unwrap_or_default() * 1024
+}
+
+/// Returns the seconds all processors together have been busy since the start of the machine, in steps of
+/// a hundredth; 0 where the kernel does not say.
+fn busy_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    busy_ticks(stat.lines().next().unwrap_or_default()) as f64 / TICKS_PER_SECOND
+}
+
+/// The unit of /proc/stat (USER_HZ), the same on all of Linux's common platforms.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Adds up the first line of /proc/stat: user, nice, system, (idle, waiting for I/O: not these), hard and
+/// soft interrupts, and what a hypervisor took away.
+fn busy_ticks(line: &str) -> u64 {
+    let fields = line.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0_u64));
+    fields.take(8).enumerate().filter(|(index, _)| !matches!(index, 3 | 4)).map(|(_, ticks)| ticks).sum()
 }
 
 #[cfg(test)]
@@ -195,6 +218,21 @@ mod tests {
         // The pipe ends when the last of them is gone: this would wait for the sleep in the background.
         drop(command);
         assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), 0);
+    }
+
+    #[test]
+    fn idle_and_waiting_processors_are_not_busy() {
+        assert_eq!(busy_ticks("cpu  1 20 300 4000 50000 600000 7000000 80000000 9 9"), 87_600_321);
+        assert_eq!(busy_ticks(""), 0);
+    }
+
+    #[test]
+    fn what_others_do_meanwhile_is_seen() {
+        let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let usage = shell("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done", LONG).usage;
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(usage.elsewhere_seconds > 0.0, "{usage:?}");
     }
 
     #[test]

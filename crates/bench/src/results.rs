@@ -90,6 +90,16 @@ pub(crate) struct Timed {
     pub(crate) ratio_to_gnu: Option<f64>,
 }
 
+impl Series {
+    /// Returns how many processors the rest of the machine kept busy while candidates ran.
+    pub(crate) fn processors_elsewhere(&self) -> f64 {
+        let sum =
+            |value: fn(&Run) -> f64| self.runs.iter().filter(|run| run.round > 0).map(value).sum::<f64>();
+        let seconds = sum(|run| run.usage.seconds);
+        if seconds > 0.0 { sum(|run| run.usage.elsewhere_seconds) / seconds } else { 0.0 }
+    }
+}
+
 impl Outcome {
     /// Returns the figures, if there are any.
     pub(crate) fn timed(&self) -> Option<&Timed> {
@@ -166,6 +176,7 @@ pub(crate) mod tests {
             system_seconds: seconds / 4.0,
             memory_peak_bytes: 5_000_000 + u64::from(round),
             memory_floor_bytes: 1_000_000,
+            elsewhere_seconds: seconds / 10.0,
         };
         let candidate = candidate.to_owned();
         Run { candidate, round, usage, seconds_with_sync: seconds * 2.0, failure: None }

@@ -35,7 +35,9 @@ pub(crate) fn series(series: &Series, layout: Layout, rounds: u32, style: Style)
         Style::Markdown => markdown_table(&series.outcomes, &mut out),
     }
     out.push('\n');
-    for sentence in sentences(&series.outcomes) {
+    let elsewhere =
+        format!("Meanwhile the rest of the machine used {:.1} processors.", series.processors_elsewhere());
+    for sentence in sentences(&series.outcomes).into_iter().chain([elsewhere]) {
         out.push_str(&wrapped(&sentence, style));
     }
     out
@@ -280,6 +282,7 @@ mod tests {
         let sentence =
             "haul is 4.00 times as fast as GNU cp and 2.00 times as fast as xcp, the best of the others.";
         assert!(text.contains(sentence), "{text}");
+        assert!(text.contains("the rest of the machine used 0.1 processors."), "{text}");
     }
 
     #[test]
