@@ -44,7 +44,7 @@ fn subject(made: Result<Box<dyn Engine>>, faulty: bool, line: &str) -> Option<Su
     if !faulty {
         return Some(Subject { engine, struck: None, seed });
     }
-    let engine = Faulty::new(engine, Mischief { seed, errors: 100, shorts: 300, delays: 300, reorder: true });
+    let engine = Faulty::new(engine, Mischief { seed, errors: 200, shorts: 300, delays: 300, reorder: true });
     let struck = Some(engine.struck());
     Some(Subject { engine: Box::new(engine), struck, seed })
 }
@@ -329,7 +329,7 @@ fn line_4_short_transfers_are_reported(mut subject: Subject) {
     assert_eq!(at(0, 0).1, 0);
     let mut offset = 0;
     while offset < FILE_BYTES {
-        let (buffer, length) = at(offset, 3000);
+        let (buffer, length) = at(offset, 300);
         assert!(length > 0, "0 is reported only at the end of the file");
         assert_eq!(buffer.bytes()[..length], pattern(1, offset, length));
         offset += length;

@@ -95,8 +95,8 @@ fn a_short_read_loses_no_write() {
     assert_eq!(ground.content("target"), pattern(1, 0, 200_000));
 }
 
-/// Files in `/proc` and `/sys` cannot promise not to block, so that a ring answers `EAGAIN` for a descriptor opened with
-/// `O_NONBLOCK`, as every source is.
+/// Files in `/proc` and `/sys` know nothing of `IOCB_NOWAIT`, and every source is opened with `O_NONBLOCK`: a ring may
+/// answer `EAGAIN`, which must not reach the caller.
 #[test]
 fn files_without_nowait_are_read_all_the_same() {
     let Some(mut engine) = everything(8) else { return };
@@ -198,6 +198,18 @@ fn what_the_kernel_still_has_is_leaked_when_another_thread_drops_the_ring() {
     owner.join().unwrap();
 }
 
+/// Waits until the thread of this process sleeps in the kernel.
+fn await_sleep(thread: i32) {
+    let stat = format!("/proc/self/task/{thread}/stat");
+    loop {
+        let text = std::fs::read_to_string(&stat).unwrap();
+        if text.rsplit_once(") ").unwrap().1.starts_with('S') {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn a_wait_goes_on_after_signals() {
     static SIGNALS: AtomicU32 = AtomicU32::new(0);
@@ -212,26 +224,26 @@ fn a_wait_goes_on_after_signals() {
     assert_ne!(previous, libc::SIG_ERR);
     let fifo = ground.fifo(c"fifo");
     let reader = Arc::new(fifo.reader);
-    let (waits, waits_there) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (waits_here, done_here) = (Arc::clone(&waits), Arc::clone(&waits_there));
+    let (sender, receiver) = std::sync::mpsc::channel();
     let waiter = thread::spawn(move || {
         engine.submit(read(1, &reader, 0, 100)).unwrap();
-        waits_here.store(true, Ordering::Release);
+        // SAFETY: it takes no arguments and cannot fail.
+        sender.send(unsafe { libc::gettid() }).unwrap();
         let mut done = Vec::new();
         engine.reap(1, &mut done).unwrap();
-        done_here.store(true, Ordering::Release);
         done.pop().unwrap().outcome
     });
-    while !waits.load(Ordering::Acquire) {
-        thread::yield_now();
-    }
-    let before = SIGNALS.load(Ordering::Relaxed);
-    while SIGNALS.load(Ordering::Relaxed) < before + 50 {
+    let thread = receiver.recv().unwrap();
+    for sent in 1..=10 {
+        // It sleeps nowhere but in the wait for the read.
+        await_sleep(thread);
         // SAFETY: the thread has not been joined, so its identifier is valid.
         assert_eq!(unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGUSR1) }, 0);
-        thread::yield_now();
+        while SIGNALS.load(Ordering::Relaxed) < sent {
+            thread::yield_now();
+        }
     }
-    assert!(!waits_there.load(Ordering::Acquire), "a signal ended the wait");
+    await_sleep(thread);
     duplicate(&fifo.writer).write_all(b"data").unwrap();
     let Outcome::Read { buffer, result } = waiter.join().unwrap() else { panic!("not a read") };
     assert_eq!((result.unwrap(), &buffer.bytes()[..4]), (Some(4), &b"data"[..]));

@@ -48,7 +48,7 @@ use setup::{OPERATIONS, Setup, errno};
 const DEPTH_MAX: usize = 32_768;
 
 /// How often a request that came back with `EINTR` or `EAGAIN` is given to the kernel again before it is done in place.
-const ATTEMPTS_MAX: u8 = 8;
+const ATTEMPTS_MAX: u8 = 2;
 
 /// How many `io_uring_enter` in a row may fail with `EAGAIN` or `EBUSY`, nothing having moved, before it is for good.
 const STALLS_MAX: u32 = 64;
@@ -231,8 +231,8 @@ impl Ring {
         };
         let mut entry = request.entry(length, self.looks[index].get()).user_data(index as u64);
         if slot.attempts > 0 {
-            // A file system that cannot promise not to block answers EAGAIN to a descriptor opened with O_NONBLOCK;
-            // a kernel thread may block for it.
+            // EAGAIN is what a file system without IOCB_NOWAIT may answer for a descriptor opened with O_NONBLOCK, as
+            // sources are. In a kernel thread it may block instead.
             entry = entry.flags(squeue::Flags::ASYNC);
         }
         let mut queue = self.setup.ring.submission();
