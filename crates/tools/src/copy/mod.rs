@@ -13,6 +13,7 @@ mod options;
 mod other;
 mod regular;
 mod stream;
+mod survey;
 mod target;
 pub mod wording;
 
@@ -27,6 +28,8 @@ use haul_flow::{
 use haul_sys::{EntryType, Fd, FileType, Identity, Mode, ProcessIdentity, Stat, stat_at, stat_path};
 
 pub use options::{CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse};
+
+pub use survey::survey;
 
 use links::LinkedName;
 use operands::{Assignment, Split, Stop};

@@ -1,0 +1,124 @@
+//! Counting what a copy will have to do, while it is being done: the total that progress is measured against.
+//!
+//! The same walk as the copy's, with one worker and a tool that only looks. It reads no data, and the inodes it fetches
+//! are the ones the copy needs a moment later.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_flow::{
+    Begin, Block, Config, Desk, Enter, Found, Handled, HeldCache, Local, Need, Node, OpenFile, Opened,
+    Operand, Report, Settings, Setup, Tally, Tool,
+};
+use haul_sys::{EntryType, Fd, Stat, stat_path};
+
+use super::operands::{self, Split};
+use super::options::{CopyOptions, Dereference, Operands};
+
+/// Descriptors are the copy's to spend; the survey makes do with few.
+const HELD: usize = 16;
+
+/// Counts the entries that `operands` name, and all below them, and the bytes of the regular files: `found` and `bytes`
+/// of the tallies that `report` is given as it goes on. Ends early when `stop` is set.
+///
+/// Problems are not reported: the copy meets them too.
+pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, stop: &AtomicBool) {
+    let cache = HeldCache::new(HELD);
+    let Ok(assignments) = operands::assign(operands, &cache) else { return };
+    let places = assignments.iter().filter_map(|assignment| {
+        let split = Split::of(&assignment.text);
+        let place = split.hold(&cache).ok()?;
+        Some(Operand { place, name: operands::c_string(split.name), own: () })
+    });
+    let settings = Settings { jobs: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
+    let driver = Local::new(1);
+    let quiet = Quiet { report };
+    haul_flow::run(
+        &Survey { options, stop },
+        places.collect::<Vec<_>>(),
+        &Setup { settings, cache: &cache, report: &quiet, driver: &driver },
+    );
+}
+
+struct Survey<'s> {
+    options: &'s CopyOptions,
+    stop: &'s AtomicBool,
+}
+
+/// Passes counts on and nothing else.
+struct Quiet<'s> {
+    report: &'s dyn Report,
+}
+
+impl Report for Quiet<'_> {
+    fn count(&self, more: Tally) {
+        self.report.count(Tally { finished: 0, ..more });
+    }
+    fn problem(&self, _: haul_flow::Problem) {}
+    fn line(&self, _: haul_flow::Line) {}
+    fn debug(&self, _: &str) {}
+}
+
+impl Tool for Survey<'_> {
+    type Directory = ();
+    type File = ();
+
+    fn follows(&self, found: &Found<Self>) -> bool {
+        match self.options.dereference {
+            Dereference::Never => false,
+            Dereference::Operands => found.is_operand(),
+            Dereference::Always => true,
+        }
+    }
+
+    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
+        match kind {
+            _ if self.stop.load(Ordering::Relaxed) => Need::Nothing,
+            EntryType::Directory if self.options.recursive => Need::Enter,
+            EntryType::Regular => Need::Handle,
+            _ => Need::Nothing,
+        }
+    }
+
+    fn enter(&self, _: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<()> {
+        let crossing =
+            found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
+        if self.options.one_file_system && crossing { Enter::Bare(()) } else { Enter::Visit(()) }
+    }
+
+    fn leave(&self, _: &Desk<'_, Self>, _: &Node<Self>) {}
+
+    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+        let follow = self.follows(found);
+        let looked = desk
+            .cache()
+            .open(&found.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), found.name(), follow));
+        if let Ok(stat) = looked {
+            desk.count(Tally { bytes: stat.size, ..Tally::default() });
+        }
+        Handled::Over
+    }
+
+    fn reads_first(&self, _: &Found<Self>, _: &Stat) -> bool {
+        false
+    }
+
+    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Arc<Fd>, _: &Stat) -> Begin<()> {
+        Begin::Over
+    }
+
+    fn block(&self, _: &OpenFile<Self>, _: u64, _: &[u8]) -> Block {
+        Block::Taken
+    }
+
+    fn finish(&self, _: &Desk<'_, Self>, _: &OpenFile<Self>) -> bool {
+        true
+    }
+
+    fn end(&self, _: &Desk<'_, Self>, _: &Found<Self>, (): (), _: bool) {}
+
+    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
+        found.path()
+    }
+}
