@@ -13,6 +13,7 @@
 //! looked at once more when it is announced), and a process id is never signalled after it was reaped.
 //! It cannot do anything about SIGKILL: then the mounts, loop devices and images stay.
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -37,10 +38,13 @@ struct Shared {
 }
 
 impl Interrupt {
-    /// Starts to listen for signals.
+    /// Starts to listen for signals, but for those that whoever started the process had it ignore: a
+    /// comparison under nohup goes on after the terminal is gone.
     pub(crate) fn listen() -> Result<Interrupt> {
         let interrupt = Interrupt::never();
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(&status, *signal));
+        let mut signals = Signals::new(heard)
             .map_err(|source| Error::Io { doing: "listen for signals".to_owned(), source })?;
         let listener = interrupt.clone();
         // The thread ends with the process: it holds nothing that wants an orderly end.
@@ -82,6 +86,13 @@ impl Interrupt {
     }
 }
 
+/// Reads from /proc/self/status whether a signal is ignored.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
+    mask & (1 << (signal - 1)) != 0
+}
+
 /// Kills a process group, if there is one.
 fn kill(leader: Option<Pid>) {
     if let Some(leader) = leader {
@@ -100,6 +111,15 @@ mod tests {
         let child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let pid = Pid::from_child(&child);
         (child, pid)
+    }
+
+    #[test]
+    fn what_nohup_ignores_is_ignored() {
+        let status =
+            "Name:\tx\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000004002\n";
+        assert!(is_ignored(status, SIGHUP));
+        assert!(!is_ignored(status, SIGINT) && !is_ignored(status, SIGTERM));
+        assert!(!is_ignored("", SIGHUP));
     }
 
     #[test]
