@@ -1,1 +1,41 @@
-//! Placeholder.
+//! haul as a library: copy a tree on all the machine's processors, and watch.
+//!
+//! This crate only gathers what a user of the library needs: [`tools`] are what can be done with trees, [`flow`] is the
+//! framework under them, with the [`Report`](flow::Report) through which a run tells its caller what happens. The program
+//! `haul` is one user of it.
+//!
+//! A tree is copied in a few lines; the report hears of every file, here to show how far the copy is:
+//!
+//! ```
+//! use haul::flow::{Config, Line, Problem, Report, Tally};
+//! use haul::tools::copy::{CopyOptions, Dereference, Operands, Outcome, run};
+//!
+//! struct Watch;
+//!
+//! impl Report for Watch {
+//!     fn count(&self, more: Tally) {
+//!         println!("{} more files, {} more bytes", more.files, more.bytes);
+//!     }
+//!     fn problem(&self, problem: Problem) {
+//!         eprintln!("{problem:?}");
+//!     }
+//!     fn line(&self, _: Line) {}
+//!     fn debug(&self, _: &str) {}
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # std::fs::create_dir_all(folder.path().join("source/below"))?;
+//! # std::fs::write(folder.path().join("source/below/file"), "content")?;
+//! # std::env::set_current_dir(&folder)?;
+//! let operands = Operands { names: vec![c"source".into(), c"target".into()], ..Operands::default() };
+//! let options = CopyOptions { recursive: true, dereference: Dereference::Never, ..CopyOptions::default() };
+//! let outcome = run(&operands, &options, &Config::default(), &Watch);
+//! assert!(matches!(outcome, Outcome::Success));
+//! # assert_eq!(std::fs::read("target/below/file")?, b"content");
+//! # Ok(())
+//! # }
+//! ```
+
+pub use haul_flow as flow;
+pub use haul_tools as tools;

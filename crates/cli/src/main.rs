@@ -1,2 +1,60 @@
-//! Placeholder.
-fn main() {}
+//! The program `haul`, also when called as `cp`.
+//!
+//! - [`personality`]: which program is asked for.
+//! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
+//!   [`flags`], [`report`], [`messages`], [`output`], [`progress`], [`statistics`].
+//! - [`bench`]: the benchmark.
+//!
+//! What is copied how is the business of `haul_tools`, and how that uses the machine of `haul_flow`.
+
+mod amounts;
+mod bench;
+mod copy;
+mod flags;
+mod messages;
+mod output;
+mod personality;
+mod progress;
+mod report;
+mod statistics;
+
+use std::process::ExitCode;
+
+use messages::{Charset, Messages};
+use personality::Personality;
+use report::complain;
+
+fn main() -> ExitCode {
+    let status = be(Personality::of_call(std::env::args_os()));
+    #[cfg(feature = "fault")]
+    let status = after_faults(status);
+    status
+}
+
+fn be(personality: Personality) -> ExitCode {
+    let haul = || Messages::new("haul", Charset::Ascii);
+    let refuse = |why: String| {
+        complain(why.as_bytes());
+        ExitCode::FAILURE
+    };
+    match personality {
+        Personality::Copy { program, words } => copy::main(program, &words),
+        Personality::Bench { words } => bench::main(words),
+        Personality::Help => copy::tell(haul(), &personality::help()),
+        Personality::Version => copy::tell(haul(), &copy::version("haul")),
+        Personality::Nothing => refuse(personality::nothing()),
+        Personality::Unknown { word } => refuse(personality::unknown(&word)),
+    }
+}
+
+/// Writes what the fault hook did. A fault sweep must not take a lost log for a run without faults.
+#[cfg(feature = "fault")]
+fn after_faults(status: ExitCode) -> ExitCode {
+    match haul_sys::fault::write_log() {
+        Ok(()) => status,
+        Err(error) => {
+            complain(format!("haul: cannot write the log of faults: {error}\n").as_bytes());
+            ExitCode::from(2)
+        }
+    }
+}

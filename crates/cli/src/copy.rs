@@ -1,0 +1,74 @@
+//! `haul cp`, from the words of the command line to the exit status.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use haul_flow::{Report, Settings};
+use haul_tools::copy::{self, Outcome};
+
+use crate::flags::{self, Environment, Information, Parsed, Request, StatisticsForm};
+use crate::messages::{Charset, Messages};
+use crate::output::Output;
+use crate::report::{Console, complain};
+use crate::statistics::{Means, Statistics};
+
+/// Copies as the words after the program's name ask. Messages begin with `program`.
+pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
+    let messages = Messages::new(program, Charset::of_locale(|name| std::env::var_os(name)));
+    match flags::parse(words, Environment::of_process()) {
+        Ok(Parsed::Copy(request)) => copy(messages, &request),
+        Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::help(program)),
+        Ok(Parsed::Tell(Information::Version)) => tell(messages, &version("cp")),
+        Err(error) => {
+            complain(&messages.wrong_flags(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one copy and tells what became of it.
+fn copy(messages: Messages, request: &Request) -> ExitCode {
+    let began = Instant::now();
+    let mut console = Console::new(messages, Output::standard())
+        .with_debug(request.options.debug)
+        .with_progress(request.progress);
+    let outcome = copy::run(&request.operands, &request.options, &request.config, &console);
+    console.end_progress();
+    match outcome {
+        Outcome::Success => tell_statistics(&console, request, began.elapsed()),
+        Outcome::Failure => {
+            console.fail();
+            tell_statistics(&console, request, began.elapsed());
+        }
+        Outcome::Usage(problem) => console.wrong_operands(&problem),
+        Outcome::Fatal(problem) => console.problem(problem),
+    }
+    console.finish()
+}
+
+fn tell_statistics(console: &Console, request: &Request, took: Duration) {
+    let Some(form) = request.statistics else { return };
+    let (tally, problems) = console.counted();
+    let engine = request.config.engine;
+    let engines = flags::engines();
+    let engine = engines.iter().find(|(_, choice)| *choice == engine).map_or("", |(name, _)| *name);
+    let means = Means { engine, jobs: Settings::resolve(&request.config).jobs };
+    let statistics = Statistics::of_run(tally, problems, took, means);
+    match form {
+        StatisticsForm::Table => console.complain(statistics.table().as_bytes()),
+        StatisticsForm::Json => console.tell(statistics.json().as_bytes()),
+    }
+}
+
+/// Writes what was asked for instead of a copy.
+pub(crate) fn tell(messages: Messages, text: &str) -> ExitCode {
+    let console = Console::new(messages, Output::standard());
+    console.tell(text.as_bytes());
+    console.finish()
+}
+
+/// Names a program and its version.
+pub(crate) fn version(program: &str) -> String {
+    format!("{program} (haul) {}\n", env!("CARGO_PKG_VERSION"))
+}

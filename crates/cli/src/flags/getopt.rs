@@ -1,0 +1,147 @@
+//! Splits a command line as the C library's `getopt_long` does.
+//!
+//! Flags may stand after operands, unless `POSIXLY_CORRECT` is set; `--` ends them; letters may be bundled, and the rest
+//! of a bundle is the argument of the first letter that takes one; long names may be abbreviated.
+//!
+//! A long name is settled in three steps: an exact name; else an abbreviation of GNU's names; else, only when it
+//! abbreviates none of GNU's, of haul's. So `--st` is `--strip-trailing-slashes` although haul has `--stats`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use super::table::TABLE;
+use super::{Action, Error, Flag, Owner};
+
+/// A flag as it was given.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    /// Which.
+    pub(crate) flag: &'static Flag,
+    /// Its letter, if it was given by one.
+    letter: Option<u8>,
+    /// Its argument.
+    pub(crate) argument: Option<&'a [u8]>,
+}
+
+impl Given<'_> {
+    /// Writes the flag as the user did, abbreviation completed.
+    pub(crate) fn spelling(&self) -> String {
+        match self.letter {
+            Some(letter) => format!("-{}", char::from(letter)),
+            None => format!("--{}", self.flag.long),
+        }
+    }
+}
+
+/// Goes over the words of a command line.
+pub(crate) struct Scanner<'a> {
+    words: std::slice::Iter<'a, OsString>,
+    /// What is left of a bundle of letters.
+    bundle: &'a [u8],
+    operands: Vec<&'a OsStr>,
+    operand_ends_flags: bool,
+}
+
+impl<'a> Scanner<'a> {
+    /// Starts before the first of `words`.
+    pub(crate) fn new(words: &'a [OsString], operand_ends_flags: bool) -> Self {
+        Self { words: words.iter(), bundle: &[], operands: Vec::new(), operand_ends_flags }
+    }
+
+    /// Returns the next flag, or `None` when the words are used up.
+    ///
+    /// # Errors
+    /// When the next flag is none, or its argument is missing or one too many.
+    pub(crate) fn next_flag(&mut self) -> Result<Option<Given<'a>>, Error> {
+        if let Some((&letter, rest)) = self.bundle.split_first() {
+            return self.letter(letter, rest).map(Some);
+        }
+        while let Some(word) = self.words.next() {
+            match word.as_bytes() {
+                b"--" => self.take_the_rest(),
+                [b'-', b'-', long @ ..] => return self.long(long).map(Some),
+                [b'-', letter, rest @ ..] => return self.letter(*letter, rest).map(Some),
+                _ => {
+                    self.operands.push(word);
+                    if self.operand_ends_flags {
+                        self.take_the_rest();
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the words that are no flags, in order.
+    pub(crate) fn into_operands(self) -> Vec<&'a OsStr> {
+        self.operands
+    }
+
+    fn take_the_rest(&mut self) {
+        self.operands.extend(self.words.by_ref().map(OsString::as_os_str));
+    }
+
+    fn letter(&mut self, letter: u8, rest: &'a [u8]) -> Result<Given<'a>, Error> {
+        let flag = TABLE
+            .iter()
+            .find(|flag| flag.letters.as_bytes().contains(&letter))
+            .ok_or(Error::UnknownLetter { letter })?;
+        let given = Given { flag, letter: Some(letter), argument: None };
+        if !matches!(flag.action, Action::Required(..)) {
+            self.bundle = rest;
+            return Ok(given);
+        }
+        self.bundle = &[];
+        let attached = if rest.is_empty() { None } else { Some(rest) };
+        let argument =
+            attached.or_else(|| self.next_word()).ok_or(Error::LetterArgumentMissing { letter })?;
+        Ok(Given { argument: Some(argument), ..given })
+    }
+
+    fn long(&mut self, given: &'a [u8]) -> Result<Given<'a>, Error> {
+        let (name, attached) = match given.iter().position(|&byte| byte == b'=') {
+            Some(equals) => (&given[..equals], Some(&given[equals + 1..])),
+            None => (given, None),
+        };
+        let flag = find_long(name, given)?;
+        let argument = match (flag.action, attached) {
+            (Action::Plain(_), Some(_)) => return Err(Error::ArgumentRefused { long: flag.long }),
+            (Action::Required(..), None) => {
+                Some(self.next_word().ok_or(Error::ArgumentMissing { long: flag.long })?)
+            }
+            (_, attached) => attached,
+        };
+        Ok(Given { flag, letter: None, argument })
+    }
+
+    fn next_word(&mut self) -> Option<&'a [u8]> {
+        self.words.next().map(|word| word.as_bytes())
+    }
+}
+
+/// Finds the flag that `name` is or abbreviates. `given` is `name` with what followed it, for the message.
+fn find_long(name: &[u8], given: &[u8]) -> Result<&'static Flag, Error> {
+    let long_flags = || TABLE.iter().filter(|flag| !flag.long.is_empty());
+    if let Some(exact) = long_flags().find(|flag| flag.long.as_bytes() == name) {
+        return Ok(exact);
+    }
+    let abbreviated_by = |owner| {
+        long_flags()
+            .filter(|flag| flag.owner == owner && flag.long.as_bytes().starts_with(name))
+            .collect::<Vec<_>>()
+    };
+    let mut candidates = abbreviated_by(Owner::Gnu);
+    if candidates.is_empty() {
+        candidates = abbreviated_by(Owner::Haul);
+    }
+    let Some(first) = candidates.first() else {
+        return Err(Error::Unrecognized { given: given.to_vec() });
+    };
+    if candidates.iter().all(|flag| flag.alias_of == first.alias_of) {
+        return Ok(first);
+    }
+    // An alias of the first is no other possibility.
+    let others = candidates.iter().filter(|flag| flag.alias_of != first.alias_of);
+    let possibilities = std::iter::once(first).chain(others).map(|flag| flag.long).collect();
+    Err(Error::Ambiguous { given: given.to_vec(), possibilities })
+}

@@ -1,0 +1,105 @@
+//! Help, generated from the table in the layout of GNU's.
+
+use super::table::TABLE;
+use super::{Action, Flag, Owner, Support, values};
+
+/// The column where the text of a flag begins.
+const TEXT_COLUMN: usize = 31;
+/// Where lines end at the latest.
+const WIDTH: usize = 79;
+
+/// How the end is told.
+const STATUS: &str = "The exit status is 0 if everything was copied, and 1 if anything was not: standard error then says what.";
+
+/// Writes the help of `cp`, called as `program`.
+pub(crate) fn help(program: &str) -> String {
+    let mut text = format!(
+        "Usage: {program} [OPTION]... [-T] SOURCE DEST
+  or:  {program} [OPTION]... SOURCE... DIRECTORY
+  or:  {program} [OPTION]... -t DIRECTORY SOURCE...
+Copies SOURCE to DEST, or each SOURCE into DIRECTORY, many files at once.
+
+An argument that a long option requires, its short form requires too.
+"
+    );
+    let section =
+        |owner| TABLE.iter().filter(move |flag| flag.owner == owner && flag.support == Support::Full);
+    section(Owner::Gnu).for_each(|flag| text.push_str(&entry(flag)));
+    text.push_str("\nOptions beyond those of GNU cp:\n");
+    section(Owner::Haul).for_each(|flag| text.push_str(&entry(flag)));
+    text.push('\n');
+    text.push_str(&wrap(&refused(), 0, 0));
+    text.push('\n');
+    text.push_str(&wrap(STATUS, 0, 0));
+    text
+}
+
+/// Writes one flag.
+fn entry(flag: &Flag) -> String {
+    let letters = flag.letters.chars().map(|letter| format!("-{letter}")).collect::<Vec<_>>().join(", ");
+    let long = long_form(flag);
+    let head = match (letters.is_empty(), long.is_empty()) {
+        (true, _) => format!("      {long}"),
+        (false, true) => format!("  {letters}"),
+        (false, false) => format!("  {letters}, {long}"),
+    };
+    // A head that is too long for its column is followed by two spaces and goes on, as in GNU's help.
+    let gap = TEXT_COLUMN.saturating_sub(head.len()).max(2);
+    let first_column = head.len() + gap;
+    format!(
+        "{head}{}{}",
+        " ".repeat(gap),
+        wrap(&flag.help.replace("{engines}", &engines()), first_column, TEXT_COLUMN + 2)
+    )
+}
+
+fn long_form(flag: &Flag) -> String {
+    match (flag.long, flag.action) {
+        ("", _) => String::new(),
+        (long, Action::Plain(_)) => format!("--{long}"),
+        (long, Action::Required(argument, _)) => format!("--{long}={argument}"),
+        (long, Action::Optional(argument, _)) => format!("--{long}[={argument}]"),
+    }
+}
+
+/// Lists the engines for a sentence.
+fn engines() -> String {
+    let mut names = values::engines().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let last = names.pop().unwrap_or_default();
+    format!("{} or {last}", names.join(", "))
+}
+
+/// Says which flags of GNU's are missing.
+fn refused() -> String {
+    let names = TABLE
+        .iter()
+        .filter(|flag| flag.support == Support::None && flag.alias_of == flag.long)
+        .map(|flag| match flag.long {
+            "" => format!("-{}", flag.letters),
+            long => format!("--{long}"),
+        })
+        .collect::<Vec<_>>();
+    format!("Recognised but not supported yet: {}.", names.join(", "))
+}
+
+/// Breaks `text` into lines. The first begins in `column`; further ones are indented to `indent`.
+fn wrap(text: &str, column: usize, indent: usize) -> String {
+    let mut lines = String::new();
+    let mut used = column;
+    let mut first_word = true;
+    for word in text.split(' ') {
+        if !first_word && used + 1 + word.len() > WIDTH {
+            lines.push('\n');
+            lines.push_str(&" ".repeat(indent));
+            used = indent;
+        } else if !first_word {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(word);
+        used += word.len();
+        first_word = false;
+    }
+    lines.push('\n');
+    lines
+}

@@ -1,0 +1,309 @@
+//! What the flags together mean: what was typed, lowered once into plain immutable options.
+
+use std::ffi::CString;
+
+use haul_flow::Config;
+use haul_tools::copy::{CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse};
+
+use super::values::{self, Bounds, Words};
+use super::{Environment, Error};
+
+/// `--jobs`: more threads than this only wait for each other.
+pub(crate) const JOBS: Bounds = Bounds { least: 1, most: 1024, text: "1 to 1024" };
+/// `--queue-depth`.
+pub(crate) const QUEUE_DEPTH: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
+/// `--look-ahead`.
+pub(crate) const LOOK_AHEAD: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
+/// `--block-size`: from the smallest sector to what a buffer per operation can be.
+pub(crate) const BLOCK_BYTES: Bounds = Bounds { least: 512, most: 1 << 30, text: "512 to 1G" };
+
+/// What the user wants to be told instead of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Information {
+    /// `--help`.
+    Help,
+    /// `--version`.
+    Version,
+}
+
+/// In what form `--stats` are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatisticsForm {
+    /// A table for people, on standard error.
+    Table,
+    /// One JSON object, on standard output.
+    Json,
+}
+
+/// Whether progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// If standard error is a terminal.
+    Auto,
+    /// Also if it is none, as lines.
+    Always,
+    /// Not.
+    Never,
+}
+
+/// One copy as it was asked for.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// The names.
+    pub(crate) operands: Operands,
+    /// What is copied how.
+    pub(crate) options: CopyOptions,
+    /// What of the machine is used.
+    pub(crate) config: Config,
+    /// Whether figures are told at the end.
+    pub(crate) statistics: Option<StatisticsForm>,
+    /// Whether progress is shown.
+    pub(crate) progress: When,
+}
+
+/// Which of the attributes a list names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attribute {
+    Kept(Preserve),
+    Context,
+    All,
+}
+
+/// The attributes' names, in the order of GNU's message.
+const ATTRIBUTES: &Words<Attribute> = &[
+    ("mode", Attribute::Kept(Preserve::MODE)),
+    ("timestamps", Attribute::Kept(Preserve::TIMESTAMPS)),
+    ("ownership", Attribute::Kept(Preserve::OWNERSHIP)),
+    ("links", Attribute::Kept(Preserve::LINKS)),
+    ("context", Attribute::Context),
+    ("xattr", Attribute::Kept(Preserve::XATTR)),
+    ("all", Attribute::All),
+];
+
+/// The attributes of `-p`.
+const USUAL: Preserve = Preserve::MODE.union(Preserve::OWNERSHIP).union(Preserve::TIMESTAMPS);
+
+/// Whether an attribute list adds or takes away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Keep,
+    Drop,
+}
+
+/// What was typed so far. Each flag changes it in the order of the command line; only the end of the line shows what
+/// they mean together.
+#[derive(Debug)]
+pub(crate) struct Typed {
+    pub(crate) dereference: Option<Dereference>,
+    pub(crate) recursive: bool,
+    pub(crate) hard_link: bool,
+    pub(crate) symbolic_link: bool,
+    pub(crate) force: bool,
+    pub(crate) keep_existing: bool,
+    pub(crate) one_file_system: bool,
+    pub(crate) verbose: bool,
+    pub(crate) debug: bool,
+    pub(crate) sparse: Sparse,
+    pub(crate) no_target_directory: bool,
+    pub(crate) config: Config,
+    pub(crate) statistics: Option<StatisticsForm>,
+    pub(crate) information: Option<Information>,
+    reflink: Reflink,
+    progress: When,
+    preserve: Preserve,
+    require_preserve: bool,
+    require_xattr: bool,
+    require_context: bool,
+    refuse_mode: bool,
+    reduce_diagnostics: bool,
+    target_directory: Option<CString>,
+}
+
+impl Default for Typed {
+    fn default() -> Self {
+        Self {
+            dereference: None,
+            recursive: false,
+            hard_link: false,
+            symbolic_link: false,
+            force: false,
+            keep_existing: false,
+            one_file_system: false,
+            verbose: false,
+            debug: false,
+            sparse: Sparse::Auto,
+            no_target_directory: false,
+            config: Config::default(),
+            statistics: None,
+            information: None,
+            reflink: Reflink::Auto,
+            progress: When::Never,
+            preserve: Preserve::empty(),
+            require_preserve: false,
+            require_xattr: false,
+            require_context: false,
+            refuse_mode: false,
+            reduce_diagnostics: false,
+            target_directory: None,
+        }
+    }
+}
+
+impl Typed {
+    /// `-a`.
+    pub(super) fn archive(&mut self) {
+        self.dereference = Some(Dereference::Never);
+        self.recursive = true;
+        self.preserve = Preserve::all();
+        self.require_preserve = true;
+        self.reduce_diagnostics = true;
+    }
+
+    /// `-d`.
+    pub(super) fn copy_links_as_links(&mut self) {
+        self.dereference = Some(Dereference::Never);
+        self.preserve |= Preserve::LINKS;
+    }
+
+    /// `-p`, and `--preserve` without a list.
+    pub(super) fn preserve_usual(&mut self) {
+        self.preserve |= USUAL;
+        self.require_preserve = true;
+    }
+
+    /// `--preserve[=LIST]`.
+    pub(super) fn preserve(&mut self, list: Option<&[u8]>) -> Result<(), Error> {
+        match list {
+            None => self.preserve_usual(),
+            Some(list) => {
+                self.change_attributes("--preserve", list, Change::Keep)?;
+                self.require_preserve = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// `--no-preserve=LIST`.
+    pub(super) fn no_preserve(&mut self, list: &[u8]) -> Result<(), Error> {
+        self.change_attributes("--no-preserve", list, Change::Drop)
+    }
+
+    fn change_attributes(&mut self, flag: &'static str, list: &[u8], change: Change) -> Result<(), Error> {
+        let keep = change == Change::Keep;
+        for word in list.split(|&byte| byte == b',') {
+            match values::choose(flag, word, ATTRIBUTES)? {
+                Attribute::Kept(attribute) => self.set_attributes(attribute, change),
+                Attribute::Context => self.require_context = keep,
+                Attribute::All => {
+                    // Unlike `xattr` by name, `all` leaves open whether losing extended attributes is an error.
+                    let required = self.require_xattr;
+                    self.set_attributes(Preserve::all(), change);
+                    self.require_xattr = required;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_attributes(&mut self, attributes: Preserve, change: Change) {
+        let keep = change == Change::Keep;
+        self.preserve.set(attributes, keep);
+        if attributes.contains(Preserve::XATTR) {
+            self.require_xattr = keep;
+        }
+        if attributes.contains(Preserve::MODE) {
+            self.refuse_mode = !keep;
+        }
+    }
+
+    /// `--reflink[=WHEN]`.
+    pub(super) fn share_blocks(&mut self, when: Option<&[u8]>) -> Result<(), Error> {
+        self.reflink = match when {
+            None => Reflink::Always,
+            Some(when) => values::choose("--reflink", when, values::REFLINK)?,
+        };
+        Ok(())
+    }
+
+    /// `-g`, `--progress[=WHEN]`.
+    pub(super) fn show_progress(&mut self, when: Option<&[u8]>) -> Result<(), Error> {
+        self.progress = match when {
+            None => When::Auto,
+            Some(when) => values::choose("--progress", when, values::PROGRESS)?,
+        };
+        Ok(())
+    }
+
+    /// `-t`.
+    pub(super) fn set_target_directory(&mut self, directory: &[u8]) -> Result<(), Error> {
+        if self.target_directory.is_some() {
+            return Err(Error::TargetDirectoryTwice);
+        }
+        self.target_directory = Some(name(directory.to_vec())?);
+        Ok(())
+    }
+
+    /// Settles what the flags mean together.
+    ///
+    /// # Errors
+    /// When they contradict each other; checked in GNU's order.
+    pub(super) fn lower(self, names: Vec<Vec<u8>>, environment: Environment) -> Result<Request, Error> {
+        if self.hard_link && self.symbolic_link {
+            return Err(Error::HardAndSymbolicLinks);
+        }
+        if self.reflink == Reflink::Always && self.sparse != Sparse::Auto {
+            return Err(Error::ReflinkWithSparse);
+        }
+        if self.require_context {
+            return Err(if environment.selinux {
+                Error::NotSupported { flag: "--preserve=context".to_owned() }
+            } else {
+                Error::NoContexts
+            });
+        }
+        let options = self.copy_options(environment);
+        let operands = Operands {
+            names: names.into_iter().map(name).collect::<Result<_, _>>()?,
+            target_directory: self.target_directory,
+            no_target_directory: self.no_target_directory,
+        };
+        let Self { config, statistics, progress, .. } = self;
+        Ok(Request { operands, options, config, statistics, progress })
+    }
+
+    fn copy_options(&self, environment: Environment) -> CopyOptions {
+        // A directory's links are copied as links, unless hard links are made: then it is what they point to.
+        let usual = if self.recursive && !self.hard_link { Dereference::Never } else { Dereference::Always };
+        CopyOptions {
+            recursive: self.recursive,
+            dereference: self.dereference.unwrap_or(usual),
+            preserve: self.preserve,
+            require_preserve: self.require_preserve,
+            require_xattr: self.require_xattr,
+            reduce_diagnostics: self.reduce_diagnostics,
+            default_mode: self.refuse_mode && !self.preserve.contains(Preserve::MODE),
+            existing: match (self.keep_existing, self.force) {
+                (true, _) => Existing::Keep,
+                (false, true) => Existing::Force,
+                (false, false) => Existing::Overwrite,
+            },
+            make: match (self.hard_link, self.symbolic_link) {
+                (true, _) => Make::HardLink,
+                (false, true) => Make::Symlink,
+                (false, false) => Make::Copy,
+            },
+            one_file_system: self.one_file_system,
+            // A shared block brings the source's holes with it.
+            reflink: if self.sparse == Sparse::Never { Reflink::Never } else { self.reflink },
+            sparse: self.sparse,
+            verbose: self.verbose || self.debug,
+            debug: self.debug,
+            through_dangling: environment.posixly_correct,
+        }
+    }
+}
+
+/// Makes a name for the kernel.
+fn name(bytes: Vec<u8>) -> Result<CString, Error> {
+    CString::new(bytes).map_err(|_| Error::NulInName)
+}

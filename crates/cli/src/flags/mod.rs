@@ -1,0 +1,151 @@
+//! The flags of `cp`: one table, from which parsing and help follow.
+//!
+//! How it works: [`getopt`] splits the command line as the C library's `getopt_long` does and finds each flag in
+//! [`table::TABLE`]; the flag's own entry says what it does to [`Typed`]; [`Typed::lower`] settles what the flags together
+//! mean. The first error ends it, in the order in which GNU `cp` finds errors.
+//!
+//! What it promises: a command line means what it means to GNU `cp`. A name that haul adds never makes one of GNU's
+//! abbreviations ambiguous and never changes its meaning. A flag of GNU's that haul cannot carry out yet is recognised
+//! and refused, never ignored.
+//!
+//! Invariant: a flag is defined in one entry of the table and nowhere else (test: `help` lists what the table holds).
+
+mod error;
+mod getopt;
+mod help;
+mod lower;
+mod table;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+pub(crate) use error::{Doubt, Error};
+pub(crate) use help::help;
+pub(crate) use lower::{Information, Request, StatisticsForm, Typed, When};
+pub(crate) use values::engines;
+
+/// What a flag does when it is given, and whether it takes an argument.
+#[derive(Clone, Copy)]
+pub(crate) enum Action {
+    /// Takes none.
+    Plain(fn(&mut Typed)),
+    /// Takes one: attached, after `=`, or the next word.
+    Required(&'static str, fn(&mut Typed, &[u8]) -> Result<(), Error>),
+    /// Takes one only after `=`; its short form takes none.
+    Optional(&'static str, fn(&mut Typed, Option<&[u8]>) -> Result<(), Error>),
+}
+
+/// Who gave the flag its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// GNU: its abbreviations are settled first.
+    Gnu,
+    /// haul.
+    Haul,
+}
+
+/// Whether haul carries the flag out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Support {
+    /// It does.
+    Full,
+    /// It recognises the flag, in order to refuse it.
+    None,
+}
+
+/// One flag: how it is written, what it does, what help says of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Flag {
+    /// Its letters; help shows the first as the usual one.
+    pub(crate) letters: &'static str,
+    /// Its long name, or nothing.
+    pub(crate) long: &'static str,
+    /// What it does.
+    pub(crate) action: Action,
+    /// What help says. Flags that are not supported have none.
+    pub(crate) help: &'static str,
+    /// Who named it.
+    pub(crate) owner: Owner,
+    /// Whether haul carries it out.
+    pub(crate) support: Support,
+    /// The long name that means the same, for an alias: the two are never ambiguous.
+    pub(crate) alias_of: &'static str,
+}
+
+impl Flag {
+    /// Makes a flag of GNU's.
+    const fn gnu(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
+        Self { letters, long, action, help, owner: Owner::Gnu, support: Support::Full, alias_of: long }
+    }
+
+    /// Makes a flag of haul's own.
+    const fn own(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
+        Self { letters, long, action, help, owner: Owner::Haul, support: Support::Full, alias_of: long }
+    }
+
+    /// Makes a flag of GNU's that is recognised and refused.
+    const fn refused(letters: &'static str, long: &'static str, action: Action) -> Self {
+        Self { letters, long, action, help: "", owner: Owner::Gnu, support: Support::None, alias_of: long }
+    }
+
+    /// Makes this flag another name of `long`.
+    const fn meaning(mut self, long: &'static str) -> Self {
+        self.alias_of = long;
+        self
+    }
+}
+
+/// What of the environment bears on the meaning of a command line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Environment {
+    /// `POSIXLY_CORRECT` is set: the first operand ends the flags.
+    pub(crate) posixly_correct: bool,
+    /// The kernel labels files with SELinux contexts.
+    pub(crate) selinux: bool,
+}
+
+impl Environment {
+    /// Looks at the environment of this process.
+    pub(crate) fn of_process() -> Self {
+        Self {
+            posixly_correct: std::env::var_os("POSIXLY_CORRECT").is_some(),
+            selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+        }
+    }
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub(crate) enum Parsed {
+    /// A copy.
+    Copy(Box<Request>),
+    /// To be told something instead.
+    Tell(Information),
+}
+
+/// Parses the words after the program's name.
+///
+/// # Errors
+/// The first thing wrong, in the order in which GNU `cp` looks.
+pub(crate) fn parse(words: &[OsString], environment: Environment) -> Result<Parsed, Error> {
+    let mut typed = Typed::default();
+    let mut scanner = getopt::Scanner::new(words, environment.posixly_correct);
+    while let Some(given) = scanner.next_flag()? {
+        if given.flag.support == Support::None {
+            return Err(Error::NotSupported { flag: given.spelling() });
+        }
+        match (given.flag.action, given.argument) {
+            (Action::Plain(set), _) => set(&mut typed),
+            (Action::Required(_, take), argument) => take(&mut typed, argument.unwrap_or_default())?,
+            (Action::Optional(_, take), argument) => take(&mut typed, argument)?,
+        }
+        if let Some(information) = typed.information {
+            return Ok(Parsed::Tell(information));
+        }
+    }
+    let names = scanner.into_operands().into_iter().map(|word| word.as_bytes().to_vec()).collect();
+    typed.lower(names, environment).map(|request| Parsed::Copy(Box::new(request)))
+}

@@ -1,0 +1,213 @@
+//! Every flag of `haul cp`, GNU's first and in GNU's order: where an abbreviation is ambiguous, the possibilities are
+//! listed in the order of this table.
+
+use haul_tools::copy::Dereference;
+
+use super::Action::{Optional, Plain, Required};
+use super::lower::{BLOCK_BYTES, Information, JOBS, LOOK_AHEAD, QUEUE_DEPTH, StatisticsForm, Typed};
+use super::{Error, Flag, values};
+
+/// The flags.
+pub(crate) static TABLE: &[Flag] = &[
+    Flag::gnu(
+        "a",
+        "archive",
+        Plain(Typed::archive),
+        "same as -dR --preserve=all, but silent about extended attributes that the target cannot hold",
+    ),
+    Flag::refused("", "attributes-only", Plain(ignore)),
+    Flag::refused("", "backup", Optional("CONTROL", ignore_optional)),
+    Flag::refused("b", "", Plain(ignore)),
+    Flag::refused("", "copy-contents", Plain(ignore)),
+    Flag::gnu("d", "", Plain(Typed::copy_links_as_links), "same as --no-dereference --preserve=links"),
+    Flag::gnu(
+        "",
+        "debug",
+        Plain(|typed| typed.debug = true),
+        "tell how each file is copied and what was chosen for the run; implies -v",
+    ),
+    Flag::gnu(
+        "L",
+        "dereference",
+        Plain(|typed| typed.dereference = Some(Dereference::Always)),
+        "follow every symbolic link in SOURCE",
+    ),
+    Flag::gnu(
+        "f",
+        "force",
+        Plain(|typed| typed.force = true),
+        "remove a target file that cannot be opened, and try again (without effect under -n)",
+    ),
+    Flag::gnu(
+        "H",
+        "",
+        Plain(|typed| typed.dereference = Some(Dereference::Operands)),
+        "follow symbolic links named on the command line",
+    ),
+    Flag::refused("i", "interactive", Plain(ignore)),
+    Flag::gnu("l", "link", Plain(|typed| typed.hard_link = true), "make hard links instead of copies"),
+    Flag::gnu(
+        "n",
+        "no-clobber",
+        Plain(|typed| typed.keep_existing = true),
+        "leave files that exist as they are",
+    ),
+    Flag::gnu(
+        "P",
+        "no-dereference",
+        Plain(|typed| typed.dereference = Some(Dereference::Never)),
+        "follow no symbolic link in SOURCE",
+    ),
+    Flag::gnu("p", "", Plain(Typed::preserve_usual), "same as --preserve=mode,ownership,timestamps"),
+    Flag::gnu(
+        "",
+        "no-preserve",
+        Required("ATTR_LIST", Typed::no_preserve),
+        "do not keep the attributes named",
+    ),
+    Flag::gnu(
+        "T",
+        "no-target-directory",
+        Plain(|typed| typed.no_target_directory = true),
+        "never copy into DEST, even if it is a directory",
+    ),
+    Flag::gnu(
+        "x",
+        "one-file-system",
+        Plain(|typed| typed.one_file_system = true),
+        "leave directories on other file systems empty",
+    ),
+    Flag::refused("", "parents", Plain(ignore)),
+    Flag::refused("", "path", Plain(ignore)).meaning("parents"),
+    Flag::gnu(
+        "",
+        "preserve",
+        Optional("ATTR_LIST", Typed::preserve),
+        "keep the attributes named, separated by commas: mode, ownership, timestamps (these three without a list), \
+         links, xattr, all",
+    ),
+    Flag::gnu(
+        "Rr",
+        "recursive",
+        Plain(|typed| typed.recursive = true),
+        "copy directories with everything in them",
+    ),
+    Flag::refused("", "remove-destination", Plain(ignore)),
+    Flag::gnu(
+        "",
+        "sparse",
+        Required("WHEN", |typed, value| {
+            values::choose("--sparse", value, values::SPARSE).map(|when| typed.sparse = when)
+        }),
+        "make holes: auto (where SOURCE has them), always (wherever there are zeros), or never",
+    ),
+    Flag::gnu(
+        "",
+        "reflink",
+        Optional("WHEN", Typed::share_blocks),
+        "share blocks with SOURCE: auto (where the file system can), always (or fail; the same as no WHEN), or never",
+    ),
+    Flag::refused("", "strip-trailing-slashes", Plain(ignore)),
+    Flag::refused("S", "suffix", Required("SUFFIX", ignore_required)),
+    Flag::gnu(
+        "s",
+        "symbolic-link",
+        Plain(|typed| typed.symbolic_link = true),
+        "make symbolic links instead of copies",
+    ),
+    Flag::gnu(
+        "t",
+        "target-directory",
+        Required("DIRECTORY", Typed::set_target_directory),
+        "copy every SOURCE into DIRECTORY",
+    ),
+    Flag::refused("u", "update", Optional("UPDATE", ignore_optional)),
+    Flag::gnu("v", "verbose", Plain(|typed| typed.verbose = true), "tell of each file as it is copied"),
+    Flag::refused("", "keep-directory-symlink", Plain(ignore)),
+    Flag::refused("Z", "", Plain(ignore)),
+    Flag::refused("", "context", Optional("CTX", ignore_optional)),
+    Flag::gnu(
+        "",
+        "help",
+        Plain(|typed| typed.information = Some(Information::Help)),
+        "show this help and exit",
+    ),
+    Flag::gnu(
+        "",
+        "version",
+        Plain(|typed| typed.information = Some(Information::Version)),
+        "show the version and exit",
+    ),
+    Flag::own(
+        "j",
+        "jobs",
+        Required("N", |typed, value| {
+            values::count("--jobs", value, JOBS).map(|n| typed.config.jobs = Some(n))
+        }),
+        "copy with N workers at once",
+    ),
+    Flag::own(
+        "",
+        "engine",
+        Required("NAME", |typed, value| {
+            values::choose("--engine", value, &values::engines()).map(|engine| typed.config.engine = engine)
+        }),
+        "read and write through the engine named: {engines}",
+    ),
+    Flag::own(
+        "",
+        "queue-depth",
+        Required("N", |typed, value| {
+            values::count("--queue-depth", value, QUEUE_DEPTH).map(|n| typed.config.queue_depth = Some(n))
+        }),
+        "keep up to N operations of a worker in flight, in engines that can",
+    ),
+    Flag::own(
+        "",
+        "block-size",
+        Required("SIZE", |typed, value| {
+            values::size("--block-size", value, BLOCK_BYTES).map(|n| typed.config.block_bytes = Some(n))
+        }),
+        "read and write up to SIZE bytes at a time (K, M, G: powers of 1024; KB, MB, GB: of 1000)",
+    ),
+    Flag::own(
+        "",
+        "look-ahead",
+        Required("N", |typed, value| {
+            values::count("--look-ahead", value, LOOK_AHEAD).map(|n| typed.config.look_ahead = Some(n))
+        }),
+        "let a worker have N files open ahead of the one it copies",
+    ),
+    Flag::own(
+        "",
+        "stats",
+        Optional("json", |typed, value| {
+            let form = value.map_or(Ok(StatisticsForm::Table), |value| {
+                values::choose("--stats", value, values::STATISTICS)
+            })?;
+            typed.statistics = Some(form);
+            Ok(())
+        }),
+        "at the end tell counts, bytes, times and memory on standard error, or with =json as one JSON object on \
+         standard output",
+    ),
+    Flag::own(
+        "g",
+        "progress",
+        Optional("WHEN", Typed::show_progress),
+        "show progress on standard error: auto (on a terminal only; the same as no WHEN), always, or never",
+    ),
+];
+
+/// Stands where a refused flag's action would: such a flag is refused before its action would run.
+fn ignore(_typed: &mut Typed) {}
+
+/// As [`ignore`], for a flag with an argument.
+fn ignore_required(_typed: &mut Typed, _value: &[u8]) -> Result<(), Error> {
+    Ok(())
+}
+
+/// As [`ignore`], for a flag with an argument it can do without.
+fn ignore_optional(_typed: &mut Typed, _value: Option<&[u8]>) -> Result<(), Error> {
+    Ok(())
+}

@@ -1,0 +1,459 @@
+//! What command lines mean, beside the installed GNU cp where it has an opinion.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Command;
+
+use haul_engine::Choice;
+use haul_testkit::{Program, require};
+use haul_tools::copy::{CopyOptions, Dereference, Existing, Make, Preserve, Reflink, Sparse};
+use proptest::prelude::*;
+
+use super::*;
+use crate::messages::{Charset, Messages};
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+fn request(line: &str) -> Request {
+    match parse(&words(line), Environment::default()) {
+        Ok(Parsed::Copy(request)) => *request,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn options(line: &str) -> CopyOptions {
+    request(line).options
+}
+
+fn names(line: &str) -> Vec<String> {
+    request(line).operands.names.into_iter().map(|name| name.into_string().unwrap()).collect()
+}
+
+/// What is printed for a command line that is refused.
+fn refusal(words: &[OsString], charset: Charset) -> Option<String> {
+    let error = parse(words, Environment::default()).err()?;
+    Some(Messages::new("cp", charset).wrong_flags(&error).escape_ascii().to_string())
+}
+
+/// The first line of what is printed for a command line that is refused.
+fn first_line(line: &str) -> String {
+    let error = parse(&words(line), Environment::default()).expect_err(line);
+    let text = Messages::new("cp", Charset::Ascii).wrong_flags(&error);
+    String::from_utf8(text).unwrap().lines().next().unwrap().to_owned()
+}
+
+/// What GNU cp prints on standard error.
+fn said_by_gnu(words: &[OsString], locale: &str) -> String {
+    // In a directory of its own, in which no operand of the tests exists.
+    let empty = tempfile::tempdir().unwrap();
+    let run = Command::new("cp").args(words).env("LC_ALL", locale).current_dir(&empty).output().unwrap();
+    run.stderr.escape_ascii().to_string()
+}
+
+const USUAL: Preserve = Preserve::MODE.union(Preserve::OWNERSHIP).union(Preserve::TIMESTAMPS);
+
+#[test]
+fn flags_may_stand_anywhere_and_bundled() {
+    assert_eq!(names("-r a --verbose b -- -c --d"), ["a", "b", "-c", "--d"]);
+    assert_eq!(names("- -v"), ["-"]);
+    let bundle = request("-rvtdirectory a");
+    assert!(bundle.options.recursive && bundle.options.verbose);
+    assert_eq!(bundle.operands.target_directory.unwrap().as_bytes(), b"directory");
+    assert_eq!(request("-t directory").operands.target_directory.unwrap().as_bytes(), b"directory");
+    assert_eq!(request("--target-directory=a=b").operands.target_directory.unwrap().as_bytes(), b"a=b");
+    assert!(request("-T a b").operands.no_target_directory);
+}
+
+#[test]
+fn posixly_correct_ends_flags_at_the_first_operand() {
+    let environment = Environment { posixly_correct: true, selinux: false };
+    let parsed = parse(&words("-v a -r b -- c"), environment);
+    let Ok(Parsed::Copy(request)) = parsed else { panic!("{parsed:?}") };
+    assert!(request.options.verbose && !request.options.recursive && request.options.through_dangling);
+    let names: Vec<_> = request.operands.names.iter().map(|name| name.to_str().unwrap()).collect();
+    assert_eq!(names, ["a", "-r", "b", "--", "c"]);
+}
+
+#[test]
+fn the_last_of_h_l_and_p_decides_about_links() {
+    assert_eq!(options("a b").dereference, Dereference::Always);
+    assert_eq!(options("-r a b").dereference, Dereference::Never);
+    assert_eq!(options("-rl a b").dereference, Dereference::Always);
+    assert_eq!(options("-rH a b").dereference, Dereference::Operands);
+    assert_eq!(options("-HLP a b").dereference, Dereference::Never);
+    assert_eq!(options("-aL a b").dereference, Dereference::Always);
+    assert_eq!(options("-La a b").dereference, Dereference::Never);
+    assert_eq!(options("--no-dereference --dereference a b").dereference, Dereference::Always);
+}
+
+#[test]
+fn archive_is_d_r_and_everything_preserved() {
+    let archive = options("-a a b");
+    assert!(archive.recursive && archive.require_preserve && archive.reduce_diagnostics);
+    assert!(!archive.require_xattr && !archive.default_mode);
+    assert_eq!((archive.dereference, archive.preserve), (Dereference::Never, Preserve::all()));
+    let link = options("-d a b");
+    assert!(!link.recursive && !link.require_preserve);
+    assert_eq!((link.dereference, link.preserve), (Dereference::Never, Preserve::LINKS));
+}
+
+#[test]
+fn attribute_lists_add_and_take_away() {
+    let preserved = |line: &str| {
+        let options = options(line);
+        (options.preserve, options.require_preserve, options.require_xattr, options.default_mode)
+    };
+    let nothing = Preserve::empty();
+    assert_eq!(preserved("a b"), (nothing, false, false, false));
+    assert_eq!(preserved("-p a b"), (USUAL, true, false, false));
+    assert_eq!(preserved("--preserve a b"), (USUAL, true, false, false));
+    assert_eq!(preserved("--preserve=mo,xattr a b"), (Preserve::MODE | Preserve::XATTR, true, true, false));
+    assert_eq!(preserved("--preserve=all a b"), (Preserve::all(), true, false, false));
+    assert_eq!(preserved("--preserve=xattr,all a b"), (Preserve::all(), true, true, false));
+    assert_eq!(preserved("--preserve=xattr --no-preserve=xattr a b"), (nothing, true, false, false));
+    assert_eq!(preserved("-p --no-preserve=m a b"), (USUAL - Preserve::MODE, true, false, true));
+    assert_eq!(preserved("--no-preserve=mode -p a b"), (USUAL, true, false, false));
+    assert_eq!(preserved("--no-preserve=mode a b"), (nothing, false, false, true));
+    assert_eq!(preserved("-a --no-preserve=all a b"), (nothing, true, false, true));
+    assert_eq!(preserved("--preserve=context --no-preserve=context a b"), (nothing, true, false, false));
+}
+
+#[test]
+fn what_exists_stays_under_n_even_if_forced() {
+    assert_eq!(options("a b").existing, Existing::Overwrite);
+    assert_eq!(options("-f a b").existing, Existing::Force);
+    assert_eq!(options("-fn a b").existing, Existing::Keep);
+    assert_eq!(options("-n --force a b").existing, Existing::Keep);
+}
+
+#[test]
+fn links_can_be_made_instead_of_copies() {
+    assert_eq!(options("a b").make, Make::Copy);
+    assert_eq!(options("-l a b").make, Make::HardLink);
+    assert_eq!(options("--symbolic-link a b").make, Make::Symlink);
+}
+
+#[test]
+fn holes_and_shared_blocks_bear_on_each_other() {
+    let both = |line: &str| (options(line).reflink, options(line).sparse);
+    assert_eq!(both("a b"), (Reflink::Auto, Sparse::Auto));
+    assert_eq!(both("--reflink a b"), (Reflink::Always, Sparse::Auto));
+    assert_eq!(both("--reflink=never --sparse=al a b"), (Reflink::Never, Sparse::Always));
+    assert_eq!(both("--reflink=auto --sparse=always a b"), (Reflink::Auto, Sparse::Always));
+    assert_eq!(both("--reflink=auto --sparse=never a b"), (Reflink::Never, Sparse::Never));
+    assert_eq!(both("--sparse never --sparse always a b"), (Reflink::Auto, Sparse::Always));
+}
+
+#[test]
+fn debug_implies_verbose() {
+    assert!(options("--debug a b").verbose && options("--debug a b").debug);
+    assert!(options("-v a b").verbose && !options("-v a b").debug);
+    assert!(options("-x a b").one_file_system);
+}
+
+#[test]
+fn own_flags_set_how_the_machine_is_used() {
+    let request = request(
+        "-j3 --engine=io-uring --queue-depth 7 --block-size=1M --look-ahead=9 --stats=json --progress=always a b",
+    );
+    let config = &request.config;
+    assert_eq!((config.jobs, config.engine, config.queue_depth), (Some(3), Choice::Uring, Some(7)));
+    assert_eq!((config.block_bytes, config.look_ahead), (Some(1 << 20), Some(9)));
+    assert_eq!((request.statistics, request.progress), (Some(StatisticsForm::Json), When::Always));
+    let usual = super::tests::request("-g --stats --engine=s a b");
+    assert_eq!((usual.statistics, usual.progress), (Some(StatisticsForm::Table), When::Auto));
+    assert_eq!(usual.config.engine, Choice::Sync);
+    assert_eq!(super::tests::request("a b").progress, When::Never);
+}
+
+#[test]
+fn letters_of_optional_arguments_can_be_bundled() {
+    let request = request("-grv a b");
+    assert!(request.options.recursive && request.options.verbose);
+    assert_eq!(request.progress, When::Auto);
+}
+
+#[test]
+fn sizes_have_gnu_units() {
+    let size = |text: &str| request(&format!("--block-size={text} a b")).config.block_bytes.unwrap();
+    let written = ["512", "1K", "1k", "2KB", "2kB", "3KiB", "1M", "1MB", "1MiB", "1G", "001K"].map(size);
+    let wanted = [512, 1024, 1024, 2000, 2000, 3072, 1 << 20, 1_000_000, 1 << 20, 1 << 30, 1024];
+    assert_eq!(written, wanted);
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    for bad in
+        ["0", "1025", "-1", "+1", "1.5", "x", "4k", "99999999999999999999999999999999999999999", "0x4", " 4"]
+    {
+        let refused = parse(&[OsString::from(format!("--jobs={bad}"))], Environment::default());
+        assert!(matches!(refused, Err(Error::Number { flag: "--jobs", .. })), "{bad}");
+    }
+    for bad in [
+        "0",
+        "511",
+        "1025M",
+        "2G",
+        "1Q",
+        "340282366920938463463374607431768211455Q",
+        "M",
+        "1X",
+        "1Ki",
+        "1KiBB",
+        "1 K",
+    ] {
+        let refused = parse(&[OsString::from(format!("--block-size={bad}"))], Environment::default());
+        assert!(matches!(refused, Err(Error::Number { flag: "--block-size", .. })), "{bad}");
+    }
+    assert_eq!(
+        first_line("-j 0"),
+        "cp: invalid argument '0' for '--jobs': must be a whole number from 1 to 1024"
+    );
+    assert_eq!(
+        first_line("--block-size=1"),
+        "cp: invalid argument '1' for '--block-size': must be a size from 512 to 1G, like 65536, 64K or 1MiB"
+    );
+    assert_eq!(first_line("--engine=aio"), "cp: invalid argument 'aio' for '--engine'");
+}
+
+#[test]
+fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
+    // Every abbreviation means, with haul's names in the table, what it means among GNU's alone.
+    let gnu = || table::TABLE.iter().filter(|flag| flag.owner == Owner::Gnu && !flag.long.is_empty());
+    for long in gnu().map(|flag| flag.long) {
+        for end in 1..long.len() {
+            let abbreviation = &long[..end];
+            let among_gnu = gnu().filter(|flag| flag.long.starts_with(abbreviation));
+            let mut targets: Vec<_> = among_gnu.map(|flag| flag.alias_of).collect();
+            targets.dedup();
+            let exact = table::TABLE.iter().find(|flag| flag.long == abbreviation);
+            let line = [OsString::from(format!("--{abbreviation}")), "x".into()];
+            let found = getopt::Scanner::new(&line, false).next_flag();
+            match (exact, targets.as_slice(), found) {
+                (Some(exact), _, Ok(Some(given))) => assert_eq!(given.flag.long, exact.long),
+                (None, [target], Ok(Some(given))) => assert_eq!(given.flag.alias_of, *target),
+                (None, [_, _, ..], Err(Error::Ambiguous { possibilities, .. })) => {
+                    assert_eq!(possibilities, targets);
+                }
+                (_, _, found) => {
+                    panic!("--{abbreviation}: {:?}", found.map(|given| given.map(|g| g.flag.long)))
+                }
+            }
+        }
+    }
+    assert_eq!(first_line("--b a b"), "cp: option '--backup' is not supported yet");
+    assert_eq!(first_line("--st a b"), "cp: option '--strip-trailing-slashes' is not supported yet");
+    assert_eq!(options("--pr a b").preserve, USUAL);
+}
+
+#[test]
+fn our_own_names_can_be_abbreviated_where_gnu_has_none() {
+    assert_eq!(request("--jo 2 a b").config.jobs, Some(2));
+    assert_eq!(request("--en=sync a b").config.engine, Choice::Sync);
+    assert_eq!(request("--sta a b").statistics, Some(StatisticsForm::Table));
+}
+
+#[test]
+fn flags_that_are_not_supported_yet_are_refused() {
+    let lines = [
+        ("-b a b", "-b"),
+        ("--backup a b", "--backup"),
+        ("--backup=numbered a b", "--backup"),
+        ("-i a b", "-i"),
+        ("-u a b", "-u"),
+        ("--update=older a b", "--update"),
+        ("-S x a b", "-S"),
+        ("--suffix=x a b", "--suffix"),
+        ("-Z a b", "-Z"),
+        ("--context a b", "--context"),
+        ("--path a b", "--path"),
+        ("--parents a b", "--parents"),
+        ("--attributes-only a b", "--attributes-only"),
+        ("--copy-contents a b", "--copy-contents"),
+        ("--remove-destination a b", "--remove-destination"),
+        ("--keep-directory-symlink a b", "--keep-directory-symlink"),
+    ];
+    for (line, flag) in lines {
+        let said = refusal(&words(line), Charset::Utf8).unwrap();
+        assert_eq!(said, format!("cp: option \\'{flag}\\' is not supported yet\\n"), "{line}");
+    }
+    let labelled = Environment { posixly_correct: false, selinux: true };
+    let refused = parse(&words("--preserve=context a b"), labelled).err();
+    assert_eq!(refused, Some(Error::NotSupported { flag: "--preserve=context".to_owned() }));
+}
+
+#[test]
+fn help_and_version_end_the_command_line() {
+    let told = |line: &str| match parse(&words(line), Environment::default()) {
+        Ok(Parsed::Tell(information)) => information,
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(told("-v --help --nonsense"), Information::Help);
+    assert_eq!(told("--vers a b"), Information::Version);
+    assert_eq!(first_line("--nonsense --help"), "cp: unrecognized option '--nonsense'");
+}
+
+#[test]
+fn help_lists_what_the_table_holds_and_fits_a_terminal() {
+    let text = help("haul cp");
+    assert!(text.lines().all(|line| line.len() < 80), "{text}");
+    for flag in table::TABLE {
+        let long =
+            if flag.long.is_empty() { format!("-{}", flag.letters) } else { format!("--{}", flag.long) };
+        let listed = text.matches(&long).count() > 0;
+        assert_eq!(listed, flag.long != "path", "{long}");
+        assert_eq!(flag.help.is_empty(), flag.support == Support::None, "{long}");
+    }
+    let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flowing.contains("the engine named: auto, sync or io-uring"), "{text}");
+}
+
+/// Lines that GNU cp refuses for the same reason.
+const REFUSED: &[&str] = &[
+    "--=",
+    "--=x",
+    "--re",
+    "--re=3",
+    "--no",
+    "--s",
+    "--pre=x --p",
+    "--foo",
+    "--foo=bar",
+    "--sparse",
+    "--recursive=x",
+    "--rec=x",
+    "--help=3",
+    "--version=",
+    "-y",
+    "-vy",
+    "-t",
+    "-vt",
+    "-r-",
+    "-:",
+    "-;",
+    "-?",
+    "-W",
+    "-Wfoo",
+    "--target-directory",
+    "--no-preserve",
+    "--sparse=x",
+    "--sparse=",
+    "--sparse=a",
+    "--sparse=a'b",
+    "--sparse=\\\u{e9}",
+    "--preserve=foo",
+    "--preserve=mode,foo",
+    "--preserve=",
+    "--preserve=mode,",
+    "--no-preserve=y",
+    "--preserve=context",
+    "--preserve=context a b",
+    "--preserve=context --no-preserve=all",
+    "--reflink=x",
+    "--reflink=a",
+    "--reflink=",
+    "-l -s",
+    "-ls a b",
+    "--reflink --sparse=always",
+    "--reflink --sparse=never",
+    "-t a -t b",
+    "-ta --target-directory=b c",
+    "-ls --reflink --sparse=always --preserve=context",
+    "--preserve=context -t a -T b",
+    "--preserve=context --reflink --sparse=always",
+    "--reflink=x --foo",
+    "a --foo b",
+    "-r a b -y",
+];
+
+/// Leaves names out of a list of possibilities that only newer releases of GNU cp have.
+fn in_every_release(message: String) -> String {
+    message.replace(" \\'--debug\\'", "").replace(" \\'--keep-directory-symlink\\'", "")
+}
+
+#[test]
+fn errors_are_worded_as_by_gnu() {
+    require!(Program::needs_gnu());
+    for line in REFUSED {
+        for (locale, charset) in [("C", Charset::Ascii), ("C.UTF-8", Charset::Utf8)] {
+            let ours = refusal(&words(line), charset).expect(line);
+            let theirs = said_by_gnu(&words(line), locale);
+            assert_eq!(in_every_release(ours), in_every_release(theirs), "cp {line} in {locale}");
+        }
+    }
+}
+
+#[test]
+fn a_letter_may_be_any_byte() {
+    require!(Program::needs_gnu());
+    for byte in 1..=255u8 {
+        let line = [OsString::from_vec(vec![b'-', byte]), OsString::from("--nonsense")];
+        if b"biuSZjgt-".contains(&byte) {
+            continue;
+        }
+        let ours = refusal(&line, Charset::Ascii).unwrap();
+        assert_eq!(ours, said_by_gnu(&line, "C"), "-{}", byte.escape_ascii());
+    }
+}
+
+/// Pieces of command lines. No operand exists, and no flag is one that only some releases of GNU cp, or only haul, have.
+fn word() -> impl Strategy<Value = String> {
+    let flag = prop::sample::select(
+        "--archive --dereference --force --link --no-clobber --no-dereference --no-preserve --no-target-directory \
+         --one-file-system --preserve --recursive --sparse --reflink --symbolic-link --target-directory --verbose"
+            .split(' ')
+            .collect::<Vec<_>>(),
+    );
+    let value =
+        prop::sample::select(vec!["", "=", "=auto", "=never", "=mode", "=xat,al", "=x", "=links,", "=a=b"]);
+    prop_oneof![
+        3 => (flag, 3..22usize, value).prop_map(|(flag, length, value)| format!("{}{value}", &flag[..length.min(flag.len())])),
+        3 => "-[adfHlnprtvxPRLTsy:]{1,4}",
+        3 => prop::sample::select(vec!["a", "b", "-", "--", "auto", "mode", "never"]).prop_map(str::to_owned),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn random_lines_are_understood_as_by_gnu(line in prop::collection::vec(word(), 1..6), posixly_correct: bool) {
+        if Program::needs_gnu().is_none() {
+            let line: Vec<_> = line.iter().map(OsString::from).collect();
+            let empty = tempfile::tempdir().unwrap();
+            let mut gnu = Command::new("cp");
+            gnu.args(&line).env("LC_ALL", "C").current_dir(&empty);
+            if posixly_correct {
+                gnu.env("POSIXLY_CORRECT", "1");
+            }
+            let theirs = gnu.output().unwrap().stderr.escape_ascii().to_string();
+            let messages = Messages::new("cp", Charset::Ascii);
+            match parse(&line, Environment { posixly_correct, selinux: false }) {
+                Err(Error::NotSupported { .. }) => {}
+                Err(Error::Ambiguous { possibilities, .. }) if possibilities.contains(&"debug") => {}
+                Err(error) => prop_assert_eq!(messages.wrong_flags(&error).escape_ascii().to_string(), theirs),
+                Ok(Parsed::Copy(request)) => prop_assert!(agrees(&request, &theirs), "{:?}: {}", request, theirs),
+                Ok(Parsed::Tell(_)) => prop_assert!(theirs.is_empty()),
+            }
+        }
+    }
+}
+
+/// Tells whether GNU cp saw the operands that we see: it names the first of them that is wrong.
+fn agrees(request: &Request, theirs: &str) -> bool {
+    let operands = &request.operands;
+    let names: Vec<_> = operands.names.iter().map(|name| name.to_str().unwrap()).collect();
+    let wanted = match (names.as_slice(), operands.target_directory.as_deref(), operands.no_target_directory)
+    {
+        ([], _, _) => "missing file operand".to_owned(),
+        (_, Some(_), true) => "cannot combine".to_owned(),
+        (_, Some(directory), false) => format!("target directory '{}'", directory.to_str().unwrap()),
+        ([only], None, _) => format!("missing destination file operand after '{only}'"),
+        ([_, _, third, ..], None, true) => format!("extra operand '{third}'"),
+        ([first, _], None, _) => format!("cannot stat '{first}'"),
+        ([.., last], None, false) => format!("target '{last}'"),
+    };
+    theirs.starts_with(&format!("cp: {wanted}").replace('\'', "\\'"))
+}

@@ -1,0 +1,112 @@
+//! Values of flags: words out of a list, counts, sizes.
+
+use haul_engine::{Choice, ENGINES};
+use haul_tools::copy::{Reflink, Sparse};
+
+use super::{Doubt, Error, StatisticsForm, When};
+
+/// The words a flag takes, each with what it means, in the order of GNU's message.
+pub(crate) type Words<T> = [(&'static str, T)];
+
+/// `--sparse`.
+pub(crate) const SPARSE: &Words<Sparse> =
+    &[("never", Sparse::Never), ("auto", Sparse::Auto), ("always", Sparse::Always)];
+
+/// `--reflink`.
+pub(crate) const REFLINK: &Words<Reflink> =
+    &[("auto", Reflink::Auto), ("always", Reflink::Always), ("never", Reflink::Never)];
+
+/// `--progress`.
+pub(crate) const PROGRESS: &Words<When> =
+    &[("auto", When::Auto), ("always", When::Always), ("never", When::Never)];
+
+/// `--stats`.
+pub(crate) const STATISTICS: &Words<StatisticsForm> = &[("json", StatisticsForm::Json)];
+
+/// `--engine`: the engines there are, after leaving the choice to haul.
+pub(crate) fn engines() -> Vec<(&'static str, Choice)> {
+    let listed = ENGINES.iter().map(|engine| (engine.name, engine.choice));
+    std::iter::once((Choice::AUTO, Choice::Auto)).chain(listed).collect()
+}
+
+/// Finds what `value` means: it may be abbreviated, as everywhere in GNU's tools.
+///
+/// # Errors
+/// When it begins none of the words, or several.
+pub(crate) fn choose<T: Copy>(flag: &'static str, value: &[u8], words: &Words<T>) -> Result<T, Error> {
+    if let Some((_, meaning)) = words.iter().find(|(name, _)| name.as_bytes() == value) {
+        return Ok(*meaning);
+    }
+    let mut candidates = words.iter().filter(|(name, _)| name.as_bytes().starts_with(value));
+    let doubt = match (candidates.next(), candidates.next()) {
+        (Some((_, meaning)), None) => return Ok(*meaning),
+        (Some(_), Some(_)) => Doubt::Ambiguous,
+        (None, _) => Doubt::Invalid,
+    };
+    let valid = words.iter().map(|(name, _)| *name).collect();
+    Err(Error::Value { doubt, value: value.to_vec(), flag, valid })
+}
+
+/// The least and the greatest number a flag takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The least.
+    pub(crate) least: usize,
+    /// The greatest.
+    pub(crate) most: usize,
+    /// How help and messages write the two.
+    pub(crate) text: &'static str,
+}
+
+/// Reads a whole number.
+///
+/// # Errors
+/// When it is none, or out of bounds.
+pub(crate) fn count(flag: &'static str, value: &[u8], bounds: Bounds) -> Result<usize, Error> {
+    let wanted = || format!("a whole number from {}", bounds.text);
+    number(value).and_then(|number| within(number, bounds)).ok_or_else(|| Error::Number {
+        value: value.to_vec(),
+        flag,
+        wanted: wanted(),
+    })
+}
+
+/// Reads a number of bytes: a whole number with an optional unit. `K`, `KiB`, `M`, `MiB`, ... count in powers of 1024;
+/// `KB`, `MB`, ... in powers of 1000.
+///
+/// # Errors
+/// When it is none, or out of bounds.
+pub(crate) fn size(flag: &'static str, value: &[u8], bounds: Bounds) -> Result<usize, Error> {
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (amount, unit) = value.split_at(digits);
+    let wanted = || format!("a size from {}, like 65536, 64K or 1MiB", bounds.text);
+    number(amount)
+        .zip(unit_bytes(unit))
+        .and_then(|(amount, unit)| amount.checked_mul(unit))
+        .and_then(|bytes| within(bytes, bounds))
+        .ok_or_else(|| Error::Number { value: value.to_vec(), flag, wanted: wanted() })
+}
+
+/// Reads decimal digits and nothing else. Numbers too great to hold count as none.
+fn number(digits: &[u8]) -> Option<u128> {
+    let only_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    only_digits.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
+}
+
+/// Returns how many bytes a unit stands for.
+fn unit_bytes(unit: &[u8]) -> Option<u128> {
+    let Some((letter, rest)) = unit.split_first() else { return Some(1) };
+    let exponent =
+        b"KMGTPEZYRQ".iter().position(|known| known == letter).or((*letter == b'k').then_some(0))?;
+    let base: u128 = match rest {
+        b"" | b"iB" => 1024,
+        b"B" => 1000,
+        _ => return None,
+    };
+    base.checked_pow(u32::try_from(exponent).ok()? + 1)
+}
+
+/// Returns the number if it is within the bounds.
+fn within(number: u128, bounds: Bounds) -> Option<usize> {
+    usize::try_from(number).ok().filter(|number| (bounds.least..=bounds.most).contains(number))
+}

@@ -1,0 +1,206 @@
+//! Everything that users read about a copy, as text: problems, lines of `--verbose`, errors of usage.
+//!
+//! Sentences are GNU's where GNU has one. The library's sentences come as [`Wording`]s with holes; this module fills the
+//! holes with quoted names and puts the program's name before and the system's reason behind.
+//!
+//! What it promises: a message is one line (a list of valid values follows on lines of its own), and no name in it can
+//! break the line or move the cursor.
+//!
+//! Invariant: a name fills a hole once, whatever is in the name (test: `a_name_with_a_hole_in_it_is_left_alone`).
+
+mod quoting;
+
+use std::io;
+
+use haul_flow::{Line, Problem, Wording};
+
+pub(crate) use quoting::Charset;
+
+use crate::flags::{self, Doubt};
+
+/// Words messages for one program in one locale.
+#[derive(Clone, Debug)]
+pub(crate) struct Messages {
+    /// The program's name as messages begin with it: `cp`, or `haul cp`.
+    program: String,
+    charset: Charset,
+}
+
+impl Messages {
+    /// Words messages that begin with `program`.
+    pub(crate) fn new(program: &str, charset: Charset) -> Self {
+        Self { program: program.to_owned(), charset }
+    }
+
+    /// Words a problem.
+    pub(crate) fn problem(&self, problem: &Problem) -> Vec<u8> {
+        let mut text = self.begin();
+        text.extend(self.fill(problem.wording, &problem.names));
+        if let Some(cause) = &problem.cause {
+            text.extend_from_slice(format!(": {cause}").as_bytes());
+        }
+        end(text)
+    }
+
+    /// Words a line of output.
+    pub(crate) fn line(&self, line: &Line) -> Vec<u8> {
+        end(self.fill(line.wording, &line.names))
+    }
+
+    /// Words a remark of `--debug`.
+    pub(crate) fn debug(&self, remark: &str) -> Vec<u8> {
+        end([self.begin().as_slice(), remark.as_bytes()].concat())
+    }
+
+    /// Words wrong operands: the problem, and where to find help.
+    pub(crate) fn wrong_operands(&self, problem: &Problem) -> Vec<u8> {
+        [self.problem(problem), self.pointer_to_help()].concat()
+    }
+
+    /// Words an error of a command line.
+    pub(crate) fn wrong_flags(&self, error: &flags::Error) -> Vec<u8> {
+        let mut text = end([self.begin(), self.sentence(error)].concat());
+        if let flags::Error::Value { valid, .. } = error {
+            text.extend_from_slice(b"Valid arguments are:\n");
+            for word in valid {
+                let word = quoting::prose(word.as_bytes(), self.charset);
+                text.extend_from_slice(&[b"  - ", word.as_slice(), b"\n"].concat());
+            }
+        }
+        if error.points_to_help() {
+            text.extend(self.pointer_to_help());
+        }
+        text
+    }
+
+    /// Words the failure of standard output.
+    pub(crate) fn output_lost(&self, error: &io::Error) -> Vec<u8> {
+        end([self.begin().as_slice(), b"write error: ", reason(error).as_bytes()].concat())
+    }
+
+    fn begin(&self) -> Vec<u8> {
+        format!("{}: ", self.program).into_bytes()
+    }
+
+    fn pointer_to_help(&self) -> Vec<u8> {
+        format!("Try '{} --help' for more information.\n", self.program).into_bytes()
+    }
+
+    /// Puts names into the holes of a sentence, in order: quoted in `{}`, and in `{plain}` only if they must be.
+    fn fill(&self, wording: Wording, names: &[Vec<u8>]) -> Vec<u8> {
+        let mut text = Vec::new();
+        let mut rest = wording.0;
+        for name in names {
+            let Some((before, after)) = rest.split_once('{') else { break };
+            let Some((kind, after)) = after.split_once('}') else { break };
+            text.extend_from_slice(before.as_bytes());
+            text.extend(match kind {
+                "plain" => quoting::shell_if_needed(name, self.charset),
+                _ => quoting::shell(name, self.charset),
+            });
+            rest = after;
+        }
+        text.extend_from_slice(rest.as_bytes());
+        text
+    }
+
+    /// The sentence about a command line. Those of the C library keep its plain quotes in every locale.
+    fn sentence(&self, error: &flags::Error) -> Vec<u8> {
+        use flags::Error;
+        let prose = |word: &[u8]| quoting::prose(word, self.charset);
+        match error {
+            Error::Unrecognized { given } => [b"unrecognized option '--", given.as_slice(), b"'"].concat(),
+            Error::Ambiguous { given, possibilities } => {
+                let listed = possibilities.iter().map(|long| format!(" '--{long}'")).collect::<String>();
+                [b"option '--", given.as_slice(), b"' is ambiguous; possibilities:", listed.as_bytes()]
+                    .concat()
+            }
+            Error::ArgumentMissing { long } => format!("option '--{long}' requires an argument").into_bytes(),
+            Error::ArgumentRefused { long } => {
+                format!("option '--{long}' doesn't allow an argument").into_bytes()
+            }
+            Error::UnknownLetter { letter } => [b"invalid option -- '".as_slice(), &[*letter], b"'"].concat(),
+            Error::LetterArgumentMissing { letter } => {
+                [b"option requires an argument -- '".as_slice(), &[*letter], b"'"].concat()
+            }
+            Error::Value { doubt, value, flag, .. } => {
+                let doubt: &[u8] = match doubt {
+                    Doubt::Invalid => b"invalid argument ",
+                    Doubt::Ambiguous => b"ambiguous argument ",
+                };
+                [doubt, &prose(value), b" for ", &prose(flag.as_bytes())].concat()
+            }
+            Error::Number { value, flag, wanted } => {
+                let (value, flag) = (prose(value), prose(flag.as_bytes()));
+                [b"invalid argument ", value.as_slice(), b" for ", &flag, b": must be ", wanted.as_bytes()]
+                    .concat()
+            }
+            Error::NotSupported { flag } => format!("option '{flag}' is not supported yet").into_bytes(),
+            Error::TargetDirectoryTwice => b"multiple target directories specified".to_vec(),
+            Error::HardAndSymbolicLinks => b"cannot make both hard and symbolic links".to_vec(),
+            Error::ReflinkWithSparse => b"--reflink can be used only with --sparse=auto".to_vec(),
+            Error::NoContexts => {
+                b"cannot preserve security context without an SELinux-enabled kernel".to_vec()
+            }
+            Error::NulInName => b"a name contains a NUL byte".to_vec(),
+        }
+    }
+}
+
+/// Ends a line.
+fn end(mut text: Vec<u8>) -> Vec<u8> {
+    text.push(b'\n');
+    text
+}
+
+/// Words an error as the C library does, without Rust's "(os error N)".
+fn reason(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(end) = text.rfind(" (os error") {
+        text.truncate(end);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages() -> Messages {
+        Messages::new("cp", Charset::Utf8)
+    }
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_problem_names_the_files_and_ends_in_the_reason() {
+        let cause = haul_sys::Error::new(haul_sys::Operation::Openat, String::new(), haul_sys::Errno::ACCESS);
+        let problem = Problem::new(Wording("cannot open {} for reading")).naming(*b"it's").because(cause);
+        assert_eq!(
+            text(messages().problem(&problem)),
+            "cp: cannot open \"it's\" for reading: Permission denied\n"
+        );
+    }
+
+    #[test]
+    fn a_name_in_a_plain_hole_is_quoted_only_if_it_must_be() {
+        let wording = Wording("{plain}: no relative links");
+        let problem = |name: &[u8]| text(messages().problem(&Problem::new(wording).naming(name)));
+        assert_eq!(problem(b"d/a"), "cp: d/a: no relative links\n");
+        assert_eq!(problem(b"d/a b"), "cp: 'd/a b': no relative links\n");
+    }
+
+    #[test]
+    fn a_name_with_a_hole_in_it_is_left_alone() {
+        let line = Line { wording: Wording("{} -> {}"), names: vec![b"{}".to_vec(), b"{}b\n".to_vec()] };
+        assert_eq!(text(messages().line(&line)), "'{}' -> '{}b'$'\\n'\n");
+    }
+
+    #[test]
+    fn lost_output_is_worded_as_gnu_does() {
+        let error = io::Error::from_raw_os_error(28);
+        assert_eq!(text(messages().output_lost(&error)), "cp: write error: No space left on device\n");
+    }
+}

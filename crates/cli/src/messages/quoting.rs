@@ -1,0 +1,367 @@
+//! Names as GNU's messages show them: any bytes, on one line, without a character that could move the cursor, and in a
+//! form that can be pasted back into a shell.
+//!
+//! Three forms: [`shell`] for names of files, which is always quoted and reads `'a b'`, `"it's"`, `'a'$'\n''b'`;
+//! [`shell_if_needed`], which leaves plain names alone; and [`prose`] for words of the command line, which reads `‘x’`, or
+//! `'x'` where the locale has no such marks.
+
+use std::ffi::OsString;
+
+/// What the bytes of text mean in the user's locale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charset {
+    /// ASCII; every other byte is unknown.
+    Ascii,
+    /// UTF-8.
+    Utf8,
+}
+
+impl Charset {
+    /// Finds the character set of the user's locale in the environment, as the C library does: the first of `LC_ALL`,
+    /// `LC_CTYPE` and `LANG` that says anything.
+    pub(crate) fn of_locale(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .into_iter()
+            .filter_map(variable)
+            .find(|value| !value.is_empty())
+            .unwrap_or_default();
+        let locale = locale.to_string_lossy();
+        let codeset = locale.split_once('.').map_or("", |(_, rest)| rest).split('@').next().unwrap_or("");
+        match codeset.to_ascii_lowercase().as_str() {
+            "utf-8" | "utf8" => Self::Utf8,
+            _ => Self::Ascii,
+        }
+    }
+}
+
+/// A character, or a byte that is none.
+struct Unit<'a> {
+    bytes: &'a [u8],
+    printable: bool,
+}
+
+/// Cuts a name into characters.
+fn units(name: &[u8], charset: Charset) -> Vec<Unit<'_>> {
+    let unknown = |byte| Unit { bytes: byte, printable: false };
+    match charset {
+        Charset::Ascii => {
+            name.chunks(1).map(|bytes| Unit { bytes, printable: matches!(bytes, [b' '..=b'~']) }).collect()
+        }
+        Charset::Utf8 => name
+            .utf8_chunks()
+            .flat_map(|chunk| {
+                let valid = chunk.valid();
+                let characters = valid.char_indices().map(move |(start, character)| Unit {
+                    bytes: &valid.as_bytes()[start..start + character.len_utf8()],
+                    printable: is_printable(character),
+                });
+                characters.chain(chunk.invalid().chunks(1).map(unknown))
+            })
+            .collect(),
+    }
+}
+
+/// Tells whether the C library prints a character: all that Unicode has assigned, but controls and the two separators of
+/// lines and paragraphs.
+fn is_printable(character: char) -> bool {
+    if character.is_ascii() {
+        return matches!(character, ' '..='~');
+    }
+    // The standard library's escapes know what is assigned, but escape format characters, private ones and wide spaces
+    // too. They take a leading combining mark for unprintable, hence the letter before.
+    let assigned_and_visible = ['a', character].iter().collect::<String>().escape_debug().count() == 2;
+    assigned_and_visible
+        || is_format(character)
+        || is_private(character)
+        || (character.is_whitespace()
+            && !character.is_control()
+            && !matches!(character, '\u{2028}' | '\u{2029}'))
+}
+
+/// Tells whether a character is of Unicode's category Cf.
+fn is_format(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+        | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
+        | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+        | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}'
+        | '\u{e0020}'..='\u{e007f}')
+}
+
+/// Tells whether a character is of Unicode's category Co.
+fn is_private(character: char) -> bool {
+    matches!(character, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}')
+}
+
+/// Quotes a name as a shell takes it.
+pub(crate) fn shell(name: &[u8], charset: Charset) -> Vec<u8> {
+    let units = units(name, charset);
+    if fits_double_quotes(name, &units) {
+        return [b"\"", name, b"\""].concat();
+    }
+    let mut quoted = vec![b'\''];
+    // Whether what was written last stands in `$'...'`, where the shell takes escapes.
+    let mut in_escapes = false;
+    for unit in units {
+        match (unit.bytes, unit.printable) {
+            (b"'", _) => {
+                quoted.extend_from_slice(b"'\\''");
+                in_escapes = false;
+            }
+            (bytes, true) => {
+                if in_escapes {
+                    quoted.extend_from_slice(b"''");
+                    in_escapes = false;
+                }
+                quoted.extend_from_slice(bytes);
+            }
+            (bytes, false) => {
+                if !in_escapes {
+                    quoted.extend_from_slice(b"'$'");
+                    in_escapes = true;
+                }
+                bytes.iter().for_each(|&byte| escape(byte, &mut quoted));
+            }
+        }
+    }
+    quoted.push(b'\'');
+    quoted
+}
+
+/// Quotes a name as a shell takes it, unless it is one word to the shell as it stands.
+pub(crate) fn shell_if_needed(name: &[u8], charset: Charset) -> Vec<u8> {
+    let plain = |unit: Unit<'_>| match unit.bytes {
+        [byte] => byte.is_ascii_alphanumeric() || b"#%+,-./@]_{}~".contains(byte),
+        _ => unit.printable,
+    };
+    let special = matches!(name, [] | [b'{' | b'}'] | [b'#' | b'~', ..]);
+    if special || !units(name, charset).into_iter().all(plain) { shell(name, charset) } else { name.to_vec() }
+}
+
+/// Tells whether a name has an apostrophe and otherwise only what double quotes leave alone: those read better then.
+fn fits_double_quotes(name: &[u8], units: &[Unit<'_>]) -> bool {
+    let plain = |unit: &Unit<'_>| match unit.bytes {
+        [byte] => byte.is_ascii_alphanumeric() || b" %'+,-./:@]_".contains(byte),
+        _ => unit.printable,
+    };
+    let leading = |unit: &Unit<'_>| plain(unit) || matches!(unit.bytes, b"#" | b"~");
+    name.contains(&b'\'') && units.first().is_some_and(leading) && units.iter().skip(1).all(plain)
+}
+
+/// Quotes a word for a sentence.
+pub(crate) fn prose(word: &[u8], charset: Charset) -> Vec<u8> {
+    let (left, right) = match charset {
+        Charset::Ascii => ("'", "'"),
+        Charset::Utf8 => ("\u{2018}", "\u{2019}"),
+    };
+    let mut quoted = left.as_bytes().to_vec();
+    for unit in units(word, charset) {
+        match (unit.bytes, unit.printable) {
+            (bytes, true) => {
+                if bytes == b"\\" || bytes == right.as_bytes() {
+                    quoted.push(b'\\');
+                }
+                quoted.extend_from_slice(bytes);
+            }
+            (bytes, false) => bytes.iter().for_each(|&byte| escape(byte, &mut quoted)),
+        }
+    }
+    quoted.extend_from_slice(right.as_bytes());
+    quoted
+}
+
+/// Appends a byte as C and the shell write it.
+fn escape(byte: u8, quoted: &mut Vec<u8>) {
+    let letter = match byte {
+        0x07 => b'a',
+        0x08 => b'b',
+        b'\t' => b't',
+        b'\n' => b'n',
+        0x0b => b'v',
+        0x0c => b'f',
+        b'\r' => b'r',
+        _ => {
+            quoted.extend_from_slice(format!("\\{byte:03o}").as_bytes());
+            return;
+        }
+    };
+    quoted.extend_from_slice(&[b'\\', letter]);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+    use std::process::Command;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LOCALES: [(&str, Charset); 2] = [("C", Charset::Ascii), ("C.UTF-8", Charset::Utf8)];
+
+    /// Asks the installed GNU cp to complain, and cuts the quoted text out of what it says.
+    fn quoted_by_gnu(arguments: &[&[u8]], locale: &str, before: &str, after: &str) -> Vec<u8> {
+        let arguments = arguments.iter().map(|word| OsStr::from_bytes(word));
+        let output = Command::new("cp").args(arguments).env("LC_ALL", locale).output().unwrap();
+        let said = output.stderr;
+        let rest = said.strip_prefix(before.as_bytes());
+        let end =
+            rest.and_then(|rest| rest.windows(after.len()).position(|window| window == after.as_bytes()));
+        match (rest, end) {
+            (Some(rest), Some(end)) => rest[..end].to_vec(),
+            _ => panic!("cp said something else: {}", said.escape_ascii()),
+        }
+    }
+
+    /// Releases of GNU cp up to 9.1 at least look at a name with an apostrophe twice, and begin the second time as if they
+    /// stood in `$'...'` when the name ends in an escape: what they print then is not the name to a shell.
+    fn met_by_a_defect_of_gnu(name: &[u8], charset: Charset) -> bool {
+        let units = units(name, charset);
+        name.contains(&b'\'') && units.last().is_some_and(|unit| !unit.printable)
+    }
+
+    fn assert_file_name_quoted_alike(name: &[u8]) {
+        for (locale, charset) in LOCALES {
+            let theirs = quoted_by_gnu(
+                &[b"--", name, b"/nonexistent/target"],
+                locale,
+                "cp: cannot stat ",
+                ": No such file or directory\n",
+            );
+            let ours = shell(name, charset);
+            if met_by_a_defect_of_gnu(name, charset) {
+                continue;
+            }
+            assert_eq!(ours.escape_ascii().to_string(), theirs.escape_ascii().to_string(), "in {locale}");
+        }
+    }
+
+    fn assert_word_quoted_alike(word: &[u8]) {
+        for (locale, charset) in LOCALES {
+            let option = [b"--sparse=", word].concat();
+            let end = String::from_utf8_lossy(&[b" for ".to_vec(), prose(b"--sparse", charset)].concat())
+                .into_owned();
+            let theirs = quoted_by_gnu(&[&option], locale, "cp: invalid argument ", &end);
+            let ours = prose(word, charset);
+            assert_eq!(ours.escape_ascii().to_string(), theirs.escape_ascii().to_string(), "in {locale}");
+        }
+    }
+
+    #[test]
+    fn names_read_as_a_shell_takes_them() {
+        let utf8 = |name: &[u8]| String::from_utf8(shell(name, Charset::Utf8)).unwrap();
+        assert_eq!(utf8(b"plain"), "'plain'");
+        assert_eq!(utf8(b"it's"), r#""it's""#);
+        assert_eq!(utf8(b"it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(utf8(b"a\n\tb"), r"'a'$'\n\t''b'");
+        assert_eq!(utf8("\u{e9}\u{202e}\u{2028}".as_bytes()), "'\u{e9}\u{202e}'$'\\342\\200\\250'");
+        assert_eq!(shell("\u{e9}".as_bytes(), Charset::Ascii), br"''$'\303\251'");
+    }
+
+    #[test]
+    fn names_with_every_byte_are_quoted_as_by_gnu() {
+        for byte in (1..=255).filter(|byte| !b"/.".contains(byte)) {
+            assert_file_name_quoted_alike(&[b'\'', byte, b'y']);
+            assert_file_name_quoted_alike(&[byte]);
+            assert_file_name_quoted_alike(&[byte, b'\'', b'1']);
+        }
+    }
+
+    #[test]
+    fn hard_characters_are_quoted_as_by_gnu() {
+        // Combining, format, private, wide space, separator, noncharacter, unassigned, emoji, overlong, surrogate,
+        // beyond the last character, cut off.
+        let names: [&[u8]; 12] = [
+            "e\u{301}".as_bytes(),
+            "\u{301}'".as_bytes(),
+            "\u{ad}\u{200d}\u{feff}".as_bytes(),
+            "\u{e000}'\u{100000}".as_bytes(),
+            "\u{a0}\u{3000}\u{85}".as_bytes(),
+            "\u{2028}\u{2029}\u{fffe}".as_bytes(),
+            "\u{378}\u{1f600}'".as_bytes(),
+            b"\xc0\x80'",
+            b"\xed\xa0\x80",
+            b"\xf5\x80\x80\x80\xf4\x90\x80\x80",
+            b"a\xe2\x82b\xf0\x9f",
+            b"",
+        ];
+        names.iter().for_each(|name| assert_file_name_quoted_alike(name));
+    }
+
+    #[test]
+    fn names_are_quoted_where_gnu_must() {
+        let names = (1..=255).filter(|byte| !b"/.".contains(byte)).flat_map(|byte| {
+            [vec![b'd', b'/', byte, b'y'], vec![byte, b'/', b'y'], vec![b'd', b'/', byte, b'\'']]
+        });
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("source"), "").unwrap();
+        for name in names {
+            let parent = Path::new(OsStr::from_bytes(&name)).parent().unwrap();
+            std::fs::create_dir_all(folder.path().join(parent)).unwrap();
+            if met_by_a_defect_of_gnu(&name, Charset::Ascii) {
+                continue;
+            }
+            for (locale, charset) in LOCALES {
+                let gnu = Command::new("cp")
+                    .args(["-s", "--", "source"])
+                    .arg(OsStr::from_bytes(&name))
+                    .env("LC_ALL", locale)
+                    .current_dir(&folder)
+                    .output()
+                    .unwrap();
+                let reason = b": can make relative symbolic links only in current directory\n";
+                let ours = [b"cp: ".as_slice(), &shell_if_needed(&name, charset), reason].concat();
+                assert_eq!(
+                    ours.escape_ascii().to_string(),
+                    gnu.stderr.escape_ascii().to_string(),
+                    "in {locale}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_as_by_gnu() {
+        let words: [&[u8]; 8] = [
+            b"x'y",
+            "\u{2018}x\u{2019}".as_bytes(),
+            b"x\\y",
+            b"\n\x01\x7f\xc3\xa9\xff",
+            b"\x1b\x07\x08\x0c\x0b\r\t",
+            b"x\"y",
+            b"\x013",
+            b"{}",
+        ];
+        words.iter().for_each(|word| assert_word_quoted_alike(word));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// Half of the bytes are drawn from those that quoting treats in a special way.
+        #[test]
+        fn random_names_are_quoted_as_by_gnu(name in prop::collection::vec(
+            prop_oneof![1..=255u8, prop::sample::select(b"'\"\\\n\t $`{}#~\xc3\xa9\xe2\x82\xac".to_vec())],
+            1..40,
+        )) {
+            prop_assume!(!name.contains(&b'/') && name != b"." && name != b"..");
+            assert_file_name_quoted_alike(&name);
+        }
+    }
+
+    #[test]
+    fn the_locale_names_its_character_set() {
+        let charset = |pairs: &[(&str, &str)]| {
+            Charset::of_locale(|name| {
+                pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+            })
+        };
+        assert_eq!(charset(&[]), Charset::Ascii);
+        assert_eq!(charset(&[("LANG", "en_US.UTF-8")]), Charset::Utf8);
+        assert_eq!(charset(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")]), Charset::Ascii);
+        assert_eq!(charset(&[("LC_CTYPE", "de_DE.utf8@euro"), ("LC_ALL", "")]), Charset::Utf8);
+        assert_eq!(charset(&[("LANG", "de_DE.ISO-8859-1")]), Charset::Ascii);
+    }
+}

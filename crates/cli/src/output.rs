@@ -1,0 +1,138 @@
+//! Standard output: whole lines, buffered, and a failure that is not forgotten.
+//!
+//! Lines wait in a buffer and are written many at a time; on a terminal each is written at once. A failed write is kept,
+//! later lines are dropped, and [`Output::finish`] gives the failure: a full disk under `cp -v >log` must not pass for
+//! success. Like GNU's tools, a run goes on copying when nobody can read what it says.
+//!
+//! Invariant: the first failure is never lost (test: `the_first_failure_is_told_at_the_end`).
+
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes that wait at most.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Where lines go.
+pub(crate) struct Output<W> {
+    state: Mutex<State<W>>,
+    /// Whether a line is written as soon as it is there.
+    at_once: bool,
+}
+
+struct State<W> {
+    writer: W,
+    waiting: Vec<u8>,
+    failure: Option<io::Error>,
+}
+
+impl Output<Stdout> {
+    /// Takes the standard output of this process.
+    pub(crate) fn standard() -> Self {
+        let stdout = io::stdout();
+        let at_once = stdout.is_terminal();
+        Self::new(stdout, at_once)
+    }
+}
+
+impl<W: Write> Output<W> {
+    /// Writes to `writer`; `at_once` for a terminal.
+    pub(crate) fn new(writer: W, at_once: bool) -> Self {
+        let state = State { writer, waiting: Vec::new(), failure: None };
+        Self { state: Mutex::new(state), at_once }
+    }
+
+    /// Says whether lines go to a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.at_once
+    }
+
+    /// Adds whole lines.
+    pub(crate) fn write(&self, lines: &[u8]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting.extend_from_slice(lines);
+        if self.at_once || state.waiting.len() >= BUFFER_BYTES {
+            state.flush();
+        }
+    }
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// The first failure of any write.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.flush();
+        state.failure.map_or(Ok(()), Err)
+    }
+}
+
+impl<W: Write> State<W> {
+    fn flush(&mut self) {
+        if self.failure.is_none() {
+            self.failure = self.writer.write_all(&self.waiting).and_then(|()| self.writer.flush()).err();
+        }
+        self.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many writes, then is full.
+    struct Limited {
+        writes_left: usize,
+        written: Vec<u8>,
+    }
+
+    impl Write for Limited {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.writes_left == 0 {
+                return Err(io::Error::from_raw_os_error(28));
+            }
+            self.writes_left -= 1;
+            self.written.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written<W>(output: &Output<W>, look: impl Fn(&W) -> usize) -> usize {
+        look(&output.state.lock().unwrap().writer)
+    }
+
+    #[test]
+    fn lines_wait_for_a_full_buffer_unless_a_terminal_reads_them() {
+        let buffered = Output::new(Vec::new(), false);
+        buffered.write(b"line\n");
+        assert_eq!(written(&buffered, Vec::len), 0);
+        buffered.write(&[b'x'; BUFFER_BYTES]);
+        assert_eq!(written(&buffered, Vec::len), BUFFER_BYTES + 5);
+        let at_once = Output::new(Vec::new(), true);
+        at_once.write(b"line\n");
+        assert_eq!(written(&at_once, Vec::len), 5);
+    }
+
+    #[test]
+    fn the_first_failure_is_told_at_the_end() {
+        let output = Output::new(Limited { writes_left: 1, written: Vec::new() }, true);
+        output.write(b"fits\n");
+        output.write(b"does not\n");
+        output.write(b"nor this\n");
+        assert_eq!(written(&output, |writer| writer.written.len()), 5);
+        assert_eq!(output.finish().unwrap_err().raw_os_error(), Some(28));
+    }
+
+    #[test]
+    fn what_waits_at_the_end_is_written() {
+        let full = Output::new(Limited { writes_left: 0, written: Vec::new() }, false);
+        full.write(b"line\n");
+        assert!(full.finish().is_err());
+        let fine = Output::new(Limited { writes_left: 1, written: Vec::new() }, false);
+        fine.write(b"line\n");
+        assert!(fine.finish().is_ok());
+    }
+}

@@ -1,0 +1,150 @@
+//! Which program this is asked to be: by the name it is called by, or by its first word.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// What haul can be told to do, in the order of its help.
+const COMMANDS: [(&str, &str); 3] = [
+    ("cp", "copy files and directories; also when called as cp"),
+    ("bench", "make trees to copy, and race copiers over them"),
+    ("help", "show this help, or with a command the command's"),
+];
+
+/// What this call asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Personality {
+    /// A copy, by a program that messages call so.
+    Copy { program: &'static str, words: Vec<OsString> },
+    /// A benchmark.
+    Bench { words: Vec<OsString> },
+    /// The list of commands.
+    Help,
+    /// The version.
+    Version,
+    /// Nothing, which is an error.
+    Nothing,
+    /// A command there is not.
+    Unknown { word: OsString },
+}
+
+impl Personality {
+    /// Finds out from the words of a call, the program's own name first.
+    pub(crate) fn of_call(call: impl IntoIterator<Item = OsString>) -> Self {
+        let mut call = call.into_iter();
+        let own_name = call.next().unwrap_or_default();
+        if Path::new(&own_name).file_name() == Some(OsStr::new("cp")) {
+            return Self::Copy { program: "cp", words: call.collect() };
+        }
+        let Some(command) = call.next() else { return Self::Nothing };
+        Self::of_command(command, call.collect())
+    }
+
+    fn of_command(command: OsString, mut words: Vec<OsString>) -> Self {
+        match command.to_str() {
+            Some("cp") => Self::Copy { program: "haul cp", words },
+            Some("bench") => Self::Bench { words },
+            Some("help") if words.is_empty() => Self::Help,
+            Some("help") => {
+                let command = words.remove(0);
+                Self::of_command(command, vec![OsString::from("--help")])
+            }
+            Some("--help" | "-h") => Self::Help,
+            Some("--version" | "-V") => Self::Version,
+            _ => Self::Unknown { word: command },
+        }
+    }
+}
+
+/// Writes the help of `haul` itself.
+pub(crate) fn help() -> String {
+    let commands = COMMANDS.map(|(name, about)| format!("  {name:<8}{about}\n")).concat();
+    format!(
+        "Usage: haul COMMAND [ARGUMENT]...
+  or:  haul --help | --version
+Copies file trees as fast as the hardware allows.
+
+Commands:
+{commands}
+'haul COMMAND --help' tells more of a command.
+"
+    )
+}
+
+/// Words the error of an unknown command, with the one that was probably meant.
+pub(crate) fn unknown(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let quoted = word.escape_debug();
+    let distances = COMMANDS.iter().map(|(name, _)| (edits(&word, name), *name));
+    let meant = match distances.min() {
+        Some((1..=2, name)) => format!("Did you mean '{name}'?\n"),
+        _ => String::new(),
+    };
+    format!("haul: unknown command '{quoted}'\n{meant}{}", pointer_to_help())
+}
+
+/// Words the error of no command at all.
+pub(crate) fn nothing() -> String {
+    format!("haul: missing command\n{}", pointer_to_help())
+}
+
+fn pointer_to_help() -> &'static str {
+    "Try 'haul --help' for more information.\n"
+}
+
+/// Counts the letters to insert, drop or change to make one word the other (Levenshtein's distance).
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for column in 1..=to.len() {
+            let changed = diagonal + usize::from(letter != to[column - 1]);
+            diagonal = row[column];
+            row[column] = changed.min(diagonal + 1).min(row[column - 1] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(call: &[&str]) -> Personality {
+        Personality::of_call(call.iter().map(OsString::from))
+    }
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_program_called_cp_is_cp() {
+        let wanted = Personality::Copy { program: "cp", words: words(&["cp", "x"]) };
+        assert_eq!(of(&["/some/where/cp", "cp", "x"]), wanted);
+    }
+
+    #[test]
+    fn otherwise_the_first_word_is_the_command() {
+        assert_eq!(
+            of(&["haul", "cp", "-r"]),
+            Personality::Copy { program: "haul cp", words: words(&["-r"]) }
+        );
+        assert_eq!(of(&["haul", "bench"]), Personality::Bench { words: Vec::new() });
+        assert_eq!(of(&["haul", "help", "bench"]), Personality::Bench { words: words(&["--help"]) });
+        assert_eq!(of(&["haul", "help"]), Personality::Help);
+        assert_eq!(of(&["haul", "--version"]), Personality::Version);
+        assert_eq!(of(&["haul"]), Personality::Nothing);
+        assert_eq!(of(&[]), Personality::Nothing);
+        assert_eq!(of(&["haul", "help", "co"]), Personality::Unknown { word: "co".into() });
+    }
+
+    #[test]
+    fn a_slip_is_recognised() {
+        assert!(unknown(OsStr::new("cpp")).contains("Did you mean 'cp'?"));
+        assert!(unknown(OsStr::new("bnech")).contains("Did you mean 'bench'?"));
+        assert!(!unknown(OsStr::new("rsync")).contains("Did you mean"));
+        assert!(unknown(OsStr::new("a\nb")).starts_with("haul: unknown command 'a\\nb'\n"));
+    }
+}

@@ -1,0 +1,425 @@
+//! `-g`, `--progress`: how far the copy is, on standard error.
+//!
+//! A thread looks at the counts ten times a second and draws; the copy itself does nothing for it. Nothing is drawn in the
+//! first second, so that short copies stay silent. On a terminal there is one line that is drawn over and over, and is
+//! taken away while a message is written ([`Progress::beside`]) and at the end; elsewhere (`--progress=always`) there is a
+//! plain line every second.
+//!
+//! Percent and time left are shown once the whole is counted: when the first picture is due, another thread starts to
+//! count ahead while the copy goes on.
+//!
+//! What it promises: percent never goes backwards; the line fits a terminal 60 columns wide.
+//!
+//! Invariant: whoever writes to the terminal holds the screen's lock, so a message never lands in the middle of a drawing
+//! (test: `a_message_is_written_on_a_line_of_its_own`).
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use haul_flow::Tally;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::amounts;
+use crate::flags::When;
+
+/// Copies shorter than this show nothing.
+const SILENT: Duration = Duration::from_secs(1);
+/// Between two drawings on a terminal.
+const REDRAW: Duration = Duration::from_millis(100);
+/// Between two plain lines.
+const NEXT_LINE: Duration = Duration::from_secs(1);
+/// How far back the rate shown looks.
+const RATE_MEMORY: Duration = Duration::from_secs(5);
+/// What an entry costs beside its bytes, in bytes that take as long to copy: else a tree of small files would stand still.
+const ENTRY_WORK: u64 = 64 << 10;
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+
+/// What there is to copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Whole {
+    /// Entries.
+    pub(crate) entries: u64,
+    /// Bytes of regular files.
+    pub(crate) bytes: u64,
+}
+
+/// Where a run's figures are read from.
+pub(crate) trait Source: Send + Sync {
+    /// Returns what is done so far.
+    fn done(&self) -> Tally;
+
+    /// Returns what there is to do, once that is counted.
+    fn whole(&self) -> Option<Whole>;
+}
+
+/// A run's progress, shown until [`Progress::finish`].
+pub(crate) struct Progress {
+    screen: Arc<Screen>,
+    drawer: Option<JoinHandle<()>>,
+}
+
+/// What is drawn on, and the word that it is over.
+struct Screen {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    canvas: Canvas,
+    over: bool,
+}
+
+/// How pictures are shown.
+enum Canvas {
+    /// As one line of a terminal.
+    Terminal(ProgressBar),
+    /// As lines.
+    Lines(Box<dyn Write + Send>),
+}
+
+impl Progress {
+    /// Shows progress on standard error if it is wanted there. A thread that cannot be had is a picture less, no more.
+    pub(crate) fn begin(when: When, source: Arc<dyn Source>) -> Option<Self> {
+        let terminal = io::stderr().is_terminal();
+        let canvas = match when {
+            When::Never => return None,
+            When::Auto | When::Always if terminal => Canvas::terminal(ProgressDrawTarget::stderr()),
+            When::Auto => return None,
+            When::Always => Canvas::Lines(Box::new(io::stderr())),
+        };
+        Some(Self::on(canvas, source))
+    }
+
+    fn on(canvas: Canvas, source: Arc<dyn Source>) -> Self {
+        let state = Mutex::new(State { canvas, over: false });
+        let screen = Arc::new(Screen { state, changed: Condvar::new() });
+        let drawer = std::thread::Builder::new().name("progress".to_owned()).spawn({
+            let screen = Arc::clone(&screen);
+            move || screen.draw_until_over(&*source)
+        });
+        Self { screen, drawer: drawer.ok() }
+    }
+
+    /// Writes something else to the terminal.
+    pub(crate) fn beside<R>(&self, write: impl FnOnce() -> R) -> R {
+        let state = self.screen.lock();
+        match &state.canvas {
+            Canvas::Terminal(bar) if bar.position() > 0 || !bar.message().is_empty() => bar.suspend(write),
+            Canvas::Terminal(_) | Canvas::Lines(_) => write(),
+        }
+    }
+
+    /// Takes the picture away and ends the drawing.
+    pub(crate) fn finish(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.screen.lock().over = true;
+        self.screen.changed.notify_all();
+        if let Some(drawer) = self.drawer.take() {
+            // The drawer cannot fail, and if it did, the copy would still be what counts.
+            drawer.join().unwrap_or_default();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Screen {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn draw_until_over(&self, source: &dyn Source) {
+        let began = Instant::now();
+        let mut view = View::default();
+        let mut pause = SILENT;
+        let mut state = self.lock();
+        loop {
+            let waited = self.changed.wait_timeout_while(state, pause, |state| !state.over);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.over {
+                state.canvas.clear();
+                return;
+            }
+            let picture = view.look(source.done(), source.whole(), began.elapsed());
+            pause = state.canvas.show(&picture);
+        }
+    }
+}
+
+impl Canvas {
+    fn terminal(target: ProgressDrawTarget) -> Self {
+        Self::Terminal(ProgressBar::with_draw_target(Some(STEPS), target))
+    }
+
+    /// Shows a picture and returns how long it stays.
+    fn show(&mut self, picture: &Picture) -> Duration {
+        match self {
+            Self::Terminal(bar) => {
+                let template =
+                    if picture.steps.is_some() { "{bar:6} {wide_msg}" } else { "{spinner} {wide_msg}" };
+                if let Ok(style) = ProgressStyle::with_template(template) {
+                    bar.set_style(style.progress_chars("=> "));
+                }
+                bar.set_message(picture.text.clone());
+                bar.set_position(picture.steps.unwrap_or_default());
+                bar.tick();
+                REDRAW
+            }
+            Self::Lines(writer) => {
+                // Nobody is told that nobody can be told.
+                writer.write_all(format!("{}\n", picture.text).as_bytes()).unwrap_or_default();
+                NEXT_LINE
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Self::Terminal(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// What is shown at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Picture {
+    /// How far the bar is, of [`STEPS`], if the whole is known.
+    steps: Option<u64>,
+    /// What stands beside it. At most 52 characters.
+    text: String,
+}
+
+/// What must be remembered from picture to picture.
+#[derive(Debug, Default)]
+struct View {
+    /// The furthest that was shown.
+    steps: u64,
+    /// The last look: when, and what was done then.
+    last: Option<(Duration, Pace)>,
+    /// What is done in a second.
+    rate: Pace,
+}
+
+/// An amount done, or done in a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    bytes: f64,
+    work: f64,
+}
+
+impl View {
+    /// Makes the picture of a moment.
+    fn look(&mut self, done: Tally, whole: Option<Whole>, now: Duration) -> Picture {
+        let work_done = work(done.finished, done.bytes);
+        self.measure(Pace { bytes: done.bytes as f64, work: work_done as f64 }, now);
+        let files = amounts::count(done.files);
+        let rate = amounts::bytes(self.rate.bytes as u64);
+        let Some(whole) = whole else {
+            let found = amounts::count(done.found);
+            let copied = amounts::bytes(done.bytes);
+            return Picture {
+                steps: None,
+                text: format!("{copied} {files} files of {found} found {rate}/s"),
+            };
+        };
+        // The tree may have grown since it was counted.
+        let work_whole = work(whole.entries, whole.bytes).max(work_done).max(1);
+        let steps = u128::from(work_done) * u128::from(STEPS) / u128::from(work_whole);
+        self.steps = self.steps.max(u64::try_from(steps).unwrap_or(STEPS));
+        let percent = self.steps * 100 / STEPS;
+        let copied = amounts::bytes_of(done.bytes, whole.bytes.max(done.bytes));
+        let left = self.time_left(work_whole - work_done);
+        Picture {
+            steps: Some(self.steps),
+            text: format!("{percent:>3}% {copied} {files} files {rate}/s{left}"),
+        }
+    }
+
+    /// Brings the rate up to date: what happened lately counts most.
+    fn measure(&mut self, done: Pace, now: Duration) {
+        let (before, had) = self.last.unwrap_or_default();
+        let seconds = (now - before).as_secs_f64();
+        if seconds <= 0.0 {
+            return;
+        }
+        let weight = match self.last {
+            None => 1.0,
+            Some(_) => 1.0 - (-seconds / RATE_MEMORY.as_secs_f64()).exp(),
+        };
+        let blend = |rate: f64, done: f64, had: f64| rate + weight * ((done - had).max(0.0) / seconds - rate);
+        self.rate = Pace {
+            bytes: blend(self.rate.bytes, done.bytes, had.bytes),
+            work: blend(self.rate.work, done.work, had.work),
+        };
+        self.last = Some((now, done));
+    }
+
+    fn time_left(&self, work_left: u64) -> String {
+        match Duration::try_from_secs_f64(work_left as f64 / self.rate.work) {
+            Ok(left) => format!(" ETA {}", amounts::time(left)),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+/// Weighs entries and bytes together.
+fn work(entries: u64, bytes: u64) -> u64 {
+    bytes.saturating_add(entries.saturating_mul(ENTRY_WORK))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use indicatif::{InMemoryTerm, TermLike};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const COLUMNS: usize = 60;
+
+    fn done(finished: u64, bytes: u64) -> Tally {
+        Tally { found: finished + 10, finished, files: finished, bytes, ..Tally::default() }
+    }
+
+    proptest! {
+        /// Counts only grow, but by any amount at any time, past the whole too.
+        #[test]
+        fn percent_never_goes_backwards_and_lines_fit(
+            moments in prop::collection::vec((0..1u64 << 45, 0..1u64 << 20, 0..100_000u64, prop::option::of(0..1u64 << 50)), 1..30),
+        ) {
+            let mut view = View::default();
+            let mut now = Duration::ZERO;
+            let (mut files, mut bytes, mut steps) = (0, 0, 0);
+            for (more_bytes, more_files, milliseconds, whole) in moments {
+                now += Duration::from_millis(milliseconds);
+                files += more_files;
+                bytes += more_bytes;
+                let whole = whole.map(|bytes| Whole { entries: bytes >> 20, bytes });
+                let picture = view.look(done(files, bytes), whole, now);
+                prop_assert!(picture.steps.unwrap_or(steps) >= steps);
+                prop_assert!(picture.steps.unwrap_or(0) <= STEPS);
+                prop_assert!(picture.text.chars().count() + 7 < COLUMNS, "{}", picture.text);
+                steps = picture.steps.unwrap_or(steps);
+            }
+        }
+    }
+
+    #[test]
+    fn a_picture_tells_percent_bytes_files_rate_and_time_left() {
+        let mut view = View::default();
+        let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
+        let first = view.look(done(25, 250_000_000), whole, Duration::from_secs(5));
+        assert_eq!(first.text, " 25% 0.25/1.00 GB 25 files 50.0 MB/s ETA 0:15");
+        assert_eq!(first.steps, Some(250));
+        let grown = view.look(
+            done(25, 250_000_000),
+            Some(Whole { entries: 200, bytes: 2_000_000_000 }),
+            Duration::from_secs(5),
+        );
+        assert_eq!(grown.text, " 25% 0.25/2.00 GB 25 files 50.0 MB/s ETA 0:35");
+        let all = view.look(done(100, 1_000_000_000), whole, Duration::from_secs(20));
+        assert!(all.text.starts_with("100% 1.00/1.00 GB 100 files "), "{}", all.text);
+        assert!(all.text.ends_with(" ETA 0:00"), "{}", all.text);
+    }
+
+    #[test]
+    fn until_the_whole_is_counted_there_is_no_percent() {
+        let picture = View::default().look(done(25, 250_000_000), None, Duration::from_secs(5));
+        assert_eq!(
+            picture,
+            Picture { steps: None, text: "250 MB 25 files of 35 found 50.0 MB/s".to_owned() }
+        );
+    }
+
+    /// A run whose figures the test sets, and that tells when they were looked at.
+    struct Script {
+        done: Tally,
+        looked: Mutex<mpsc::Sender<()>>,
+    }
+
+    impl Source for Script {
+        fn done(&self) -> Tally {
+            self.looked.lock().unwrap().send(()).unwrap_or_default();
+            self.done
+        }
+
+        fn whole(&self) -> Option<Whole> {
+            Some(Whole { entries: 4, bytes: 4_000_000 })
+        }
+    }
+
+    fn shown_on(canvas: Canvas) -> (Progress, mpsc::Receiver<()>) {
+        let (looked, looks) = mpsc::channel();
+        let source = Script { done: done(1, 1_000_000), looked: Mutex::new(looked) };
+        (Progress::on(canvas, Arc::new(source)), looks)
+    }
+
+    #[test]
+    fn a_message_is_written_on_a_line_of_its_own() {
+        let terminal = InMemoryTerm::new(10, 60);
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
+        let (progress, looks) = shown_on(Canvas::terminal(target));
+        // The second look comes after the first drawing.
+        looks.recv().unwrap();
+        looks.recv().unwrap();
+        let before = progress.beside(|| {
+            let contents = terminal.contents();
+            terminal.write_line("cp: a message").unwrap();
+            contents
+        });
+        assert_eq!(before, "", "the bar stands while a message is written");
+        looks.recv().unwrap();
+        looks.recv().unwrap();
+        let drawn = terminal.contents();
+        let lines: Vec<_> = drawn.lines().collect();
+        assert_eq!(lines[0], "cp: a message");
+        assert!(lines[1].starts_with("=>") && lines[1].contains(" 25% 1.00/4.00 MB 1 files "), "{drawn}");
+        progress.finish();
+        assert_eq!(terminal.contents(), "cp: a message");
+    }
+
+    #[test]
+    fn a_short_copy_shows_nothing() {
+        let terminal = InMemoryTerm::new(10, 60);
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
+        let (progress, looks) = shown_on(Canvas::terminal(target));
+        progress.beside(|| terminal.write_line("cp: a message").unwrap());
+        progress.finish();
+        assert_eq!(terminal.contents(), "cp: a message");
+        assert!(looks.try_recv().is_err());
+    }
+
+    /// A pipe into the test.
+    struct Lines(mpsc::Sender<Vec<u8>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other).map(|()| bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn without_a_terminal_there_are_whole_plain_lines() {
+        let (written, lines) = mpsc::channel();
+        let (progress, _looks) = shown_on(Canvas::Lines(Box::new(Lines(written))));
+        let line = String::from_utf8(lines.recv().unwrap()).unwrap();
+        progress.finish();
+        assert!(line.starts_with(" 25% 1.00/4.00 MB 1 files "), "{line}");
+        assert!(line.ends_with('\n') && line.matches('\n').count() == 1, "{line}");
+    }
+}

@@ -1,0 +1,202 @@
+//! The console: the library's [`Report`] for a person at a terminal, or for the logs.
+//!
+//! Counts are added up, problems are written to standard error as they come, lines of `--verbose` go to standard output.
+//! Workers call from many threads: each message is one `write(2)`, so messages never mix.
+//!
+//! Invariant: a problem of severity `Error` leaves exit status 1, whatever the run returns (test:
+//! `errors_fail_the_run_and_warnings_do_not`).
+
+use std::io::{self, Stdout, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use haul_flow::{Line, Problem, Report, Severity, Tally};
+
+use crate::flags::When;
+use crate::messages::Messages;
+use crate::output::Output;
+use crate::progress::{Progress, Source, Whole};
+
+/// What a run has counted, shared with the thread that shows it.
+#[derive(Default)]
+pub(crate) struct Counters {
+    done: Mutex<Tally>,
+    whole: OnceLock<Whole>,
+}
+
+impl Source for Counters {
+    fn done(&self) -> Tally {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn whole(&self) -> Option<Whole> {
+        self.whole.get().copied()
+    }
+}
+
+/// Where a run reports to. `W` is standard output.
+pub(crate) struct Console<W = Stdout> {
+    messages: Messages,
+    output: Output<W>,
+    counters: Arc<Counters>,
+    progress: Option<Progress>,
+    problems: AtomicU64,
+    failed: AtomicBool,
+    debug: bool,
+}
+
+impl<W: Write> Console<W> {
+    /// Makes a console that shows no progress.
+    pub(crate) fn new(messages: Messages, output: Output<W>) -> Self {
+        Self {
+            messages,
+            output,
+            counters: Arc::default(),
+            progress: None,
+            problems: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            debug: false,
+        }
+    }
+
+    /// Listens to remarks of `--debug`.
+    pub(crate) fn with_debug(mut self, debug: bool) -> Self {
+        self.debug = debug;
+        self
+    }
+
+    /// Shows progress if it is wanted where standard error goes.
+    pub(crate) fn with_progress(mut self, when: When) -> Self {
+        self.progress = Progress::begin(when, Arc::clone(&self.counters) as Arc<dyn Source>);
+        self
+    }
+
+    /// Takes the progress away, when the run is over.
+    pub(crate) fn end_progress(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+    }
+
+    /// Returns what was counted, and how many problems were told of.
+    pub(crate) fn counted(&self) -> (Tally, u64) {
+        (self.counters.done(), self.problems.load(Ordering::Relaxed))
+    }
+
+    /// Makes the run a failed one.
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells of operands that make no sense.
+    pub(crate) fn wrong_operands(&self, problem: &Problem) {
+        self.fail();
+        self.complain(&self.messages.wrong_operands(problem));
+    }
+
+    /// Writes whole lines to standard output.
+    pub(crate) fn tell(&self, lines: &[u8]) {
+        // A terminal shows both streams, so that the bar must go for the lines too.
+        match &self.progress {
+            Some(progress) if self.output.is_terminal() => progress.beside(|| self.output.write(lines)),
+            _ => self.output.write(lines),
+        }
+    }
+
+    /// Writes whole lines to standard error, at once.
+    pub(crate) fn complain(&self, lines: &[u8]) {
+        match &self.progress {
+            Some(progress) => progress.beside(|| complain(lines)),
+            None => complain(lines),
+        }
+    }
+
+    /// Writes what waits, and returns the exit status of the run.
+    pub(crate) fn finish(mut self) -> ExitCode {
+        self.end_progress();
+        if let Err(error) = self.output.finish() {
+            complain(&self.messages.output_lost(&error));
+            return ExitCode::FAILURE;
+        }
+        if self.failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+/// Writes whole lines to standard error, at once and in one call, so that lines of several threads do not mix.
+pub(crate) fn complain(lines: &[u8]) {
+    // There is nobody left to tell that nobody can be told. The exit status still says that something failed.
+    io::stderr().write_all(lines).unwrap_or_default();
+}
+
+impl<W: Write + Send> Report for Console<W> {
+    fn count(&self, more: Tally) {
+        *self.counters.done.lock().unwrap_or_else(PoisonError::into_inner) += more;
+    }
+
+    fn problem(&self, problem: Problem) {
+        self.problems.fetch_add(1, Ordering::Relaxed);
+        if problem.severity == Severity::Error {
+            self.fail();
+        }
+        self.complain(&self.messages.problem(&problem));
+    }
+
+    fn line(&self, line: Line) {
+        self.tell(&self.messages.line(&line));
+    }
+
+    fn debug(&self, text: &str) {
+        self.complain(&self.messages.debug(text));
+    }
+
+    fn wants_debug(&self) -> bool {
+        self.debug
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_flow::Wording;
+
+    use super::*;
+    use crate::messages::Charset;
+
+    fn console() -> Console<Vec<u8>> {
+        Console::new(Messages::new("cp", Charset::Utf8), Output::new(Vec::new(), false))
+    }
+
+    #[test]
+    fn counts_of_many_workers_add_up() {
+        let console = console();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        console.count(Tally { files: 1, bytes: 10, ..Tally::default() });
+                    }
+                });
+            }
+        });
+        assert_eq!(console.counted(), (Tally { files: 400, bytes: 4000, ..Tally::default() }, 0));
+    }
+
+    #[test]
+    fn errors_fail_the_run_and_warnings_do_not() {
+        let warned = console();
+        warned.problem(Problem::new(Wording("(a warning of the test of warnings)")).as_warning());
+        assert_eq!(warned.counted().1, 1);
+        assert_eq!(warned.finish(), ExitCode::SUCCESS);
+        let failed = console();
+        failed.problem(Problem::new(Wording("(an error of the test of errors)")));
+        assert_eq!(failed.finish(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_run_whose_output_is_lost_has_failed() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let console = Console::new(Messages::new("cp", Charset::Utf8), Output::new(full, false));
+        console.line(Line { wording: Wording("{} -> {}"), names: vec![b"a".to_vec(), b"b".to_vec()] });
+        assert_eq!(console.finish(), ExitCode::FAILURE);
+    }
+}
