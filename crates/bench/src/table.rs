@@ -48,16 +48,16 @@ fn heading(series: &Series, layout: Layout, rounds: u32, style: Style) -> String
     let totals = tree.totals;
     let seed = tree.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
     let size = format!(
-        "{} files, {} directories, {} bytes{seed}",
-        grouped(totals.files),
-        grouped(totals.directories),
-        grouped(totals.bytes)
+        "{}, {}, {}{seed}",
+        counted(totals.files, "file", "files"),
+        counted(totals.directories, "directory", "directories"),
+        counted(totals.bytes, "byte", "bytes")
     );
     let where_to = match layout.sides {
         Sides::Two => format!("{} image to {} image", layout.source.name(), layout.target.name()),
         Sides::One => format!("within one {} image", layout.target.name()),
     };
-    let how = format!("{cache} cache, {where_to}, median of {rounds} rounds");
+    let how = format!("{cache} cache, {where_to}, median of {}", counted(rounds.into(), "round", "rounds"));
     match style {
         Style::Text => format!("{}: {size}\n{how}\n\n", tree.name),
         Style::Markdown => format!("### {}, {cache}\n\n{size}; {how}.\n\n", tree.name),
@@ -201,6 +201,11 @@ pub(crate) fn seconds(value: f64) -> String {
         _ => 3,
     };
     format!("{value:.decimals$}")
+}
+
+/// Writes a count with commas and what it counts.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
 /// Writes a count with commas.

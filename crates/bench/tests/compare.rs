@@ -9,8 +9,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
-use haul_testkit::{needs, require};
+use haul_testkit::{needs, require, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -47,8 +48,14 @@ fn assert_clean(work: &Path) {
     let left: Vec<PathBuf> = fs::read_dir(work).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
     let name = work.file_name().unwrap().to_str().unwrap();
-    let loops = Command::new("losetup").arg("--all").output().unwrap();
-    assert!(!text(&loops.stdout).contains(name), "{}", text(&loops.stdout));
+    // A device that somebody else looks at in the moment of its detaching (losetup of another test, for
+    // one) goes when they close it.
+    let mut loops = String::new();
+    let gone = wait::until(Duration::from_secs(60), || {
+        loops = text(&Command::new("losetup").arg("--all").output().unwrap().stdout);
+        !loops.contains(name)
+    });
+    assert!(gone, "{loops}");
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(name), "{mounts}");
 }
