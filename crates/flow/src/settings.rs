@@ -7,12 +7,15 @@ use crate::config::Config;
 /// Descriptors the process asks for; a hard limit below that is respected.
 const DESCRIPTORS_WANTED: usize = 16 << 10;
 
-/// Descriptors that are not the run's to spend: the three standard ones, a ring, an epoll or pipe of the caller.
+/// Descriptors that are not the run's to spend: the three standard ones and two of the caller's.
 const DESCRIPTORS_RESERVED: usize = 5;
 
 /// Descriptors a worker may have open at its busiest apart from its files: source and target directory of the entry in
 /// hand, and the same again for the directory being entered or reopened.
 const DIRECTORIES_PER_WORKER: usize = 4;
+
+/// Descriptors of a worker's engine: a ring.
+const DESCRIPTORS_PER_ENGINE: usize = 1;
 
 /// Descriptors of one file in flight: source and target.
 const DESCRIPTORS_PER_FILE: usize = 2;
@@ -71,7 +74,7 @@ impl Settings {
     #[must_use]
     pub fn within(config: &Config, processors: usize, descriptors: usize) -> Self {
         let spendable = descriptors.saturating_sub(DESCRIPTORS_RESERVED);
-        let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_FILE;
+        let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + DESCRIPTORS_PER_FILE;
         let jobs = config
             .jobs
             .unwrap_or(processors * WORKERS_PER_PROCESSOR)
@@ -101,12 +104,12 @@ mod tests {
         #[test]
         fn settings_stay_within_the_descriptors_there_are(
             jobs in proptest::option::of(1usize..200), look_ahead in proptest::option::of(0usize..5000),
-            processors in 1usize..256, descriptors in 11usize..100_000,
+            processors in 1usize..256, descriptors in 12usize..100_000,
         ) {
             let config = Config { jobs, look_ahead, ..Config::default() };
             let settings = Settings::within(&config, processors, descriptors);
             let most = DESCRIPTORS_RESERVED + settings.held
-                + settings.jobs * (DIRECTORIES_PER_WORKER + settings.window * DESCRIPTORS_PER_FILE);
+                + settings.jobs * (DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + settings.window * DESCRIPTORS_PER_FILE);
             prop_assert!(settings.jobs >= 1 && settings.window >= 1);
             prop_assert!(most <= descriptors, "{settings:?} may open {most} of {descriptors}");
         }

@@ -1,10 +1,12 @@
 //! Copying regular files: the target is made or opened, the way of moving the bytes chosen, and the end tidied up.
 
 use std::ffi::CStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 
-use haul_flow::{Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, Problem, Tally, Transfer};
+use haul_flow::{
+    Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer,
+};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
 use haul_sys::{open, reflink, remove, stat, stat_path, truncate};
 
@@ -43,16 +45,19 @@ impl Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Arc<Fd>,
-        stat: &Stat,
+        opened: &OpenedFile<'_>,
+        turn: MutexGuard<'_, ()>,
     ) -> Begin<CopiedFile> {
+        let OpenedFile { source, stat, .. } = *opened;
         let link = match self.claim(desk, found, stat) {
             Claim::First(claimed) => claimed,
             Claim::Waits => return Begin::Deferred,
             Claim::Known(..) => return Begin::Over,
         };
         self.tell_copied(desk, found);
-        let begun = match self.open_target(desk, found, stat) {
+        let target = self.open_target(desk, found, stat);
+        drop(turn);
+        let begun = match target {
             Ok(target) => self.fill(desk, found, source, stat, target, link),
             Err(problem) => {
                 desk.problem(problem);
