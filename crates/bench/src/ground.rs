@@ -142,7 +142,7 @@ impl Ground {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] when there is too little room for the images.
+    /// [`Error::Refused`] when there is too little room for the images, or the place is no disk.
     pub(crate) fn new(parent: &Path, layout: Layout, totals: Totals) -> Result<Ground> {
         let entries = totals.files.saturating_add(totals.directories).saturating_add(2);
         let source_room = Room { bytes: totals.bytes, entries };
@@ -150,6 +150,7 @@ impl Ground {
             Sides::Two => source_room,
             Sides::One => Room { bytes: 2 * totals.bytes, entries: 2 * entries },
         };
+        check_disk(parent)?;
         check_room(parent, source_room, target_room)?;
         let work = tempfile::Builder::new()
             .prefix("haul-bench-")
@@ -257,6 +258,19 @@ pub(crate) fn sync(top: &Path) -> Result<()> {
     rustix::fs::syncfs(&directory).map_err(|errno| Error::doing("sync", top)(errno.into()))
 }
 
+/// What statfs calls a file system that is in memory: tmpfs, ramfs.
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Refuses a place that is no disk: there, a cold run would read memory.
+fn check_disk(parent: &Path) -> Result<()> {
+    let facts = rustix::fs::statfs(parent)
+        .map_err(|errno| Error::doing("ask for the file system of", parent)(errno.into()))?;
+    if !IN_MEMORY.contains(&(facts.f_type as u64)) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!("{} is in memory; give a directory on a disk with --work", parent.display())))
+}
+
 /// Refuses to fill the disk that the images are on.
 fn check_room(parent: &Path, source: Room, target: Room) -> Result<()> {
     let wanted = source.bytes_written().saturating_add(target.bytes_written()).saturating_add(1 << 30);
@@ -270,4 +284,33 @@ fn check_room(parent: &Path, source: Room, target: Room) -> Result<()> {
         parent.display(),
         free / 1_000_000
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout { source: FileSystem::Ext4, target: FileSystem::Ext4, sides: Sides::Two };
+
+    #[test]
+    fn a_tree_that_does_not_fit_is_refused_and_nothing_is_made() {
+        let parent = tempfile::tempdir_in("/var/tmp").unwrap();
+        let totals = Totals { files: 1, directories: 0, bytes: 1 << 60 };
+        let refusal = Ground::new(parent.path(), LAYOUT, totals).unwrap_err().to_string();
+        assert!(refusal.contains("the images need about"), "{refusal}");
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn memory_is_not_taken_for_a_disk() {
+        haul_testkit::require!(haul_testkit::needs::root());
+        let memory = haul_testkit::mount::Mount::memory(1 << 20).unwrap();
+        let refusal = Ground::new(memory.path(), LAYOUT, Totals::default()).unwrap_err().to_string();
+        assert!(refusal.contains("is in memory"), "{refusal}");
+    }
+
+    #[test]
+    fn a_real_directory_is_called_by_its_last_name() {
+        assert_eq!(Workload::Real(PathBuf::from("/home/somebody/photos")).name(), "photos");
+    }
 }
