@@ -19,7 +19,7 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     match flags::parse(words, Environment::of_process()) {
         Ok(Parsed::Copy(request)) => copy(messages, &request),
         Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::help(program)),
-        Ok(Parsed::Tell(Information::Version)) => tell(messages, &version("cp")),
+        Ok(Parsed::Tell(Information::Version)) => tell(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => {
             complain(&messages.wrong_flags(&error));
             ExitCode::FAILURE
@@ -68,7 +68,3 @@ pub(crate) fn tell(messages: Messages, text: &str) -> ExitCode {
     console.finish()
 }
 
-/// Names a program and its version.
-pub(crate) fn version(program: &str) -> String {
-    format!("{program} (haul) {}\n", env!("CARGO_PKG_VERSION"))
-}

@@ -41,7 +41,7 @@ fn be(personality: Personality) -> ExitCode {
         Personality::Copy { program, words } => copy::main(program, &words),
         Personality::Bench { words } => bench::main(words),
         Personality::Help => copy::tell(haul(), &personality::help()),
-        Personality::Version => copy::tell(haul(), &copy::version("haul")),
+        Personality::Version => copy::tell(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),
         Personality::Nothing => refuse(personality::nothing()),
         Personality::Unknown { word } => refuse(personality::unknown(&word)),
     }

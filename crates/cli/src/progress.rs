@@ -74,8 +74,8 @@ struct State {
 
 /// How pictures are shown.
 enum Canvas {
-    /// As one line of a terminal.
-    Terminal(ProgressBar),
+    /// As one line of a terminal, which may not be there yet.
+    Terminal { bar: ProgressBar, drawn: bool },
     /// As lines.
     Lines(Box<dyn Write + Send>),
 }
@@ -107,8 +107,8 @@ impl Progress {
     pub(crate) fn beside<R>(&self, write: impl FnOnce() -> R) -> R {
         let state = self.screen.lock();
         match &state.canvas {
-            Canvas::Terminal(bar) if bar.position() > 0 || !bar.message().is_empty() => bar.suspend(write),
-            Canvas::Terminal(_) | Canvas::Lines(_) => write(),
+            Canvas::Terminal { bar, drawn: true } => bar.suspend(write),
+            Canvas::Terminal { drawn: false, .. } | Canvas::Lines(_) => write(),
         }
     }
 
@@ -158,13 +158,14 @@ impl Screen {
 
 impl Canvas {
     fn terminal(target: ProgressDrawTarget) -> Self {
-        Self::Terminal(ProgressBar::with_draw_target(Some(STEPS), target))
+        Self::Terminal { bar: ProgressBar::with_draw_target(Some(STEPS), target), drawn: false }
     }
 
     /// Shows a picture and returns how long it stays.
     fn show(&mut self, picture: &Picture) -> Duration {
         match self {
-            Self::Terminal(bar) => {
+            Self::Terminal { bar, drawn } => {
+                *drawn = true;
                 let template =
                     if picture.steps.is_some() { "{bar:6} {wide_msg}" } else { "{spinner} {wide_msg}" };
                 if let Ok(style) = ProgressStyle::with_template(template) {
@@ -184,7 +185,7 @@ impl Canvas {
     }
 
     fn clear(&mut self) {
-        if let Self::Terminal(bar) = self {
+        if let Self::Terminal { bar, .. } = self {
             bar.finish_and_clear();
         }
     }

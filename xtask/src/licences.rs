@@ -1,0 +1,136 @@
+//! The licences of what haul depends on: each must be one that lets haul be given away under its own.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::steps::{Failure, cargo, output_of, say};
+
+/// Licences that ask for no more than a notice.
+const ALLOWED: [&str; 12] = [
+    "MIT",
+    "MIT-0",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-1-Clause",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+    "CC0-1.0",
+];
+
+/// Checks every package that is built on this platform.
+pub(crate) fn check() -> Result<(), Failure> {
+    say("==> licences");
+    let text =
+        output_of(&mut cargo(&["metadata", "--format-version", "1", "--filter-platform", &platform()?]))?;
+    let metadata: Value =
+        serde_json::from_slice(&text).map_err(|error| Failure(format!("cargo metadata: {error}")))?;
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let refused: Vec<_> = packages.iter().filter_map(refusal).collect();
+    if packages.is_empty() {
+        return Err(Failure("cargo metadata lists no packages".to_owned()));
+    }
+    if !refused.is_empty() {
+        return Err(Failure(format!("licences that are not on the list:\n{}", refused.join("\n"))));
+    }
+    say(&format!("{} packages, all under licences on the list", packages.len()));
+    Ok(())
+}
+
+/// Returns the platform that is built for: what others would need is of no concern.
+fn platform() -> Result<String, Failure> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let text = output_of(Command::new(rustc).arg("-vV"))?;
+    let text = String::from_utf8_lossy(&text);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| Failure("rustc -vV names no host".to_owned()))
+}
+
+/// Says why a package cannot be depended on.
+fn refusal(package: &Value) -> Option<String> {
+    let licence = package["license"].as_str().unwrap_or_default();
+    let name = package["name"].as_str().unwrap_or_default();
+    (!is_allowed(licence)).then(|| format!("  {name}: '{licence}'"))
+}
+
+/// Tells whether an SPDX expression can be met with licences on the list. `AND` binds closer than `OR`; `/` is the old
+/// way to write `OR`. What is no expression is not met.
+fn is_allowed(expression: &str) -> bool {
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = words.as_slice();
+    any_of(&mut rest) == Some(true) && rest.is_empty()
+}
+
+fn any_of(rest: &mut &[&str]) -> Option<bool> {
+    let mut allowed = all_of(rest)?;
+    while let ["OR", after @ ..] = *rest {
+        *rest = after;
+        allowed |= all_of(rest)?;
+    }
+    Some(allowed)
+}
+
+fn all_of(rest: &mut &[&str]) -> Option<bool> {
+    let mut allowed = one(rest)?;
+    while let ["AND", after @ ..] = *rest {
+        *rest = after;
+        allowed &= one(rest)?;
+    }
+    Some(allowed)
+}
+
+fn one(rest: &mut &[&str]) -> Option<bool> {
+    match *rest {
+        ["(", after @ ..] => {
+            *rest = after;
+            let allowed = any_of(rest)?;
+            *rest = rest.strip_prefix(&[")"])?;
+            Some(allowed)
+        }
+        [licence, "WITH", exception, after @ ..] => {
+            *rest = after;
+            Some(ALLOWED.contains(&format!("{licence} WITH {exception}").as_str()))
+        }
+        [licence, after @ ..] => {
+            *rest = after;
+            Some(ALLOWED.contains(licence))
+        }
+        [] => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_are_met_by_licences_on_the_list() {
+        for fine in [
+            "MIT",
+            "MIT/Apache-2.0",
+            "GPL-3.0-only OR MIT",
+            "(MIT OR Apache-2.0) AND Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception OR GPL-2.0-only",
+            "GPL-2.0-only OR (Zlib AND ISC)",
+        ] {
+            assert!(is_allowed(fine), "{fine}");
+        }
+        for bad in [
+            "",
+            "GPL-3.0-only",
+            "MIT AND GPL-3.0-only",
+            "MIT OR",
+            "(MIT",
+            "MIT)",
+            "MIT WITH strings",
+            "GPL-2.0-only AND MIT OR LGPL-2.1",
+        ] {
+            assert!(!is_allowed(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `setup`: installs what the tests need, as far as it can, and says what is missing.
+//!
+//! Nothing here is needed to build haul. A test whose programs are missing is skipped and says so.
+
+use std::process::Command;
+
+use crate::steps::{Failure, is_installed, run, say};
+
+/// Programs the tests run, with the Debian package that has them and what is skipped without them.
+const NEEDS: [(&str, &str, &str); 10] = [
+    ("cp", "coreutils", "comparisons with GNU cp"),
+    ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
+    ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
+    ("mkfs.btrfs", "btrfs-progs", "tests on btrfs images"),
+    ("setfacl", "acl", "tests of access lists"),
+    ("getfattr", "attr", "tests of extended attributes"),
+    ("strace", "strace", "audits of system calls"),
+    ("losetup", "mount", "tests on images"),
+    ("mount", "mount", "tests on images"),
+    ("setpriv", "util-linux", "tests as another user"),
+];
+
+/// Installs the missing programs where that can be done, and lists those that stay missing.
+pub(crate) fn setup() -> Result<(), Failure> {
+    let mut packages: Vec<_> = missing().map(|(_, package, _)| *package).collect();
+    packages.dedup();
+    if !packages.is_empty() && is_installed("apt-get") {
+        // Not being root, or having no network, leaves things missing, which is told below.
+        install(&packages).unwrap_or_else(|failure| say(&format!("xtask: {failure}")));
+    }
+    for (program, package, use_of_it) in missing() {
+        say(&format!("missing: {program} (Debian's package {package}): no {use_of_it}"));
+    }
+    if missing().next().is_none() {
+        say("everything the tests need is installed");
+    }
+    Ok(())
+}
+
+fn missing() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
+    NEEDS.iter().filter(|(program, ..)| !is_installed(program))
+}
+
+fn install(packages: &[&str]) -> Result<(), Failure> {
+    let apt = || {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    run(apt().args(["-qq", "update"]))?;
+    run(apt().args(["-qq", "-y", "--no-install-recommends", "install"]).args(packages))
+}

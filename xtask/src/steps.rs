@@ -1,0 +1,94 @@
+//! Running other programs, one step after the other.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// Why a chore ended.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Writes a line for the person who reads along.
+pub(crate) fn say(line: &str) {
+    // With standard output gone, the exit status still tells the end.
+    writeln!(io::stdout(), "{line}").unwrap_or_default();
+}
+
+/// Returns the workspace's folder.
+pub(crate) fn workspace() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or(here.clone(), PathBuf::from)
+}
+
+/// Begins a command line of the cargo that runs this program.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(workspace());
+    command
+}
+
+/// Runs a program, its output passing through.
+///
+/// # Errors
+/// When it cannot be run, or fails.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    say(&format!("==> {}", written(command)));
+    let status = command.status().map_err(|error| cannot_run(command, &error))?;
+    if status.success() { Ok(()) } else { Err(Failure(format!("{}: {status}", written(command)))) }
+}
+
+/// Runs a program, passing each line of its standard output on and to `listen`. Tells whether it succeeded.
+///
+/// # Errors
+/// When it cannot be run or listened to.
+pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str)) -> Result<bool, Failure> {
+    say(&format!("==> {}", written(command)));
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| cannot_run(command, &error))?;
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line.map_err(|error| cannot_run(command, &error))?;
+            let line = String::from_utf8_lossy(&line);
+            say(&line);
+            listen(&line);
+        }
+    }
+    let status = child.wait().map_err(|error| cannot_run(command, &error))?;
+    Ok(status.success())
+}
+
+/// Runs a program and returns what it wrote to standard output.
+///
+/// # Errors
+/// When it cannot be run, or fails.
+pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, Failure> {
+    let Output { status, stdout, .. } =
+        command.stderr(Stdio::inherit()).output().map_err(|error| cannot_run(command, &error))?;
+    if status.success() { Ok(stdout) } else { Err(Failure(format!("{}: {status}", written(command)))) }
+}
+
+/// Tells whether a program can be found where shells look, and where ordinary users' shells do not.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .any(|folder| folder.join(program).is_file())
+}
+
+fn written(command: &Command) -> String {
+    let name = PathBuf::from(command.get_program());
+    let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn cannot_run(command: &Command, error: &io::Error) -> Failure {
+    Failure(format!("{}: {error}", written(command)))
+}
