@@ -26,11 +26,24 @@ use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, note, prog
 
 /// Runs one command line beside GNU cp in every way, and fails on any difference.
 fn same_as_gnu(prepare: &dyn Fn(&Path) -> io::Result<()>, arguments: &[&str], status: i32) {
+    compare_with_gnu(prepare, arguments, status, true);
+}
+
+/// Runs beside GNU cp, and compares trees only where GNU cp's does not depend on the order of a directory.
+fn compare_with_gnu(
+    prepare: &dyn Fn(&Path) -> io::Result<()>,
+    arguments: &[&str],
+    status: i32,
+    trees_too: bool,
+) {
     require!(Program::needs_gnu());
     let duel = Duel::with_gnu(program!()).unwrap();
     for way in WAYS {
         let own: Vec<OsString> = way.iter().map(OsString::from).collect();
-        let verdict = duel.run(prepare, arguments, &own).unwrap();
+        let mut verdict = duel.run(prepare, arguments, &own).unwrap();
+        if !trees_too {
+            verdict.compare_words_only();
+        }
         assert_eq!(
             verdict.standard.ending,
             Ending::Exited(status),
@@ -68,13 +81,14 @@ fn a_missing_source_is_named_and_the_others_are_copied() {
 fn a_target_inside_of_its_source_is_refused() {
     let prepare = |folder: &Path| plain_tree().build(&folder.join("source"));
     for target in ["source/new", "source", "source/one", "source/one/two/new"] {
-        same_as_gnu(&prepare, &["-r", "source", target], 1);
+        // GNU cp stops when it meets its target: how much it has copied until then is a matter of chance.
+        compare_with_gnu(&prepare, &["-r", "source", target], 1, false);
     }
     let linked = |folder: &Path| {
         prepare(folder)?;
         std::os::unix::fs::symlink("source/one", folder.join("link"))
     };
-    same_as_gnu(&linked, &["-r", "source", "link"], 1);
+    compare_with_gnu(&linked, &["-r", "source", "link"], 1, false);
 }
 
 #[test]

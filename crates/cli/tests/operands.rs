@@ -179,20 +179,9 @@ const DIRECTORIES: &[&str] = &[
     "-r d/sub/. d",
     "-r d new/deeper",
     "-r d n/missing/f",
-    "-r d d",
-    "-r d d/",
-    "-r d d/inside",
-    "-r d d/sub",
-    "-r d d/sub/inside",
-    "-a d d",
-    "-r d to-d",
-    "-r to-d d",
-    "-r to-d/ d",
-    "-r d ./d",
     "-rT d d",
     "-r d links",
     "-rT d links",
-    "-r deep/.. n",
     "-a deep new",
     "-r -x d new",
     "-rv d new",
@@ -203,7 +192,6 @@ const DIRECTORIES: &[&str] = &[
     ". n",
     "-r d/x/. n",
     "-r m n",
-    "-r m/. .",
     "-r d/. m",
     "-a n new",
     "-aT d/. new",
@@ -321,9 +309,6 @@ const OPTIONS: &[&str] = &[
     "--reflink=auto a new",
     "--reflink=never a new",
     "--reflink=bogus a new",
-    "--reflink a new",
-    "--reflink=always a new",
-    "--reflink=always a b",
     "--reflink --sparse=always a new",
     "--reflink=never --sparse=always a new",
     "--no-such-option a new",
@@ -350,6 +335,31 @@ const OPTIONS: &[&str] = &[
     "a new -v",
     "a -v b d",
     "a -- -v",
+];
+
+/// Lines whose messages and status are compared, and not the folder.
+///
+/// GNU cp stops reading a directory when it meets its own target in it: what it has copied until then depends on the order of the
+/// entries. And it left an empty file where a clone failed, until release 9.2.
+const WORDS_ONLY: &[&str] = &[
+    "-r d d",
+    "-r d d/",
+    "-r d d/inside",
+    "-r d d/sub",
+    "-r d d/sub/inside",
+    "-a d d",
+    "-r d to-d",
+    "-r to-d d",
+    "-r to-d/ d",
+    "-r d ./d",
+    "-r deep/.. n",
+    "-r . n",
+    "-r . new",
+    "-a . d/sub/new",
+    "-r m/. .",
+    "--reflink a new",
+    "--reflink=always a new",
+    "--reflink=always a b",
 ];
 
 /// Operands that a line split at blanks cannot hold.
@@ -380,14 +390,17 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 /// Runs all command lines and fails with every one that came out differently.
-fn run_all(lines: impl IntoIterator<Item = Vec<OsString>>) {
+fn run_all(lines: impl IntoIterator<Item = Vec<OsString>>, trees_too: bool) {
     let Some(duel) = Duel::with_gnu(program!()) else { return };
     let mut failures = Vec::new();
     let mut count = 0;
     for (index, line) in lines.into_iter().enumerate() {
         // Engines take turns; every line is about the same promise whichever moves the bytes.
         let engine = if index % 2 == 0 { "--engine=sync" } else { "--engine=io-uring" };
-        let verdict = duel.run(&prepare, &line, &[engine.into()]).unwrap();
+        let mut verdict = duel.run(&prepare, &line, &[engine.into()]).unwrap();
+        if !trees_too {
+            verdict.compare_words_only();
+        }
         assert!(!verdict.standard_hung(), "GNU cp hung on {line:?}: take the line out");
         count += 1;
         if !verdict.complaints.is_empty() {
@@ -407,42 +420,45 @@ fn run_all(lines: impl IntoIterator<Item = Vec<OsString>>) {
 #[test]
 fn one_source_to_one_target() {
     require!(Program::needs_gnu());
-    run_all(ONE_TO_ONE.iter().map(|line| words(line)));
+    run_all(ONE_TO_ONE.iter().map(|line| words(line)), true);
 }
 
 #[test]
 fn many_sources_and_target_directories() {
     require!(Program::needs_gnu());
-    run_all(MANY_TO_ONE.iter().map(|line| words(line)));
+    run_all(MANY_TO_ONE.iter().map(|line| words(line)), true);
 }
 
 #[test]
 fn directories_and_their_edges() {
     require!(Program::needs_gnu());
-    run_all(DIRECTORIES.iter().map(|line| words(line)));
+    run_all(DIRECTORIES.iter().map(|line| words(line)), true);
 }
 
 #[test]
 fn links_in_sources_and_targets() {
     require!(Program::needs_gnu());
-    run_all(LINKS.iter().map(|line| words(line)));
+    run_all(LINKS.iter().map(|line| words(line)), true);
 }
 
 #[test]
 fn options_and_their_mistakes() {
     require!(Program::needs_gnu());
-    run_all(OPTIONS.iter().map(|line| words(line)));
+    run_all(OPTIONS.iter().map(|line| words(line)), true);
+}
+
+#[test]
+fn copies_into_themselves_and_clones_that_fail() {
+    require!(Program::needs_gnu());
+    run_all(WORDS_ONLY.iter().map(|line| words(line)), false);
 }
 
 #[test]
 fn names_that_need_quoting() {
     require!(Program::needs_gnu());
     let lines = odd_operands();
-    run_all(
-        lines
-            .into_iter()
-            .map(|line| line.into_iter().map(|word| OsString::from_vec(word.to_vec())).collect()),
-    );
+    let bytes = |word: &[u8]| OsString::from_vec(word.to_vec());
+    run_all(lines.into_iter().map(|line| line.into_iter().map(bytes).collect()), true);
 }
 
 #[test]

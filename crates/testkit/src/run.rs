@@ -283,9 +283,14 @@ impl Run {
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
-        for name in
-            ["POSIXLY_CORRECT", "VERSION_CONTROL", "SIMPLE_BACKUP_SUFFIX", "HAUL_FAULT", "HAUL_FAULT_LOG"]
-        {
+        for name in [
+            "POSIXLY_CORRECT",
+            "VERSION_CONTROL",
+            "SIMPLE_BACKUP_SUFFIX",
+            "HAUL_FAULT",
+            "HAUL_FAULT_LOG",
+            "LD_LIBRARY_PATH",
+        ] {
             command.env_remove(name);
         }
         command.env("LC_ALL", "C").envs(self.environment.iter().map(|(name, value)| (name, value)));

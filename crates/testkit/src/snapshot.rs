@@ -17,6 +17,9 @@ use bitflags::bitflags;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
+/// Bounds the depth of a tree that is read back. Deeper ones are made by accident, or are the matter of [`crate::deep`].
+const LEVELS_MAX: usize = 300;
+
 bitflags! {
     /// Chooses what a snapshot reads and a comparison looks at. Type, size, link target and device number always count.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +109,7 @@ impl Snapshot {
     /// Reads the tree at `root`, which may be a single file.
     ///
     /// # Errors
-    /// When an entry cannot be read; the message names it.
+    /// When an entry cannot be read, or the tree is deeper than 300 levels; the message names the entry.
     pub fn take(root: &Path, facts: Facts) -> io::Result<Self> {
         let mut snapshot = Self { root: root.to_owned(), facts, entries: BTreeMap::new() };
         let place = Place { directory: CWD, name: root.as_os_str().as_bytes(), path: root.to_owned() };
@@ -141,7 +144,7 @@ impl Snapshot {
 
     fn visit(&mut self, place: &Place<'_>, relative: Vec<u8>) -> io::Result<()> {
         let named = |error: io::Error| {
-            let shown = String::from_utf8_lossy(&relative).into_owned();
+            let shown: String = String::from_utf8_lossy(&relative).chars().take(200).collect();
             io::Error::new(error.kind(), format!("reading back {shown:?}: {error}"))
         };
         let entry = read_entry(place, self.facts).map_err(named)?;
@@ -149,6 +152,9 @@ impl Snapshot {
         self.entries.insert(relative.clone(), entry);
         if kind != Kind::Directory {
             return Ok(());
+        }
+        if relative.iter().filter(|byte| **byte == b'/').count() >= LEVELS_MAX {
+            return Err(named(io::Error::other(format!("deeper than {LEVELS_MAX} levels"))));
         }
         let directory = open(place, OFlags::DIRECTORY).map_err(named)?;
         for name in names(&directory).map_err(named)? {
