@@ -23,7 +23,11 @@ use crate::{Call, Caps, Done, Engine, Op, Outcome};
 
 /// Which operations go through the ring.
 ///
-/// The default is what the measurements in `docs/measurements/engine-ops.md` found.
+/// The default is what the measurements in `docs/measurements/engine-ops.md` found, on ext4 at depth 64:
+/// - read in the ring: cold, nine times as fast as one after the other; warm, no dearer;
+/// - fsync in the ring: several in flight share a commit of the journal;
+/// - open, create, stat and write in place: the kernel hands them to a thread, which costs more than it gains;
+/// - close in place: no difference, and one thing less that can be in flight when a worker stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Bit n stands for the n-th of [`Placement::CANDIDATES`].
