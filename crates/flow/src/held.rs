@@ -78,6 +78,13 @@ impl Held {
     }
 }
 
+impl Held {
+    /// Checks that a directory opened again is the one it was.
+    fn recognise(&self, fd: Fd) -> Result<Arc<Fd>> {
+        if stat(&fd)?.identity == self.identity { Ok(Arc::new(fd)) } else { Err(stale(self)) }
+    }
+}
+
 /// The bounded set of open directories.
 #[derive(Debug)]
 pub struct HeldCache {
@@ -179,12 +186,14 @@ impl HeldCache {
                 None => break None,
             }
         };
+        // Only the directory asked for is cached: the way to it could evict everything that others need.
         for directory in chain.into_iter().rev() {
             let fd = match &from {
                 Some(parent) => open(parent, &directory.name, directory.how)?,
                 None => open_path(&directory.name, directory.how)?,
             };
-            from = Some(self.reinstate(directory, fd)?);
+            let fd = directory.recognise(fd)?;
+            from = Some(if Arc::ptr_eq(directory, held) { self.reinstate(held, fd) } else { fd });
         }
         from.ok_or_else(|| stale(held))
     }
@@ -198,9 +207,9 @@ impl HeldCache {
         if lock(&parent.open).is_some() || parent.how != child.how {
             return;
         }
-        // A directory that was moved has another parent now, which `reinstate` refuses.
-        let lifted = open_parent(&fd).and_then(|fd| self.reinstate(parent, fd));
-        drop(lifted);
+        // A directory that was moved has another parent now, which is not recognised.
+        let lifted = open_parent(&fd).and_then(|fd| parent.recognise(fd));
+        lifted.map_or_else(drop, |fd| drop(self.reinstate(parent, fd)));
     }
 
     /// Closes a directory that is not needed any more.
@@ -212,15 +221,16 @@ impl HeldCache {
         fd.and_then(Arc::into_inner).map_or(Ok(()), Fd::close)
     }
 
-    /// Checks a directory opened again and caches it.
-    fn reinstate(&self, held: &Arc<Held>, fd: Fd) -> Result<Arc<Fd>> {
-        if stat(&fd)?.identity != held.identity {
-            return Err(stale(held));
+    /// Caches the descriptor of a directory opened again. If somebody else was faster, theirs is the one to use.
+    fn reinstate(&self, held: &Arc<Held>, fd: Arc<Fd>) -> Arc<Fd> {
+        let mut open = lock(&held.open);
+        if let Some(fd) = open.as_ref() {
+            return Arc::clone(fd);
         }
-        let fd = Arc::new(fd);
-        *lock(&held.open) = Some(Arc::clone(&fd));
+        *open = Some(Arc::clone(&fd));
+        drop(open);
         self.enqueue(held);
-        Ok(fd)
+        fd
     }
 
     /// Puts a directory at the end of the queue and evicts from its front what is too many.

@@ -20,6 +20,9 @@ const DESCRIPTORS_PER_ENGINE: usize = 1;
 /// Descriptors of one file in flight: source and target.
 const DESCRIPTORS_PER_FILE: usize = 2;
 
+/// Descriptors that should be left for holding directories before another worker is worth having.
+const HELD_PER_WORKER: usize = 8;
+
 /// Directories worth keeping open; more are not reopened often enough to matter.
 const HELD_MAX: usize = 4096;
 
@@ -78,7 +81,7 @@ impl Settings {
         let jobs = config
             .jobs
             .unwrap_or(processors * WORKERS_PER_PROCESSOR)
-            .clamp(1, (spendable / per_worker).max(1));
+            .clamp(1, (spendable / (per_worker + HELD_PER_WORKER)).max(1));
         let spare = spendable.saturating_sub(jobs * per_worker);
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
         let wanted = config.look_ahead.unwrap_or(LOOK_AHEAD).max(1);

@@ -1,8 +1,10 @@
 //! Page-aligned memory for data in flight.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Alignment of every buffer, in bytes: a page, which satisfies direct I/O on every device haul has met.
 const ALIGNMENT: usize = 4096;
@@ -18,22 +20,20 @@ pub struct Buffer {
 
 impl Buffer {
     /// Makes a buffer of at least `capacity` bytes, rounded up to whole pages.
+    ///
+    /// The memory comes from the kernel directly: an allocator would touch all of it to make it zero.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1).next_multiple_of(ALIGNMENT);
-        let layout = Self::layout(capacity);
-        // SAFETY: the layout's size is not zero, as `capacity` is at least one page.
-        let start = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(start) {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: asks for new memory at an address of the kernel's choice, so no memory in use is affected.
+        let mapped = unsafe { mmap_anonymous(null_mut(), capacity, access, MapFlags::PRIVATE) };
+        match mapped.ok().and_then(|start| NonNull::new(start.cast())) {
             Some(start) => Self { start, capacity },
-            None => handle_alloc_error(layout),
-        }
-    }
-
-    fn layout(capacity: usize) -> Layout {
-        match Layout::from_size_align(capacity, ALIGNMENT) {
-            Ok(layout) => layout,
-            Err(_) => handle_alloc_error(Layout::new::<u8>()),
+            None => match Layout::from_size_align(capacity, ALIGNMENT) {
+                Ok(layout) => handle_alloc_error(layout),
+                Err(_) => handle_alloc_error(Layout::new::<u8>()),
+            },
         }
     }
 
@@ -60,8 +60,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: `start` came from the allocator with this very layout and is freed once, here.
-        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
+        // SAFETY: `start` and `capacity` are the mapping made in `new`, which nobody uses any more.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.capacity) };
+        debug_assert!(unmapped.is_ok(), "a mapping of our own could not be unmapped");
     }
 }
 

@@ -207,9 +207,11 @@ impl Ring {
         loop {
             self.collect();
             wanted = wanted.saturating_sub(self.settle(&mut take));
-            // Requests that go round again must not wait for the caller's next flush, which may never come.
             if mem::take(&mut self.restarted) {
+                // Requests that go round again must not wait for the caller's next flush, which may never come. The
+                // flush may bring completions with it, so they are looked at before anything is waited for.
                 self.flush()?;
+                continue;
             }
             if wanted == 0 {
                 return Ok(());
@@ -303,6 +305,8 @@ impl Ring {
     ///
     /// After `Ok` the caller looks again at what it waits for: the wait may have been cut short.
     fn enter(&mut self, want: usize) -> Result<()> {
+        // Invariant: nothing is waited for that is not on its way, or the wait would not end.
+        debug_assert!(want <= self.in_kernel + self.queued.len());
         let queued = self.queued.len();
         let outcome = self.call(Enter::Submit(want));
         let moved = self.collect() + (queued - self.queued.len());
