@@ -47,6 +47,9 @@ pub struct Caps {
 }
 
 /// A way to the kernel. One worker owns one engine; engines are not shared.
+///
+/// An engine may be made on one thread and moved to another, but only before its first operation: some are then bound
+/// to the thread that uses them.
 pub trait Engine: Send {
     /// Says what the engine can do.
     fn caps(&self) -> Caps;
@@ -60,7 +63,8 @@ pub trait Engine: Send {
     /// Passes what was taken to the kernel, in as few calls as it can.
     ///
     /// # Errors
-    /// When the kernel refuses for good; the operations in flight then come back as failed by the next `reap`.
+    /// When the kernel refuses for good. The operations in flight then come back by the next `reap`, those that the
+    /// kernel had taken as failed; and the engine does what it is given afterwards in place.
     fn flush(&mut self) -> Result<()>;
 
     /// Appends completions to `done`, waiting until there are at least `min` (or nothing is in flight).

@@ -289,6 +289,11 @@ fn sweep(engine: &str) {
             for occurrence in first..=*count {
                 let fault = format!("{operation}:{occurrence}:{effect}");
                 let case = case(engine, &fault);
+                if !case.fired && operation == "io_uring_enter" && occurrence > 5 {
+                    // How often a ring is entered depends on how fast the kernel is; this run did with less.
+                    assert!(case.verdict == "copied" && case.identical && case.log[operation] < occurrence);
+                    continue;
+                }
                 assert!(case.fired, "{engine} {fault}: the fault never struck");
                 let verdict = match case.verdict.as_str() {
                     "copied" => Expected::Copied,
