@@ -84,6 +84,37 @@ fn thousands_of_operations_pass_through_a_shallow_ring() {
     }
 }
 
+/// Each operation has a synchronous twin, for the kernel or the sandbox that takes all but that one.
+#[test]
+fn each_operation_can_be_masked_off() {
+    let ground = Ground::new();
+    let source = ground.file(c"source", 1, 10_000);
+    for (masked, name) in Placement::CANDIDATES.into_iter().zip([c"a", c"b", c"c", c"d", c"e", c"f"]) {
+        for placement in [Placement::EVERYTHING.without(masked), Placement::NOTHING.with(masked)] {
+            let Ok(mut engine) = Uring::with_placement(8, placement) else {
+                return say("SKIPPED: the kernel refuses a ring");
+            };
+            assert_eq!(engine.placement(), placement);
+            let file = match run_one(&mut engine, ground.open(0, c"source", Open::READ).call) {
+                Outcome::Opened(file) => file.unwrap(),
+                other => panic!("{other:?}"),
+            };
+            let target = Arc::new(
+                haul_sys::open(&*ground.directory, name, Open::WRITE)
+                    .unwrap_or_else(|_| ground.target_alone(name)),
+            );
+            copy(&mut engine, &source, &target, 10_000, 999);
+            assert_eq!(ground.content(name.to_str().unwrap()), pattern(1, 0, 10_000));
+            let looked = run_one(&mut engine, Call::Stat { file: Arc::clone(&target) });
+            assert!(matches!(looked, Outcome::Looked(Ok(stat)) if stat.size == 10_000), "{looked:?}");
+            let synchronized = run_one(&mut engine, Call::Synchronize { file: target });
+            assert!(matches!(synchronized, Outcome::Synchronized(Ok(()))), "{synchronized:?}");
+            let closed = run_one(&mut engine, Call::Close { file });
+            assert!(matches!(closed, Outcome::Closed(Ok(()))), "{closed:?}");
+        }
+    }
+}
+
 /// The last read of a file that is no multiple of the block is short: in a linked chain it would cancel its write.
 #[test]
 fn a_short_read_loses_no_write() {
