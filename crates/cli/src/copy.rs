@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use haul_flow::{Report, Settings};
 use haul_tools::copy::{self, Outcome};
 
+use crate::ahead;
 use crate::flags::{self, Environment, Information, Parsed, Request, StatisticsForm};
 use crate::messages::{Charset, Messages};
 use crate::output::Output;
@@ -19,7 +20,9 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     match flags::parse(words, Environment::of_process()) {
         Ok(Parsed::Copy(request)) => copy(messages, &request),
         Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::help(program)),
-        Ok(Parsed::Tell(Information::Version)) => tell(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Parsed::Tell(Information::Version)) => {
+            tell(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
+        }
         Err(error) => {
             complain(&messages.wrong_flags(&error));
             ExitCode::FAILURE
@@ -30,11 +33,19 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 /// Runs one copy and tells what became of it.
 fn copy(messages: Messages, request: &Request) -> ExitCode {
     let began = Instant::now();
-    let mut console = Console::new(messages, Output::standard())
+    let console = Console::new(messages, Output::standard())
         .with_debug(request.options.debug)
         .with_progress(request.progress);
-    let outcome = copy::run(&request.operands, &request.options, &request.config, &console);
-    console.end_progress();
+    let outcome = std::thread::scope(|scope| {
+        if console.shows_progress() {
+            let count = || console.count_ahead(|is_over| ahead::count(request, is_over));
+            // Without a thread to count there is no percent, and that is all.
+            std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
+        }
+        let outcome = copy::run(&request.operands, &request.options, &request.config, &console);
+        console.end_progress();
+        outcome
+    });
     match outcome {
         Outcome::Success => tell_statistics(&console, request, began.elapsed()),
         Outcome::Failure => {
@@ -67,4 +78,3 @@ pub(crate) fn tell(messages: Messages, text: &str) -> ExitCode {
     console.tell(text.as_bytes());
     console.finish()
 }
-

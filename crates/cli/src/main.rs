@@ -2,11 +2,12 @@
 //!
 //! - [`personality`]: which program is asked for.
 //! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
-//!   [`flags`], [`report`], [`messages`], [`output`], [`progress`], [`statistics`].
+//!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
 //! - [`bench`]: the benchmark.
 //!
 //! What is copied how is the business of `haul_tools`, and how that uses the machine of `haul_flow`.
 
+mod ahead;
 mod amounts;
 mod bench;
 mod copy;

@@ -5,8 +5,8 @@
 //! taken away while a message is written ([`Progress::beside`]) and at the end; elsewhere (`--progress=always`) there is a
 //! plain line every second.
 //!
-//! Percent and time left are shown once the whole is counted: when the first picture is due, another thread starts to
-//! count ahead while the copy goes on.
+//! Percent and time left are shown once the whole is counted. That begins when the first picture is due
+//! ([`Progress::wait_until_shown`]), so a short copy does not pay for it either.
 //!
 //! What it promises: percent never goes backwards; the line fits a terminal 60 columns wide.
 //!
@@ -14,6 +14,7 @@
 //! (test: `a_message_is_written_on_a_line_of_its_own`).
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -58,24 +59,27 @@ pub(crate) trait Source: Send + Sync {
 /// A run's progress, shown until [`Progress::finish`].
 pub(crate) struct Progress {
     screen: Arc<Screen>,
-    drawer: Option<JoinHandle<()>>,
+    drawer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What is drawn on, and the word that it is over.
 struct Screen {
     state: Mutex<State>,
     changed: Condvar,
+    /// Changes under the lock of `state`, so that whoever waits for it learns of it.
+    over: AtomicBool,
 }
 
 struct State {
     canvas: Canvas,
-    over: bool,
+    /// Whether anything was shown yet.
+    shown: bool,
 }
 
 /// How pictures are shown.
 enum Canvas {
-    /// As one line of a terminal, which may not be there yet.
-    Terminal { bar: ProgressBar, drawn: bool },
+    /// As one line of a terminal.
+    Terminal(ProgressBar),
     /// As lines.
     Lines(Box<dyn Write + Send>),
 }
@@ -94,33 +98,45 @@ impl Progress {
     }
 
     fn on(canvas: Canvas, source: Arc<dyn Source>) -> Self {
-        let state = Mutex::new(State { canvas, over: false });
-        let screen = Arc::new(Screen { state, changed: Condvar::new() });
+        let state = Mutex::new(State { canvas, shown: false });
+        let screen = Arc::new(Screen { state, changed: Condvar::new(), over: AtomicBool::new(false) });
         let drawer = std::thread::Builder::new().name("progress".to_owned()).spawn({
             let screen = Arc::clone(&screen);
             move || screen.draw_until_over(&*source)
         });
-        Self { screen, drawer: drawer.ok() }
+        Self { screen, drawer: Mutex::new(drawer.ok()) }
     }
 
     /// Writes something else to the terminal.
     pub(crate) fn beside<R>(&self, write: impl FnOnce() -> R) -> R {
         let state = self.screen.lock();
         match &state.canvas {
-            Canvas::Terminal { bar, drawn: true } => bar.suspend(write),
-            Canvas::Terminal { drawn: false, .. } | Canvas::Lines(_) => write(),
+            Canvas::Terminal(bar) if state.shown => bar.suspend(write),
+            Canvas::Terminal(_) | Canvas::Lines(_) => write(),
         }
     }
 
-    /// Takes the picture away and ends the drawing.
-    pub(crate) fn finish(mut self) {
-        self.end();
+    /// Waits until something is shown, or it is over; tells which.
+    pub(crate) fn wait_until_shown(&self) -> bool {
+        let changed = &self.screen.changed;
+        let waiting = |state: &mut State| !state.shown && !self.is_over();
+        let state = changed.wait_while(self.screen.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
+        state.shown && !self.is_over()
     }
 
-    fn end(&mut self) {
-        self.screen.lock().over = true;
+    /// Tells whether the run is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.screen.over.load(Ordering::Relaxed)
+    }
+
+    /// Takes the picture away and ends the drawing.
+    pub(crate) fn finish(&self) {
+        let state = self.screen.lock();
+        self.screen.over.store(true, Ordering::Relaxed);
+        drop(state);
         self.screen.changed.notify_all();
-        if let Some(drawer) = self.drawer.take() {
+        let drawer = self.drawer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(drawer) = drawer {
             // The drawer cannot fail, and if it did, the copy would still be what counts.
             drawer.join().unwrap_or_default();
         }
@@ -129,7 +145,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.end();
+        self.finish();
     }
 }
 
@@ -144,28 +160,32 @@ impl Screen {
         let mut pause = SILENT;
         let mut state = self.lock();
         loop {
-            let waited = self.changed.wait_timeout_while(state, pause, |state| !state.over);
+            let is_over = || self.over.load(Ordering::Relaxed);
+            let waited = self.changed.wait_timeout_while(state, pause, |_| !is_over());
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if state.over {
+            if is_over() {
                 state.canvas.clear();
                 return;
             }
             let picture = view.look(source.done(), source.whole(), began.elapsed());
             pause = state.canvas.show(&picture);
+            if !state.shown {
+                state.shown = true;
+                self.changed.notify_all();
+            }
         }
     }
 }
 
 impl Canvas {
     fn terminal(target: ProgressDrawTarget) -> Self {
-        Self::Terminal { bar: ProgressBar::with_draw_target(Some(STEPS), target), drawn: false }
+        Self::Terminal(ProgressBar::with_draw_target(Some(STEPS), target))
     }
 
     /// Shows a picture and returns how long it stays.
     fn show(&mut self, picture: &Picture) -> Duration {
         match self {
-            Self::Terminal { bar, drawn } => {
-                *drawn = true;
+            Self::Terminal(bar) => {
                 let template =
                     if picture.steps.is_some() { "{bar:6} {wide_msg}" } else { "{spinner} {wide_msg}" };
                 if let Ok(style) = ProgressStyle::with_template(template) {
@@ -185,7 +205,7 @@ impl Canvas {
     }
 
     fn clear(&mut self) {
-        if let Self::Terminal { bar, .. } = self {
+        if let Self::Terminal(bar) = self {
             bar.finish_and_clear();
         }
     }
@@ -239,7 +259,8 @@ impl View {
         self.steps = self.steps.max(u64::try_from(steps).unwrap_or(STEPS));
         let percent = self.steps * 100 / STEPS;
         let copied = amounts::bytes_of(done.bytes, whole.bytes.max(done.bytes));
-        let left = self.time_left(work_whole - work_done);
+        // What has hardly begun foretells nothing.
+        let left = if self.steps > 0 { self.time_left(work_whole - work_done) } else { String::new() };
         Picture {
             steps: Some(self.steps),
             text: format!("{percent:>3}% {copied} {files} files {rate}/s{left}"),

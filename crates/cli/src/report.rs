@@ -72,9 +72,25 @@ impl<W: Write> Console<W> {
         self
     }
 
+    /// Tells whether progress is shown, or will be.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    /// Finds out how much there is to do, by `count`, once progress is shown: waits for that, or for the end of the run.
+    /// `count` is given how to learn that the run is over.
+    pub(crate) fn count_ahead(&self, count: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> Option<Whole>) {
+        let Some(progress) = &self.progress else { return };
+        if progress.wait_until_shown()
+            && let Some(whole) = count(&|| progress.is_over())
+        {
+            self.counters.whole.get_or_init(|| whole);
+        }
+    }
+
     /// Takes the progress away, when the run is over.
-    pub(crate) fn end_progress(&mut self) {
-        if let Some(progress) = self.progress.take() {
+    pub(crate) fn end_progress(&self) {
+        if let Some(progress) = &self.progress {
             progress.finish();
         }
     }
@@ -113,7 +129,7 @@ impl<W: Write> Console<W> {
     }
 
     /// Writes what waits, and returns the exit status of the run.
-    pub(crate) fn finish(mut self) -> ExitCode {
+    pub(crate) fn finish(self) -> ExitCode {
         self.end_progress();
         if let Err(error) = self.output.finish() {
             complain(&self.messages.output_lost(&error));
