@@ -100,7 +100,7 @@ fn each_operation_can_be_masked_off() {
                 other => panic!("{other:?}"),
             };
             let target = Arc::new(
-                haul_sys::open(&*ground.directory, name, Open::WRITE)
+                haul_sys::open(&*ground.directory, name, Open::WRITE.truncating())
                     .unwrap_or_else(|_| ground.target_alone(name)),
             );
             copy(&mut engine, &source, &target, 10_000, 999);
