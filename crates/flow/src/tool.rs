@@ -49,16 +49,6 @@ pub struct Opened<'a> {
     pub stat: &'a Stat,
 }
 
-/// A file that was opened and looked at.
-pub struct OpenedFile<'a> {
-    /// The descriptor.
-    pub source: &'a Arc<Fd>,
-    /// What the kernel says of it.
-    pub stat: &'a Stat,
-    /// Whether the tool may wait.
-    pub patience: Patience,
-}
-
 /// What to do with a directory.
 pub enum Enter<D> {
     /// Visit its entries.
@@ -117,17 +107,6 @@ pub enum Begin<F> {
     Over,
     /// The tool has kept the entry and will settle it later: [`Desk::settle`] or [`Desk::retry`].
     Deferred,
-    /// Somebody else is at the place where the tool wants to be: ask again, after doing something else.
-    Busy,
-}
-
-/// Whether a tool may wait for its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// It must not: there is other work.
-    Try,
-    /// It must not answer [`Begin::Busy`]: there is nothing else to do.
-    Wait,
 }
 
 /// What to do with a block that was read.
@@ -208,9 +187,14 @@ pub trait Tool: Sync + Sized {
     /// has to be read.
     fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool;
 
-    /// Begins a file. Asked again later if the answer is [`Begin::Busy`], so that answer must leave nothing behind.
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>)
-    -> Begin<Self::File>;
+    /// Begins a file.
+    fn begin(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Arc<Fd>,
+        stat: &Stat,
+    ) -> Begin<Self::File>;
 
     /// Takes a block of a file's content that was read at `offset`.
     fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block;

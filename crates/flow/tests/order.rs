@@ -6,14 +6,13 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use haul_flow::{
     Begin, Block, Config, Desk, Driver, Enter, Found, Handled, HeldCache, Holes, Job, Line, Local, Need,
-    Node, OpenFile, Opened, OpenedFile, Operand, Patience, Problem, Report, Settings, Setup, Sim, Status,
-    Tally, Tool, Transfer,
+    Node, OpenFile, Opened, Operand, Problem, Report, Settings, Setup, Sim, Status, Tally, Tool, Transfer,
 };
-use haul_sys::{EntryType, Open, Stat};
+use haul_sys::{EntryType, Fd, Open, Stat};
 use proptest::prelude::*;
 
 /// What happened to which path, in order.
@@ -71,10 +70,7 @@ impl Tool for Recorder {
     fn reads_first(&self, _: &Found<Self>, stat: &Stat) -> bool {
         stat.size.is_multiple_of(2)
     }
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Mutex<u64>> {
-        if opened.patience == Patience::Try && opened.stat.identity.inode.is_multiple_of(3) {
-            return Begin::Busy;
-        }
+    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Arc<Fd>, _: &Stat) -> Begin<Mutex<u64>> {
         Begin::Move { own: Mutex::new(0), target: None, transfer: Transfer::Blocks(Holes::Read) }
     }
     fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {

@@ -16,7 +16,7 @@ use super::worker::Worker;
 use crate::node::Found;
 use crate::plan;
 use crate::report::{Problem, Tally, Wording};
-use crate::tool::{Begin, Block, OpenFile, OpenedFile, Patience, Tool, Transfer};
+use crate::tool::{Begin, Block, OpenFile, Tool, Transfer};
 use crate::wording;
 
 /// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
@@ -38,8 +38,6 @@ pub(super) enum State<T: Tool> {
     Looking(Found<T>, Arc<Fd>),
     /// Its first block is being looked for; or it is parked.
     Probing(Looked<T>),
-    /// It waits for its turn to be begun.
-    Queued(Looked<T>, Option<(Buffer, usize)>),
     /// Its content is being moved.
     Moving(Lane<T>),
     /// Its target is being closed.
@@ -199,30 +197,11 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Begins the file that has waited longest for its turn.
-    pub(super) fn begin_queued(&mut self, patience: Patience) {
-        let Some(slot) = self.queued.pop_front() else { return };
-        if let Some(State::Queued(look, block)) = self.slots[slot].take() {
-            self.begin_if(slot, look, block, patience);
-        }
-    }
-
-    fn begin(&mut self, slot: usize, look: Looked<T>, block: Option<(Buffer, usize)>) {
-        let patience = if self.slots.len() > 1 { Patience::Try } else { Patience::Wait };
-        self.begin_if(slot, look, block, patience);
-    }
-
     /// Lets the tool begin the file and starts to move its content; `block` is what was read of it already.
-    fn begin_if(&mut self, slot: usize, look: Looked<T>, block: Option<(Buffer, usize)>, patience: Patience) {
+    fn begin(&mut self, slot: usize, look: Looked<T>, block: Option<(Buffer, usize)>) {
         let Looked { found, source, stat } = look;
-        let opened = OpenedFile { source: &source, stat: &stat, patience };
-        let begun = self.desk.tool().begin(&self.desk, &found, &opened);
+        let begun = self.desk.tool().begin(&self.desk, &found, &source, &stat);
         let (own, target, transfer) = match begun {
-            Begin::Busy => {
-                self.slots[slot] = Some(State::Queued(Looked { found, source, stat }, block));
-                // One that was tried again keeps its place; the order among files of one directory does not matter.
-                return self.queued.push_front(slot);
-            }
             Begin::Move { own, target, transfer } => (own, target, transfer),
             Begin::Over => {
                 self.discard(block);

@@ -4,9 +4,7 @@
 //!               ┌────────────── window of slots, each one file ──────────────┐
 //! chunk ─admit─►│ Opening ─► Looking ─► Probing ─► Moving ─► ClosingTarget ─► │─► settled
 //!               │                          │          ▲       ClosingSource  │
-//!               │                          │          │                     │
-//!               │                          ├► parked ─┤ (its data is coming) │
-//!               │                          └► queued ─┘ (its turn is coming) │
+//!               │                          └► parked ─┘ (oldest first)        │
 //!               └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -14,14 +12,10 @@
 //! while the kernel fetches it, and the worker goes on opening others; when the window is full or nothing is left to
 //! open, the file parked first goes on. With an engine that does not block, files wait in the engine instead.
 //!
-//! Making files in one directory is serial: the kernel locks it. Rather than wait there, a worker whose tool answers
-//! [`crate::Begin::Busy`] queues the file, already read, and opens others until it is its turn.
+//! Termination: every step admits an entry, completes an operation, resumes a parked file, or reports that the worker
+//! is idle; entries, operations per entry and parked files are finite.
 //!
-//! Termination: every step admits an entry, completes an operation, begins a queued file, resumes a parked one, or reports that the worker
-//! is idle; entries and operations per entry are finite, and
-//! a file is begun with [`Patience::Wait`] when nothing else is left.
-//!
-//! Invariant: a slot in use has exactly one operation in flight, or is parked, or is queued.
+//! Invariant: a slot in use has exactly one operation in flight, or is parked.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +28,7 @@ use super::{Batch, Desk, Job, Run};
 use crate::driver::{Progress, Step};
 use crate::node::{Found, Node};
 use crate::report::Tally;
-use crate::tool::{Need, Patience, Tool};
+use crate::tool::{Need, Tool};
 use crate::wording;
 
 /// One worker of a run.
@@ -47,7 +41,6 @@ pub(super) struct Worker<'r, T: Tool> {
     pub(super) slots: Vec<Option<State<T>>>,
     free: Vec<usize>,
     pub(super) parked: VecDeque<usize>,
-    pub(super) queued: VecDeque<usize>,
     done: Vec<Done>,
     buffers: Vec<Buffer>,
     pub(super) block_bytes: usize,
@@ -67,7 +60,6 @@ impl<'r, T: Tool> Worker<'r, T> {
             slots: (0..window).map(|_| None).collect(),
             free: (0..window).rev().collect(),
             parked: VecDeque::with_capacity(window),
-            queued: VecDeque::with_capacity(window),
             done: Vec::with_capacity(window),
             buffers: Vec::new(),
             block_bytes: run.settings.block_bytes,
@@ -197,9 +189,6 @@ impl<'r, T: Tool> Worker<'r, T> {
 
 impl<T: Tool> Step for Worker<'_, T> {
     fn step(&mut self) -> Progress {
-        if self.engine.in_flight() < self.depth {
-            self.begin_queued(Patience::Try);
-        }
         while self.engine.in_flight() < self.depth && !self.free.is_empty() {
             if !self.admit() {
                 break;
@@ -207,14 +196,13 @@ impl<T: Tool> Step for Worker<'_, T> {
         }
         if self.engine.in_flight() > 0 || !self.done.is_empty() {
             self.complete();
-        } else if !self.queued.is_empty() {
-            self.begin_queued(Patience::Wait);
-        } else if let Some(slot) = self.parked.pop_front() {
-            self.resume(slot);
-        } else {
-            self.desk.flush();
-            return Progress::Idle;
+            return Progress::Worked;
         }
-        Progress::Worked
+        if let Some(slot) = self.parked.pop_front() {
+            self.resume(slot);
+            return Progress::Worked;
+        }
+        self.desk.flush();
+        Progress::Idle
     }
 }

@@ -4,6 +4,7 @@
 //! not give; what is left out, and what the umask or `-p` decides, is set when the last entry is done.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use haul_flow::{Desk, Enter, Found, Line, Node, Opened, Problem, Tally};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Stat};
@@ -60,13 +61,19 @@ impl Copier {
             ready.stat.identity,
             Some(Arc::clone(&ready.fd)),
         );
-        let made = MadeDirectory {
-            is_new: ready.is_new,
-            working_mode: ready.stat.mode,
-            plain_mode: self.plain_directory_mode(opened.stat, ready.stat.mode),
-            xattrs,
+        let own = TargetDirectory {
+            held,
+            rename: None,
+            copy: Arc::clone(&above.copy),
+            made: Some(MadeDirectory {
+                is_new: ready.is_new,
+                working_mode: ready.stat.mode,
+                plain_mode: self.plain_directory_mode(opened.stat, ready.stat.mode),
+                xattrs,
+            }),
+            reflink_refused: AtomicBool::new(above.refuses_reflink()),
+            gives_access_list,
         };
-        let own = TargetDirectory::below(above, held, made, gives_access_list);
         if self.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
     }
 

@@ -1,12 +1,10 @@
 //! Copying regular files: the target is made or opened, the way of moving the bytes chosen, and the end tidied up.
 
 use std::ffi::CStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 
-use haul_flow::{
-    Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer,
-};
+use haul_flow::{Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, Problem, Tally, Transfer};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
 use haul_sys::{open, reflink, remove, stat, stat_path, truncate};
 
@@ -45,19 +43,16 @@ impl Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        opened: &OpenedFile<'_>,
-        turn: MutexGuard<'_, ()>,
+        source: &Arc<Fd>,
+        stat: &Stat,
     ) -> Begin<CopiedFile> {
-        let OpenedFile { source, stat, .. } = *opened;
         let link = match self.claim(desk, found, stat) {
             Claim::First(claimed) => claimed,
             Claim::Waits => return Begin::Deferred,
             Claim::Known(..) => return Begin::Over,
         };
         self.tell_copied(desk, found);
-        let target = self.open_target(desk, found, stat);
-        drop(turn);
-        let begun = match target {
+        let begun = match self.open_target(desk, found, stat) {
             Ok(target) => self.fill(desk, found, source, stat, target, link),
             Err(problem) => {
                 desk.problem(problem);

@@ -2,9 +2,9 @@
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock};
 
-use haul_flow::{Desk, Found, Held, Patience};
+use haul_flow::{Desk, Found, Held};
 use haul_sys::{Error, Fd, Identity, Mode};
 
 use super::Copier;
@@ -33,10 +33,7 @@ pub struct TargetDirectory {
     /// What is to be done when it is left; nothing for the place of an operand.
     pub(super) made: Option<MadeDirectory>,
     /// Whether sharing blocks with the source was refused here.
-    reflink_refused: AtomicBool,
-    /// Held by the worker that makes a file here. The kernel lets only one in at a time anyway; this way the others
-    /// notice, and do something else meanwhile.
-    turn: Mutex<()>,
+    pub(super) reflink_refused: AtomicBool,
     /// Whether new entries inherit an access list from it. Looked at only where modes are preserved.
     pub(super) gives_access_list: bool,
 }
@@ -64,38 +61,7 @@ impl TargetDirectory {
             copy,
             made: None,
             reflink_refused: AtomicBool::new(false),
-            turn: Mutex::new(()),
             gives_access_list: false,
-        }
-    }
-
-    /// Makes what the copy tool keeps for a directory in `above`.
-    pub(super) fn below(
-        above: &TargetDirectory,
-        held: Arc<Held>,
-        made: MadeDirectory,
-        gives_access_list: bool,
-    ) -> Self {
-        Self {
-            held,
-            rename: None,
-            copy: Arc::clone(&above.copy),
-            made: Some(made),
-            reflink_refused: AtomicBool::new(above.refuses_reflink()),
-            turn: Mutex::new(()),
-            gives_access_list,
-        }
-    }
-
-    /// Takes the turn to make a file here; none if another worker has it and the caller is not to wait.
-    pub(super) fn take_turn(&self, patience: Patience) -> Option<MutexGuard<'_, ()>> {
-        match (self.turn.try_lock(), patience) {
-            (Ok(turn), _) => Some(turn),
-            (Err(TryLockError::Poisoned(poisoned)), _) => Some(poisoned.into_inner()),
-            (Err(TryLockError::WouldBlock), Patience::Try) => None,
-            (Err(TryLockError::WouldBlock), Patience::Wait) => {
-                Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
-            }
         }
     }
 
