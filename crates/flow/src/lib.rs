@@ -38,7 +38,7 @@ pub use report::{Line, Problem, Report, Severity, Tally, Wording};
 pub use run::{Desk, Job, Run};
 pub use settings::Settings;
 pub use sim::Sim;
-pub use tool::{Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, Tool, Transfer};
+pub use tool::{Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Tool, Transfer};
 
 /// What the user named: an entry of a held directory, with what the tool keeps for it.
 pub struct Operand<T: Tool> {

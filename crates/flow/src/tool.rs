@@ -49,6 +49,15 @@ pub struct Opened<'a> {
     pub stat: &'a Stat,
 }
 
+/// A file that was opened and looked at.
+#[derive(Clone, Copy)]
+pub struct OpenedFile<'a> {
+    /// The descriptor.
+    pub source: &'a Arc<Fd>,
+    /// What the kernel says of it.
+    pub stat: &'a Stat,
+}
+
 /// What to do with a directory.
 pub enum Enter<D> {
     /// Visit its entries.
@@ -188,13 +197,8 @@ pub trait Tool: Sync + Sized {
     fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool;
 
     /// Begins a file.
-    fn begin(
-        &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        source: &Arc<Fd>,
-        stat: &Stat,
-    ) -> Begin<Self::File>;
+    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>)
+    -> Begin<Self::File>;
 
     /// Takes a block of a file's content that was read at `offset`.
     fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block;

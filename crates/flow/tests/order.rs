@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use haul_flow::{
     Begin, Block, Config, Desk, Driver, Enter, Found, Handled, HeldCache, Holes, Job, Line, Local, Need,
-    Node, OpenFile, Opened, Operand, Problem, Report, Settings, Setup, Sim, Status, Tally, Tool, Transfer,
+    Node, OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Sim, Status, Tally, Tool,
+    Transfer,
 };
-use haul_sys::{EntryType, Fd, Open, Stat};
+use haul_sys::{EntryType, Open, Stat};
 use proptest::prelude::*;
 
 /// What happened to which path, in order.
@@ -70,7 +71,7 @@ impl Tool for Recorder {
     fn reads_first(&self, _: &Found<Self>, stat: &Stat) -> bool {
         stat.size.is_multiple_of(2)
     }
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Arc<Fd>, _: &Stat) -> Begin<Mutex<u64>> {
+    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<Mutex<u64>> {
         Begin::Move { own: Mutex::new(0), target: None, transfer: Transfer::Blocks(Holes::Read) }
     }
     fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {

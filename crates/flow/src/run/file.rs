@@ -16,7 +16,7 @@ use super::worker::Worker;
 use crate::node::Found;
 use crate::plan;
 use crate::report::{Problem, Tally, Wording};
-use crate::tool::{Begin, Block, OpenFile, Tool, Transfer};
+use crate::tool::{Begin, Block, OpenFile, OpenedFile, Tool, Transfer};
 use crate::wording;
 
 /// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
@@ -200,7 +200,7 @@ impl<T: Tool> Worker<'_, T> {
     /// Lets the tool begin the file and starts to move its content; `block` is what was read of it already.
     fn begin(&mut self, slot: usize, look: Looked<T>, block: Option<(Buffer, usize)>) {
         let Looked { found, source, stat } = look;
-        let begun = self.desk.tool().begin(&self.desk, &found, &source, &stat);
+        let begun = self.desk.tool().begin(&self.desk, &found, &OpenedFile { source: &source, stat: &stat });
         let (own, target, transfer) = match begun {
             Begin::Move { own, target, transfer } => (own, target, transfer),
             Begin::Over => {

@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
     Begin, Block, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Local, Need, Node, OpenFile,
-    Opened, Operand, Problem, Report, Settings, Setup, Status, Tally, Tool,
+    Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Status, Tally, Tool,
 };
-use haul_sys::{EntryType, Fd, FileType, Identity, Mode, ProcessIdentity, Stat, stat_at, stat_path};
+use haul_sys::{EntryType, FileType, Identity, Mode, ProcessIdentity, Stat, stat_at, stat_path};
 
 pub use options::{CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse};
 
@@ -237,14 +237,13 @@ impl Tool for Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Arc<Fd>,
-        stat: &Stat,
+        opened: &OpenedFile<'_>,
     ) -> Begin<CopiedFile> {
         if let Some(problem) = self.just_created_link(desk, found) {
             desk.problem(problem);
             return Begin::Over;
         }
-        self.begin_file(desk, found, source, stat)
+        self.begin_file(desk, found, *opened)
     }
 
     fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {

@@ -4,7 +4,9 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_flow::{Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, Problem, Tally, Transfer};
+use haul_flow::{
+    Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer,
+};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
 use haul_sys::{open, reflink, remove, stat, stat_path, truncate};
 
@@ -43,9 +45,9 @@ impl Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Arc<Fd>,
-        stat: &Stat,
+        opened: OpenedFile<'_>,
     ) -> Begin<CopiedFile> {
+        let OpenedFile { stat, .. } = opened;
         let link = match self.claim(desk, found, stat) {
             Claim::First(claimed) => claimed,
             Claim::Waits => return Begin::Deferred,
@@ -53,7 +55,7 @@ impl Copier {
         };
         self.tell_copied(desk, found);
         let begun = match self.open_target(desk, found, stat) {
-            Ok(target) => self.fill(desk, found, source, stat, target, link),
+            Ok(target) => self.fill(desk, found, opened, target, link),
             Err(problem) => {
                 desk.problem(problem);
                 None
@@ -70,11 +72,11 @@ impl Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Arc<Fd>,
-        stat: &Stat,
+        opened: OpenedFile<'_>,
         target: OpenTarget,
         link: Option<Identity>,
     ) -> Option<Begin<CopiedFile>> {
+        let OpenedFile { source, stat } = opened;
         let OpenTarget { file, before } = target;
         if before.is_some_and(|before| before.kind != FileType::Regular) {
             stream::copy(desk, found, source, file);

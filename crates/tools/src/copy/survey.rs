@@ -3,14 +3,13 @@
 //! The same walk as the copy's, with one worker and a tool that only looks. It reads no data, and the inodes it fetches
 //! are the ones the copy needs a moment later.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
     Begin, Block, Config, Desk, Enter, Found, Handled, HeldCache, Local, Need, Node, OpenFile, Opened,
-    Operand, Report, Settings, Setup, Tally, Tool,
+    OpenedFile, Operand, Report, Settings, Setup, Tally, Tool,
 };
-use haul_sys::{EntryType, Fd, Stat, stat_path};
+use haul_sys::{EntryType, Stat, stat_path};
 
 use super::operands::{self, Split};
 use super::options::{CopyOptions, Dereference, Operands};
@@ -104,7 +103,7 @@ impl Tool for Survey<'_> {
         false
     }
 
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Arc<Fd>, _: &Stat) -> Begin<()> {
+    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<()> {
         Begin::Over
     }
 
