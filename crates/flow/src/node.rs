@@ -44,6 +44,22 @@ impl<T: Tool> Node<T> {
         self.parent.is_none()
     }
 
+    /// Tells whether the directory is `directory` or is below it: where links are followed, entering it again would
+    /// never end.
+    #[must_use]
+    pub fn is_within(&self, directory: Identity) -> bool {
+        let mut node = self;
+        loop {
+            if node.stat.is_some_and(|stat| stat.identity == directory) {
+                return true;
+            }
+            match &node.parent {
+                Some(parent) => node = parent,
+                None => return false,
+            }
+        }
+    }
+
     /// Records that `more` entries are to be finished.
     pub(crate) fn expect(&self, more: usize) {
         self.pending.fetch_add(more, Ordering::Relaxed);

@@ -84,14 +84,8 @@ impl Copier {
             let problem = Problem::new(wording::INTO_ITSELF);
             return Some(problem.naming(copy.source.clone()).naming(copy.target.clone()));
         }
-        if self.options.dereference == Dereference::Always {
-            let mut above = Some(&found.node);
-            while let Some(node) = above {
-                if node.stat.is_some_and(|stat| stat.identity == source.identity) {
-                    return Some(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
-                }
-                above = node.parent.as_ref();
-            }
+        if self.options.dereference == Dereference::Always && found.node.is_within(source.identity) {
+            return Some(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
         }
         None
     }
