@@ -38,7 +38,7 @@ fn copy(messages: Messages, request: &Request) -> ExitCode {
         .with_progress(request.progress);
     let outcome = std::thread::scope(|scope| {
         if console.shows_progress() {
-            let count = || console.count_ahead(|is_over| ahead::count(request, is_over));
+            let count = || console.count_ahead(|over| ahead::count(request, over));
             // Without a thread to count there is no percent, and that is all.
             std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
         }

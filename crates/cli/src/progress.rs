@@ -119,14 +119,15 @@ impl Progress {
     /// Waits until something is shown, or it is over; tells which.
     pub(crate) fn wait_until_shown(&self) -> bool {
         let changed = &self.screen.changed;
-        let waiting = |state: &mut State| !state.shown && !self.is_over();
+        let is_over = || self.screen.over.load(Ordering::Relaxed);
+        let waiting = |state: &mut State| !state.shown && !is_over();
         let state = changed.wait_while(self.screen.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
-        state.shown && !self.is_over()
+        state.shown && !is_over()
     }
 
-    /// Tells whether the run is over.
-    pub(crate) fn is_over(&self) -> bool {
-        self.screen.over.load(Ordering::Relaxed)
+    /// Returns what turns true when the run is over.
+    pub(crate) fn over(&self) -> &AtomicBool {
+        &self.screen.over
     }
 
     /// Takes the picture away and ends the drawing.

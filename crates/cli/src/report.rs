@@ -78,11 +78,11 @@ impl<W: Write> Console<W> {
     }
 
     /// Finds out how much there is to do, by `count`, once progress is shown: waits for that, or for the end of the run.
-    /// `count` is given how to learn that the run is over.
-    pub(crate) fn count_ahead(&self, count: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> Option<Whole>) {
+    /// `count` is given what turns true when the run is over.
+    pub(crate) fn count_ahead(&self, count: impl FnOnce(&AtomicBool) -> Option<Whole>) {
         let Some(progress) = &self.progress else { return };
         if progress.wait_until_shown()
-            && let Some(whole) = count(&|| progress.is_over())
+            && let Some(whole) = count(progress.over())
         {
             self.counters.whole.get_or_init(|| whole);
         }
