@@ -30,14 +30,13 @@ fn copies_everything(condition: &dyn Fn(Run) -> Run, ways: &[&[&str]], what: &st
     everything::spec().build(&source).unwrap();
     let shape = random::Shape { entries: 300, ..random::Shape::default() };
     random::tree(11, shape).build(&source.join("random")).unwrap();
-    let copied =
-        Program::gnu().unwrap().run().args(["-a", "-T"]).args([&source, &expected]).finish().unwrap();
+    let copied = program!().run().args(["-a", "-T"]).args([&source, &expected]).finish().unwrap();
     assert!(copied.succeeded(), "{}", copied.errors());
     for way in ways {
         remove_tree(&target);
         let run = program!().run_with(way).args(["-a", "-T"]).args([&source, &target]);
         let outcome = condition(run).finish().unwrap();
-        assert!(outcome.succeeded(), "{what} {way:?}: {:?} {}", outcome.ending, outcome.errors());
+        assert!(outcome.succeeded(), "{what} {way:?}: {:?} {:.500}", outcome.ending, outcome.errors());
         assert_eq!(outcome.errors(), "", "{what} {way:?}");
         let differences = compare_paths(&expected, &target, Facts::PRESERVED).unwrap();
         assert!(differences.is_empty(), "{what} {way:?}: {differences}");
