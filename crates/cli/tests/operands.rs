@@ -468,7 +468,7 @@ fn a_program_called_cp_speaks_as_cp() {
     require!(ours.needs_haul());
     let folder = haul_testkit::Sandbox::on_disk().unwrap();
     let path = folder.join("cp");
-    fs::copy(ours.path(), &path).unwrap();
+    std::os::unix::fs::symlink(fs::canonicalize(ours.path()).unwrap(), &path).unwrap();
     let outcome =
         Program::at(&path).run().args(["missing", "new"]).in_folder(folder.path()).finish().unwrap();
     assert_eq!(outcome.errors(), "cp: cannot stat 'missing': No such file or directory\n");

@@ -9,7 +9,9 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use crate::mount;
 use crate::run::Run;
 
 /// Finds the program under test of the package that holds the calling test.
@@ -47,7 +49,7 @@ impl Program {
     #[must_use]
     pub fn gnu() -> Option<Self> {
         let path = PathBuf::from("/usr/bin/cp");
-        let said = std::process::Command::new(&path).arg("--version").output().ok()?.stdout;
+        let said = Command::new(&path).arg("--version").output().ok()?.stdout;
         said.starts_with(b"cp (GNU coreutils)").then_some(Self { path, first: Vec::new(), ours: false })
     }
 
@@ -95,7 +97,8 @@ impl Program {
     pub fn publish(&self, folder: &Path) -> io::Result<Self> {
         let name = self.path.file_name().unwrap_or(OsStr::new("program"));
         let path = folder.join(name);
-        fs::copy(&self.path, &path)?;
+        // By another process: a program that this one has open for writing could not be run while other tests start theirs.
+        mount::run(Command::new("cp").arg(&self.path).arg(&path))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(Self { path, ..self.clone() })
     }

@@ -23,6 +23,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
+use crate::wait;
+
+/// Bounds the wait for an executable that is still open for writing somewhere.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+
 /// Gives the user and group without any rights.
 pub const NOBODY: u32 = 65_534;
 
@@ -259,10 +264,24 @@ impl Run {
     /// When it cannot be started.
     pub fn start(self) -> io::Result<Running> {
         let mut command = self.command()?;
-        let mut child = match &self.refused {
-            None => command.spawn()?,
-            Some((calls, error)) => spawn_refused(command, calls, *error)?,
+        let mut spawn = || match &self.refused {
+            None => command.spawn(),
+            Some((calls, error)) => spawn_refused(&mut command, calls, *error),
         };
+        // A test that has just written the executable may find it busy: a process that another test was starting meanwhile
+        // holds the descriptor until its own `exec`.
+        let mut child = spawn();
+        let settled = wait::until(BUSY_MAX, || {
+            let busy = child.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ExecutableFileBusy);
+            if busy {
+                child = spawn();
+            }
+            !busy
+        });
+        if !settled {
+            return Err(io::ErrorKind::ExecutableFileBusy.into());
+        }
+        let mut child = child?;
         let readers = [child.stdout.take().map(read_all), child.stderr.take().map(read_all)];
         Ok(Running { child, begun: Instant::now(), limit: self.limit, readers })
     }
@@ -424,7 +443,7 @@ fn collect(reader: Option<JoinHandle<io::Result<Vec<u8>>>>) -> io::Result<Vec<u8
 }
 
 /// Starts the command from a thread that has given up the system calls, which the new process inherits.
-fn spawn_refused(mut command: Command, calls: &[i64], error: i32) -> io::Result<Child> {
+fn spawn_refused(command: &mut Command, calls: &[i64], error: i32) -> io::Result<Child> {
     let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
         calls.iter().map(|call| (*call, Vec::new())).collect();
     let architecture = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
@@ -432,11 +451,13 @@ fn spawn_refused(mut command: Command, calls: &[i64], error: i32) -> io::Result<
     let filter =
         SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture).map_err(io::Error::other)?;
     let filter = BpfProgram::try_from(filter).map_err(io::Error::other)?;
-    let thread = std::thread::spawn(move || {
-        seccompiler::apply_filter(&filter).map_err(io::Error::other)?;
-        command.spawn()
-    });
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread died")))
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            seccompiler::apply_filter(&filter).map_err(io::Error::other)?;
+            command.spawn()
+        });
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread died")))
+    })
 }
 
 #[cfg(test)]
