@@ -21,9 +21,9 @@ pub(crate) fn check() -> Result<(), Failure> {
         "-D",
         "warnings",
     ]))?;
-    document(&["--workspace"])?;
-    // The binary has the library's name, and cargo then documents only the library.
+    // The binary has the library's name: with the workspace, only the library is documented, in the same place.
     document(&["--package", "haul", "--bin", "haul"])?;
+    document(&["--workspace"])?;
     licences::check()?;
     generate::check()
 }

@@ -3,7 +3,7 @@
 //! - [`personality`]: which program is asked for.
 //! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
 //!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
-//! - [`bench`]: the benchmark.
+//! - [`mod@bench`]: the benchmark.
 //!
 //! What is copied how is the business of `haul_tools`, and how that uses the machine of `haul_flow`.
 
