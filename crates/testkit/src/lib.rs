@@ -4,10 +4,10 @@
 //! holds the parts they share, so that each test file reads as the list of situations it is about.
 //!
 //! - [`spec`] describes a tree as plain data and builds it; [`random`] and [`everything`] make such descriptions.
-//! - [`snapshot`] reads a tree back and [`compare`] says in words how two trees differ.
+//! - [`snapshot`] reads a tree back and [`mod@compare`] says in words how two trees differ.
 //! - [`duel`] gives two programs the same work and says what they did differently; [`verdict`] says whether a copy that met
 //!   an error was honest.
-//! - [`program`] finds the program under test and GNU cp, [`run`] runs one with limits, users, forbidden system calls
+//! - [`mod@program`] finds the program under test and GNU cp, [`run`] runs one with limits, users, forbidden system calls
 //!   and a time limit that turns a hang into a result, [`message`] reads what it printed.
 //! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
 //! - [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
