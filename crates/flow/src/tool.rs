@@ -142,6 +142,7 @@ pub struct OpenFile<T: Tool> {
     /// What the tool keeps for it.
     pub own: T::File,
     failed: AtomicBool,
+    in_blocks: AtomicBool,
 }
 
 impl<T: Tool> OpenFile<T> {
@@ -152,12 +153,31 @@ impl<T: Tool> OpenFile<T> {
         target: Option<Fd>,
         own: T::File,
     ) -> Self {
-        Self { found, source, stat, target: target.map(Arc::new), own, failed: AtomicBool::new(false) }
+        Self {
+            found,
+            source,
+            stat,
+            target: target.map(Arc::new),
+            own,
+            failed: AtomicBool::new(false),
+            in_blocks: AtomicBool::new(false),
+        }
     }
 
     /// Records that a part of the file could not be moved; the other parts stop.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Release);
+    }
+
+    /// Records that a part of the content was read in blocks.
+    pub(crate) fn note_block(&self) {
+        self.in_blocks.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells whether any of the content was read in blocks, rather than copied inside the kernel.
+    #[must_use]
+    pub fn was_read_in_blocks(&self) -> bool {
+        self.in_blocks.load(Ordering::Relaxed)
     }
 
     pub(crate) fn has_failed(&self) -> bool {

@@ -86,7 +86,8 @@ impl Messages {
         format!("Try '{} --help' for more information.\n", self.program).into_bytes()
     }
 
-    /// Puts names into the holes of a sentence, in order: quoted in `{}`, and in `{plain}` only if they must be.
+    /// Puts names into the holes of a sentence, in order: quoted in `{}`, in `{plain}` only if they must be, and as they are in
+    /// `{bare}`, for words of haul's own.
     fn fill(&self, wording: Wording, names: &[Vec<u8>]) -> Vec<u8> {
         let mut text = Vec::new();
         let mut rest = wording.0;
@@ -95,6 +96,7 @@ impl Messages {
             let Some((kind, after)) = after.split_once('}') else { break };
             text.extend_from_slice(before.as_bytes());
             text.extend(match kind {
+                "bare" => name.clone(),
                 "plain" => quoting::shell_if_needed(name, self.charset),
                 _ => quoting::shell(name, self.charset),
             });

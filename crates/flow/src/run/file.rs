@@ -307,6 +307,7 @@ impl<T: Tool> Worker<'_, T> {
     /// Shows the tool a block and writes what it wants written.
     fn take_block(&mut self, slot: usize, mut lane: Lane<T>, buffer: Buffer, length: usize) {
         lane.end_doubted = false;
+        lane.file.note_block();
         let (current, mut rest) =
             match self.desk.tool().block(&lane.file, lane.position, &buffer.bytes()[..length]) {
                 _ if lane.file.target.is_none() => (0..0, Vec::new()),

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use haul_engine::{Choice, Engine};
 use haul_sys::{Fd, Names};
 
 use crate::driver::{Driver, Step, Weigh};
@@ -93,10 +94,25 @@ impl<'r, T: Tool> Run<'r, T> {
     /// Makes the `me`-th worker, with an engine of its own.
     pub(crate) fn worker(&self, me: usize) -> Box<dyn Step + '_> {
         let made = haul_engine::make(self.settings.engine, self.settings.queue_depth);
-        if let (0, Some(note)) = (me, &made.note) {
-            self.report.debug(note);
+        if me == 0 && self.report.wants_debug() {
+            self.tell_settings(&*made.engine, made.note.as_deref());
         }
         Box::new(Worker::new(self, me, made.engine))
+    }
+
+    /// Says what was chosen, and why not something better.
+    fn tell_settings(&self, engine: &dyn Engine, note: Option<&str>) {
+        if let Some(note) = note {
+            self.report.debug(note);
+        }
+        let Settings { jobs, window, block_bytes, held, .. } = self.settings;
+        let caps = engine.caps();
+        let asked = if self.settings.engine == Choice::Auto { " (auto)" } else { "" };
+        self.report.debug(&format!(
+            "engine {}{asked}, {jobs} workers, {} files in flight each, blocks of {block_bytes} bytes, {held} directories held",
+            caps.name,
+            if caps.blocks { window } else { window.min(caps.depth) },
+        ));
     }
 
     /// Tells how the run went: the worst status wins.

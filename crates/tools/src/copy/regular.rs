@@ -28,6 +28,10 @@ pub struct CopiedFile {
     link: Option<Identity>,
     /// Whether its blocks are shared with the source.
     reflinked: bool,
+    /// Whether the kernel was asked to copy it by itself.
+    offloaded: bool,
+    /// Whether the source's holes are passed over.
+    skips_holes: bool,
     /// For a file that gets holes, how long it is so far.
     length: AtomicU64,
     has_holes: bool,
@@ -93,13 +97,21 @@ impl Copier {
             }
         };
         let transfer = if reflinked { Transfer::Nothing } else { self.transfer(found, stat) };
-        let has_holes = transfer != Transfer::Nothing
-            && (self.options.sparse == Sparse::Always
-                || matches!(transfer, Transfer::Blocks(Holes::Skip) | Transfer::Kernel(Holes::Skip)));
+        let skips_holes = matches!(transfer, Transfer::Blocks(Holes::Skip) | Transfer::Kernel(Holes::Skip));
+        let offloaded = matches!(transfer, Transfer::Kernel(_));
+        let has_holes = skips_holes || (!reflinked && self.options.sparse == Sparse::Always);
         if reflinked {
             desk.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
         }
-        let own = CopiedFile { before, link, reflinked, length: AtomicU64::new(0), has_holes };
+        let own = CopiedFile {
+            before,
+            link,
+            reflinked,
+            offloaded,
+            skips_holes,
+            length: AtomicU64::new(0),
+            has_holes,
+        };
         Some(Begin::Move { own, target: Some(file), transfer })
     }
 
@@ -376,14 +388,27 @@ impl Copier {
         }
     }
 
+    /// Gives GNU's line of `--debug`: how a file was copied.
     fn tell_how(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) {
-        let reflinked = if file.own.reflinked { "yes" } else { "no" };
-        let sparse = match (self.options.sparse, file.own.has_holes) {
-            (Sparse::Always, _) => "zeros",
+        let offload = match (file.own.offloaded, file.was_read_in_blocks()) {
+            _ if file.own.reflinked => "yes",
+            (true, false) => "yes",
+            (true, true) => "unsupported",
+            (false, _) => "no",
+        };
+        let reflink = match self.options.reflink {
+            _ if file.own.reflinked => "yes",
+            Reflink::Never => "no",
+            _ => "unsupported",
+        };
+        let sparse = match (self.options.sparse, file.own.skips_holes) {
+            (Sparse::Always, true) => "SEEK_HOLE + zeros",
+            (Sparse::Always, false) => "zeros",
             (Sparse::Auto, true) => "SEEK_HOLE",
             _ => "no",
         };
-        desk.report().debug(&format!("reflink: {reflinked}, sparse detection: {sparse}"));
+        let names = [offload, reflink, sparse].map(|word| word.as_bytes().to_vec()).into();
+        desk.report().line(Line { wording: wording::HOW_COPIED, names });
     }
 }
 

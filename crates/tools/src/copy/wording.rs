@@ -93,6 +93,8 @@ wordings! {
     COPIED = "{} -> {}";
     /// The line of `--verbose` for what had to go first.
     REMOVED = "removed {}";
+    /// The line of `--debug` for what was copied.
+    HOW_COPIED = "copy offload: {bare}, reflink: {bare}, sparse detection: {bare}";
     /// The line of `--debug` for what stays.
     SKIPPED = "skipped {}";
 }
