@@ -89,7 +89,15 @@ impl Held {
 #[derive(Debug)]
 pub struct HeldCache {
     capacity: usize,
-    queue: Mutex<VecDeque<Weak<Held>>>,
+    queue: Mutex<Queue>,
+}
+
+/// The directories in the order they were opened, among them some that have been closed since.
+#[derive(Debug, Default)]
+struct Queue {
+    entries: VecDeque<Weak<Held>>,
+    /// How many of them are open, at most: a directory forgotten without being closed is noticed at the next clearing.
+    open: usize,
 }
 
 /// Takes a lock whose holder cannot have left it in a bad state.
@@ -101,7 +109,7 @@ impl HeldCache {
     /// Makes a cache of at most `capacity` open directories.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, queue: Mutex::new(VecDeque::new()) }
+        Self { capacity, queue: Mutex::new(Queue::default()) }
     }
 
     /// Holds a directory that an operand names; `display` is what stands before the names in it in messages.
@@ -160,8 +168,11 @@ impl HeldCache {
     }
 
     fn insert(&self, held: Held) -> Arc<Held> {
+        let is_open = lock(&held.open).is_some();
         let held = Arc::new(held);
-        self.enqueue(&held);
+        if is_open {
+            self.enqueue(&held);
+        }
         held
     }
 
@@ -217,8 +228,11 @@ impl HeldCache {
     /// # Errors
     /// The kernel's.
     pub fn close(&self, held: &Held) -> Result<()> {
-        let fd = lock(&held.open).take();
-        fd.and_then(Arc::into_inner).map_or(Ok(()), Fd::close)
+        let Some(fd) = lock(&held.open).take() else { return Ok(()) };
+        let mut queue = lock(&self.queue);
+        queue.open = queue.open.saturating_sub(1);
+        drop(queue);
+        Arc::into_inner(fd).map_or(Ok(()), Fd::close)
     }
 
     /// Caches the descriptor of a directory opened again. If somebody else was faster, theirs is the one to use.
@@ -233,38 +247,48 @@ impl HeldCache {
         fd
     }
 
-    /// Puts a directory at the end of the queue and evicts from its front what is too many.
+    /// Puts an open directory at the end of the queue and closes from its front what is too many.
     fn enqueue(&self, held: &Arc<Held>) {
         let mut queue = lock(&self.queue);
-        queue.push_back(Arc::downgrade(held));
-        if queue.len() > self.capacity {
-            // Finished directories leave dead entries behind; they go before any live one is evicted.
-            queue.retain(|entry| entry.upgrade().is_some_and(|held| lock(&held.open).is_some()));
+        queue.entries.push_back(Arc::downgrade(held));
+        queue.open += 1;
+        if queue.entries.len() > 2 * self.capacity {
+            // Once in `capacity` times, so the cost of looking at all is that of looking at two.
+            queue.entries.retain(|entry| entry.upgrade().is_some_and(|held| lock(&held.open).is_some()));
+            queue.open = queue.entries.len();
         }
-        let mut turns = queue.len();
-        while queue.len() > self.capacity && turns > 0 {
+        let mut turns = queue.entries.len();
+        while queue.open > self.capacity && turns > 0 {
             turns -= 1;
-            let Some(entry) = queue.pop_front() else { return };
-            let Some(oldest) = entry.upgrade() else { continue };
-            if !evict(&oldest) {
-                queue.push_back(entry);
+            let Some(entry) = queue.entries.pop_front() else { return };
+            match entry.upgrade().map(|oldest| evict(&oldest)) {
+                Some(Evicted::Now) => queue.open -= 1,
+                Some(Evicted::InUse) => queue.entries.push_back(entry),
+                Some(Evicted::Before) | None => {}
             }
         }
     }
 }
 
+/// What trying to evict a directory came to.
+enum Evicted {
+    Now,
+    Before,
+    InUse,
+}
+
 /// Closes the directory's descriptor unless it was used recently or is in use.
-fn evict(held: &Held) -> bool {
-    if held.recent.swap(false, Ordering::Relaxed) {
-        return false;
-    }
+fn evict(held: &Held) -> Evicted {
     let mut open = lock(&held.open);
-    if open.as_ref().is_some_and(|fd| Arc::strong_count(fd) > 1) {
-        return false;
+    match open.as_ref() {
+        None => return Evicted::Before,
+        Some(_) if held.recent.swap(false, Ordering::Relaxed) => return Evicted::InUse,
+        Some(fd) if Arc::strong_count(fd) > 1 => return Evicted::InUse,
+        Some(_) => {}
     }
     // Nothing was written through a directory's descriptor, so its close has nothing to report.
     drop(open.take());
-    true
+    Evicted::Now
 }
 
 fn stale(held: &Held) -> Error {

@@ -253,8 +253,14 @@ impl<T: Tool> Worker<'_, T> {
         }
         if lane.position >= lane.data_end {
             match next_data(&lane) {
-                Ok(Some(data)) => (lane.position, lane.data_end) = (data.start, data.end),
-                Ok(None) => return self.end_lane(slot, lane),
+                Ok(Some(data)) => {
+                    self.count(Tally { bytes: data.start - lane.position, ..Tally::default() });
+                    (lane.position, lane.data_end) = (data.start, data.end);
+                }
+                Ok(None) => {
+                    self.count(Tally { bytes: lane.end - lane.position, ..Tally::default() });
+                    return self.end_lane(slot, lane);
+                }
                 Err(cause) => return self.fail_lane(slot, lane, wording::ERROR_READING, cause),
             }
         }
