@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use haul_flow::{Report, Settings};
+use haul_flow::Report;
 use haul_tools::copy::{self, Outcome};
 
 use crate::ahead;
@@ -12,7 +12,7 @@ use crate::flags::{self, Environment, Information, Parsed, Request, StatisticsFo
 use crate::messages::{Charset, Messages};
 use crate::output::Output;
 use crate::report::{Console, complain};
-use crate::statistics::{Means, Statistics};
+use crate::statistics::Statistics;
 
 /// Copies as the words after the program's name ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
@@ -61,10 +61,7 @@ fn copy(messages: Messages, request: &Request) -> ExitCode {
 fn tell_statistics(console: &Console, request: &Request, took: Duration) {
     let Some(form) = request.statistics else { return };
     let (tally, problems) = console.counted();
-    let engine = request.config.engine;
-    let engines = flags::engines();
-    let engine = engines.iter().find(|(_, choice)| *choice == engine).map_or("", |(name, _)| *name);
-    let means = Means { engine, jobs: Settings::resolve(&request.config).jobs };
+    let Some(means) = console.means() else { return };
     let statistics = Statistics::of_run(tally, problems, took, means);
     match form {
         StatisticsForm::Table => console.complain(statistics.table().as_bytes()),

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use haul_flow::{Line, Problem, Report, Severity, Tally};
+use haul_flow::{Line, Means, Problem, Report, Severity, Tally};
 
 use crate::flags::When;
 use crate::messages::Messages;
@@ -42,6 +42,7 @@ pub(crate) struct Console<W = Stdout> {
     counters: Arc<Counters>,
     progress: Option<Progress>,
     problems: AtomicU64,
+    means: OnceLock<Means>,
     failed: AtomicBool,
     debug: bool,
 }
@@ -55,6 +56,7 @@ impl<W: Write> Console<W> {
             counters: Arc::default(),
             progress: None,
             problems: AtomicU64::new(0),
+            means: OnceLock::new(),
             failed: AtomicBool::new(false),
             debug: false,
         }
@@ -98,6 +100,11 @@ impl<W: Write> Console<W> {
     /// Returns what was counted, and how many problems were told of.
     pub(crate) fn counted(&self) -> (Tally, u64) {
         (self.counters.done(), self.problems.load(Ordering::Relaxed))
+    }
+
+    /// Returns what the run worked with, if it came that far.
+    pub(crate) fn means(&self) -> Option<Means> {
+        self.means.get().copied()
     }
 
     /// Makes the run a failed one.
@@ -146,6 +153,10 @@ pub(crate) fn complain(lines: &[u8]) {
 }
 
 impl<W: Write + Send> Report for Console<W> {
+    fn settled(&self, means: Means) {
+        self.means.get_or_init(|| means);
+    }
+
     fn count(&self, more: Tally) {
         *self.counters.done.lock().unwrap_or_else(PoisonError::into_inner) += more;
     }

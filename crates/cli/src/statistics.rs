@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use haul_flow::Tally;
+use haul_flow::{Means, Tally};
 use serde::Serialize;
 
 use crate::amounts;
@@ -36,18 +36,9 @@ pub(crate) struct Statistics {
     jobs: usize,
 }
 
-/// What a run had to work with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Means<'a> {
-    /// The engine asked for.
-    pub(crate) engine: &'a str,
-    /// The workers.
-    pub(crate) jobs: usize,
-}
-
 impl Statistics {
     /// Takes the figures of a run that has ended: what was done, how many problems were told of, how long it took.
-    pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Means<'_>) -> Self {
+    pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Means) -> Self {
         let seconds = took.as_secs_f64();
         let processor =
             std::fs::read_to_string("/proc/self/stat").ok().and_then(|text| processor_seconds(&text));

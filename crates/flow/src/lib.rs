@@ -34,7 +34,7 @@ pub use held::{Held, HeldCache};
 pub use links::{Claim, LinkTable};
 pub use local::Local;
 pub use node::{Found, Node};
-pub use report::{Line, Problem, Report, Severity, Tally, Wording};
+pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
 pub use run::{Desk, Job, Run};
 pub use settings::Settings;
 pub use sim::Sim;

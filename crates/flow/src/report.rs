@@ -109,9 +109,21 @@ impl AddAssign for Tally {
     }
 }
 
+/// What a run has to work with, once it is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// The name of the engine in use, which is not always the one asked for.
+    pub engine: &'static str,
+    /// The workers.
+    pub jobs: usize,
+}
+
 /// Who listens to a run. Called from every worker at once, so implementations lock where they must, and briefly:
 /// workers call [`Report::count`] once for many entries.
 pub trait Report: Sync {
+    /// Tells what the run works with, before anything is done.
+    fn settled(&self, _means: Means) {}
+
     /// Adds to the counts.
     fn count(&self, more: Tally);
 

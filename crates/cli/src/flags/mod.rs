@@ -25,7 +25,6 @@ use std::os::unix::ffi::OsStrExt;
 pub(crate) use error::{Doubt, Error};
 pub(crate) use help::help;
 pub(crate) use lower::{Information, Request, StatisticsForm, Typed, When};
-pub(crate) use values::engines;
 
 /// What a flag does when it is given, and whether it takes an argument.
 #[derive(Clone, Copy)]

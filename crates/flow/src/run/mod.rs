@@ -19,7 +19,7 @@ use haul_sys::{Fd, Names};
 use crate::driver::{Driver, Step, Weigh};
 use crate::held::HeldCache;
 use crate::node::{Found, Node};
-use crate::report::{Problem, Report, Severity, Tally};
+use crate::report::{Means, Problem, Report, Severity, Tally};
 use crate::settings::Settings;
 use crate::tool::{OpenFile, Tool, Transfer};
 use crate::wording;
@@ -94,8 +94,11 @@ impl<'r, T: Tool> Run<'r, T> {
     /// Makes the `me`-th worker, with an engine of its own.
     pub(crate) fn worker(&self, me: usize) -> Box<dyn Step + '_> {
         let made = haul_engine::make(self.settings.engine, self.settings.queue_depth);
-        if me == 0 && self.report.wants_debug() {
-            self.tell_settings(&*made.engine, made.note.as_deref());
+        if me == 0 {
+            self.report.settled(Means { engine: made.engine.caps().name, jobs: self.settings.jobs });
+            if self.report.wants_debug() {
+                self.tell_settings(&*made.engine, made.note.as_deref());
+            }
         }
         Box::new(Worker::new(self, me, made.engine))
     }
