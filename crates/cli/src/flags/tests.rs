@@ -48,8 +48,9 @@ fn first_line(line: &str) -> String {
 fn said_by_gnu(words: &[OsString], locale: &str) -> String {
     // In a directory of its own, in which no operand of the tests exists.
     let empty = tempfile::tempdir().unwrap();
-    let run = Command::new("cp").args(words).env("LC_ALL", locale).current_dir(&empty).output().unwrap();
-    run.stderr.escape_ascii().to_string()
+    let mut gnu = Command::new("cp");
+    gnu.args(words).env("LC_ALL", locale).env_remove("POSIXLY_CORRECT").current_dir(&empty);
+    gnu.output().unwrap().stderr.escape_ascii().to_string()
 }
 
 const USUAL: Preserve = Preserve::MODE.union(Preserve::OWNERSHIP).union(Preserve::TIMESTAMPS);
@@ -424,7 +425,7 @@ proptest! {
             let line: Vec<_> = line.iter().map(OsString::from).collect();
             let empty = tempfile::tempdir().unwrap();
             let mut gnu = Command::new("cp");
-            gnu.args(&line).env("LC_ALL", "C").current_dir(&empty);
+            gnu.args(&line).env("LC_ALL", "C").env_remove("POSIXLY_CORRECT").current_dir(&empty);
             if posixly_correct {
                 gnu.env("POSIXLY_CORRECT", "1");
             }
