@@ -61,8 +61,7 @@ fn copy(messages: Messages, request: &Request) -> ExitCode {
 fn tell_statistics(console: &Console, request: &Request, took: Duration) {
     let Some(form) = request.statistics else { return };
     let (tally, problems) = console.counted();
-    let Some(means) = console.means() else { return };
-    let statistics = Statistics::of_run(tally, problems, took, means);
+    let statistics = Statistics::of_run(tally, problems, took, console.means());
     match form {
         StatisticsForm::Table => console.complain(statistics.table().as_bytes()),
         StatisticsForm::Json => console.tell(statistics.json().as_bytes()),

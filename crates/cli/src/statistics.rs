@@ -32,13 +32,14 @@ pub(crate) struct Statistics {
     user_seconds: Option<f64>,
     system_seconds: Option<f64>,
     peak_memory_bytes: Option<u64>,
-    engine: String,
-    jobs: usize,
+    engine: Option<&'static str>,
+    jobs: Option<usize>,
 }
 
 impl Statistics {
-    /// Takes the figures of a run that has ended: what was done, how many problems were told of, how long it took.
-    pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Means) -> Self {
+    /// Takes the figures of a run that has ended: what was done, how many problems were told of, how long it took, and
+    /// what it worked with if it came that far.
+    pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Option<Means>) -> Self {
         let seconds = took.as_secs_f64();
         let processor =
             std::fs::read_to_string("/proc/self/stat").ok().and_then(|text| processor_seconds(&text));
@@ -59,8 +60,8 @@ impl Statistics {
             user_seconds: processor.map(|(user, _)| user),
             system_seconds: processor.map(|(_, system)| system),
             peak_memory_bytes: status.and_then(|text| peak_memory_bytes(&text)),
-            engine: means.engine.to_owned(),
-            jobs: means.jobs,
+            engine: means.map(|means| means.engine),
+            jobs: means.map(|means| means.jobs),
         }
     }
 
@@ -92,8 +93,10 @@ impl Statistics {
         if let Some(peak) = self.peak_memory_bytes {
             rows.push(("peak memory", amounts::bytes(peak)));
         }
-        rows.push(("engine", self.engine.clone()));
-        rows.push(("jobs", self.jobs.to_string()));
+        if let Some((engine, jobs)) = self.engine.zip(self.jobs) {
+            rows.push(("engine", engine.to_owned()));
+            rows.push(("jobs", jobs.to_string()));
+        }
         rows.into_iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect()
     }
 
@@ -130,7 +133,7 @@ mod tests {
 
     fn statistics() -> Statistics {
         let tally = Tally { files: 3, directories: 1, bytes: 3_000_000, skipped: 2, ..Tally::default() };
-        Statistics::of_run(tally, 1, Duration::from_millis(1500), Means { engine: "sync", jobs: 4 })
+        Statistics::of_run(tally, 1, Duration::from_millis(1500), Some(Means { engine: "sync", jobs: 4 }))
     }
 
     #[test]
