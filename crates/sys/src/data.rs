@@ -25,8 +25,8 @@ pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<usize> {
 
 /// Reads what is in the page cache at `offset`, without waiting for the disk.
 ///
-/// Returns `None` when the bytes are not there; the kernel (since 6.x; measured on 6.18) has then begun to fetch them.
-/// File systems that cannot promise not to wait say so by `EOPNOTSUPP`, which is `None` as well.
+/// Returns `None` when the bytes are not there, and the kernel has then begun to fetch them: by the read itself where the
+/// file system can refuse to wait (measured on 6.18), else because it is advised to.
 ///
 /// # Errors
 /// The kernel's.
@@ -37,14 +37,18 @@ pub fn read_cached(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<Opt
         bytes.len(),
         |length| {
             let mut parts = [std::io::IoSliceMut::new(&mut bytes[..length])];
-            match rustix::io::preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT) {
-                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(usize::MAX),
-                outcome => outcome,
-            }
+            rustix::io::preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT)
         },
         || format!("{}, {offset}, RWF_NOWAIT", file.as_raw_fd()),
-    )?;
-    Ok((outcome != usize::MAX).then_some(outcome))
+    );
+    match outcome {
+        Ok(length) => Ok(Some(length)),
+        Err(cause) if cause.is(Errno::AGAIN) => Ok(None),
+        Err(cause) if cause.is(Errno::OPNOTSUPP) || cause.is(Errno::NOSYS) => {
+            advise(file, Advice::WillNeed, offset.saturating_add(bytes.len() as u64)).map(|()| None)
+        }
+        Err(cause) => Err(cause),
+    }
 }
 
 /// Writes up to `bytes.len()` bytes at `offset`; returns how many.
