@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -151,8 +152,15 @@ fn an_interrupt_ends_a_copy_that_waits_for_data() {
         let (source, target) = (sandbox.join("fifo"), sandbox.join("target"));
         Spec { nodes: vec![Node::new(0, "fifo", Kind::Fifo)] }.build(sandbox.path()).unwrap();
         let running = program!().run_with(&way).args([&source, &target]).start().unwrap();
-        // Opening waits for the reader; what is written has been read when it has gone on to the target.
-        let mut writer = fs::OpenOptions::new().write(true).open(&source).unwrap();
+        // What is written has been read when it has gone on to the target. Without waiting a FIFO opens for writing once there is a reader.
+        let mut writer = None;
+        let has_reader = wait::until(Duration::from_secs(20), || {
+            let options = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&source);
+            writer = options.ok();
+            writer.is_some()
+        });
+        assert!(has_reader, "{way:?}: the FIFO was not opened");
+        let mut writer = writer.unwrap();
         writer.write_all(b"first bytes").unwrap();
         let copied = || fs::read(&target).is_ok_and(|bytes| bytes == b"first bytes");
         assert!(wait::until(Duration::from_secs(20), copied), "{way:?}: the bytes did not arrive");
