@@ -10,10 +10,12 @@ use std::process::Command;
 use crate::steps::{Failure, cargo, run_listening, say};
 
 /// What cargo's test runner told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     passed: usize,
     failed: usize,
+    /// The names of those that failed.
+    failures: Vec<String>,
     /// Rounds that ended badly.
     broken: usize,
 }
@@ -44,7 +46,7 @@ pub(crate) fn test() -> Result<(), Failure> {
         std::fs::remove_file(&skips)
             .map_err(|error| Failure(format!("cannot remove {}: {error}", skips.display())))?;
     }
-    conclude(totals, &skipped)
+    conclude(&totals, &skipped)
 }
 
 fn run_round(command: &mut Command, totals: &mut Totals) -> Result<(), Failure> {
@@ -54,8 +56,11 @@ fn run_round(command: &mut Command, totals: &mut Totals) -> Result<(), Failure> 
 }
 
 impl Totals {
-    /// Adds a closing line of a test binary: `test result: ok. 3 passed; 0 failed; ...`.
+    /// Reads a line of a test binary: `test some::test ... FAILED`, or its closing `test result: ok. 3 passed; ...`.
     fn read(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
+            self.failures.push(name.to_owned());
+        }
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let amount = |word: &str| {
             let (before, _) = result.split_once(word)?;
@@ -66,8 +71,8 @@ impl Totals {
     }
 }
 
-/// Tells the skips with their reasons, and the totals.
-fn conclude(totals: Totals, skipped: &str) -> Result<(), Failure> {
+/// Tells the skips with their reasons, the failures, and the totals.
+fn conclude(totals: &Totals, skipped: &str) -> Result<(), Failure> {
     let skips = skips_by_reason(skipped);
     let count: usize = skips.values().map(Vec::len).sum();
     if count > 0 {
@@ -116,7 +121,9 @@ mod tests {
         );
         totals.read("test result: FAILED. 12 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
         totals.read("test some::test ... ok");
-        assert_eq!(totals, Totals { passed: 15, failed: 2, broken: 0 });
+        totals.read("test some::other ... FAILED");
+        let failures = vec!["some::other".to_owned()];
+        assert_eq!(totals, Totals { passed: 15, failed: 2, failures, broken: 0 });
     }
 
     #[test]
