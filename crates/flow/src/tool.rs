@@ -21,7 +21,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use haul_sys::{EntryType, Fd, Stat};
 
@@ -143,6 +143,7 @@ pub struct OpenFile<T: Tool> {
     pub own: T::File,
     failed: AtomicBool,
     in_blocks: AtomicBool,
+    ended_at: AtomicU64,
 }
 
 impl<T: Tool> OpenFile<T> {
@@ -161,6 +162,7 @@ impl<T: Tool> OpenFile<T> {
             own,
             failed: AtomicBool::new(false),
             in_blocks: AtomicBool::new(false),
+            ended_at: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -172,6 +174,20 @@ impl<T: Tool> OpenFile<T> {
     /// Records that a part of the content was read in blocks.
     pub(crate) fn note_block(&self) {
         self.in_blocks.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that reading met the end of the file at `position`.
+    pub(crate) fn note_end(&self, position: u64) {
+        self.ended_at.fetch_min(position, Ordering::Relaxed);
+    }
+
+    /// Returns how long the content turned out to be, in bytes: what `stat` says, unless reading met the end elsewhere.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self.ended_at.load(Ordering::Relaxed) {
+            u64::MAX => self.stat.size,
+            end => end,
+        }
     }
 
     /// Tells whether any of the content was read in blocks, rather than copied inside the kernel.

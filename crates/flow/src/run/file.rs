@@ -307,6 +307,7 @@ impl<T: Tool> Worker<'_, T> {
             lane.end_doubted = true;
             return self.advance_lane(slot, lane);
         }
+        lane.file.note_end(lane.position);
         self.end_lane(slot, lane);
     }
 

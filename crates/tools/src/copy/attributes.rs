@@ -262,19 +262,28 @@ impl Copier {
                 None => Ok(()),
             };
         };
-        let may_have = subject.has_access_list || subject.before.is_some();
-        if may_have && subject.xattrs.access_list.is_none() {
+        let (access, default) = match subject.has_access_list || subject.before.is_some() {
+            true => {
+                let names = list_xattrs(file)?;
+                let has = |wanted: &CStr| names.iter().any(|key| key == wanted);
+                (has(ACCESS_LIST), has(DEFAULT_ACCESS_LIST))
+            }
+            false => (false, false),
+        };
+        if access && subject.xattrs.access_list.is_none() {
             remove_xattr(file, ACCESS_LIST)?;
         }
-        change_mode(file, mode)?;
+        let has_mode = !access
+            && subject.before.is_some_and(|before| before.mode == mode && before.owner == subject.stat.owner);
+        if !has_mode {
+            change_mode(file, mode)?;
+        }
         if let Some(list) = &subject.xattrs.access_list {
             set_xattr(file, ACCESS_LIST, list)?;
         }
         match &subject.xattrs.default_access_list {
             Some(list) => set_xattr(file, DEFAULT_ACCESS_LIST, list),
-            None if may_have && subject.stat.kind == FileType::Directory => {
-                remove_xattr(file, DEFAULT_ACCESS_LIST)
-            }
+            None if default => remove_xattr(file, DEFAULT_ACCESS_LIST),
             None => Ok(()),
         }
     }

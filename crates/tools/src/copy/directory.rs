@@ -13,7 +13,7 @@ use haul_sys::{change_mode_at, make_directory, open, stat, stat_at};
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
 use super::options::{Dereference, Preserve};
-use super::target::{MadeDirectory, TargetDirectory, open_directory, target_name, target_path};
+use super::target::{MadeDirectory, TargetDirectory, failure, open_directory, target_name, target_path};
 use super::wording;
 
 /// A target directory that was made or found.
@@ -30,8 +30,12 @@ impl Copier {
         found: &Found<Self>,
         opened: &Opened<'_>,
     ) -> Enter<TargetDirectory> {
-        if let Some(problem) = self.refusal(found, opened.stat) {
-            desk.problem(problem);
+        if found.node.own.copy.has_made(opened.stat.identity) {
+            self.tell_into_itself(desk, found);
+            return Enter::Over;
+        }
+        if self.options.dereference == Dereference::Always && found.node.is_within(opened.stat.identity) {
+            desk.problem(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
             return Enter::Over;
         }
         let ready = match self.ready_directory(found, opened.stat, desk) {
@@ -43,7 +47,10 @@ impl Copier {
         };
         let above = &found.node.own;
         if ready.is_new {
-            above.copy.first_made.get_or_init(|| ready.stat.identity);
+            let above_is_new = above.made.as_ref().is_some_and(|made| made.before.is_none());
+            if !above_is_new {
+                above.copy.record_made(ready.stat.identity);
+            }
             self.tell_copied(desk, found);
         }
         desk.count(Tally { directories: 1, ..Tally::default() });
@@ -66,9 +73,8 @@ impl Copier {
             rename: None,
             copy: Arc::clone(&above.copy),
             made: Some(MadeDirectory {
-                is_new: ready.is_new,
-                working_mode: ready.stat.mode,
-                plain_mode: self.plain_directory_mode(opened.stat, ready.stat.mode),
+                before: (!ready.is_new).then_some(ready.stat),
+                plain_mode: self.plain_directory_mode(opened.stat, &ready),
                 xattrs,
             }),
             reflink_refused: AtomicBool::new(above.refuses_reflink()),
@@ -77,17 +83,13 @@ impl Copier {
         if self.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
     }
 
-    /// Says why a directory is not copied at all, if it is not.
-    fn refusal(&self, found: &Found<Self>, source: &Stat) -> Option<Problem> {
+    /// Tells once that the target is in the source.
+    fn tell_into_itself(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
         let copy = &found.node.own.copy;
-        if copy.first_made.get() == Some(&source.identity) {
+        if copy.tells_first() {
             let problem = Problem::new(wording::INTO_ITSELF);
-            return Some(problem.naming(copy.source.clone()).naming(copy.target.clone()));
+            desk.problem(problem.naming(copy.source.clone()).naming(copy.target.clone()));
         }
-        if self.options.dereference == Dereference::Always && found.node.is_within(source.identity) {
-            return Some(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
-        }
-        None
     }
 
     /// Makes the target directory, or finds it there.
@@ -119,7 +121,7 @@ impl Copier {
                 Ok(Ready { fd: Arc::new(fd), stat: Stat { mode: made.mode, ..stat }, is_new: true })
             }
             Err(cause) if cause.is(Errno::EXIST) => self.existing_directory(found, source, &parent),
-            Err(cause) => Err(problem(wording::CANNOT_CREATE_DIRECTORY)(cause)),
+            Err(cause) => Err(failure(found, &parent, wording::CANNOT_CREATE_DIRECTORY, cause)),
         }
     }
 
@@ -150,15 +152,18 @@ impl Copier {
         source.mode.without(self.omitted(source.kind))
     }
 
-    /// The mode a new directory gets if the source's is not preserved: what the umask leaves of the source's, with the
-    /// set-group-id bit that it inherited.
-    fn plain_directory_mode(&self, source: &Stat, made: Mode) -> Mode {
-        if self.options.default_mode {
-            return Mode::ALL.without(self.umask).or(made.and(Mode::SET_GROUP_ID));
-        }
-        let owner = source.mode.and(Mode::OWNER).without(self.umask);
-        let omitted = source.mode.and(self.omitted(source.kind)).without(self.umask);
-        made.without(Mode::OWNER).or(owner).or(omitted)
+    /// The mode a new directory gets at the end if the source's is not preserved: what the umask leaves of the source's,
+    /// with the set-group-id bit that it inherited. `None` if it has it already.
+    fn plain_directory_mode(&self, source: &Stat, ready: &Ready) -> Option<Mode> {
+        let made = ready.stat.mode;
+        let plain = if self.options.default_mode {
+            Mode::ALL.without(self.umask).or(made.and(Mode::SET_GROUP_ID))
+        } else {
+            let owner = source.mode.and(Mode::OWNER).without(self.umask);
+            let omitted = source.mode.and(self.omitted(source.kind)).without(self.umask);
+            made.without(Mode::OWNER).or(owner).or(omitted)
+        };
+        (ready.is_new && plain != made.or(Mode::OWNER)).then_some(plain)
     }
 
     pub(super) fn leave_directory(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
@@ -167,14 +172,13 @@ impl Copier {
         let path = || own.held.path();
         match desk.cache().open(&own.held) {
             Ok(fd) => {
-                let working = made.working_mode.or(if made.is_new { Mode::OWNER } else { Mode::default() });
                 let subject = Subject {
                     object: Object::Open(&fd),
                     stat: source,
                     xattrs: &made.xattrs,
-                    before: None,
-                    plain_mode: (made.is_new && made.plain_mode != working).then_some(made.plain_mode),
-                    has_access_list: own.gives_access_list || !made.is_new,
+                    before: made.before.as_ref(),
+                    plain_mode: made.plain_mode,
+                    has_access_list: own.gives_access_list,
                     target_path: &path,
                 };
                 self.give_attributes(desk, &subject);

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
     Begin, Block, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Local, Need, Node, OpenFile,
-    Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Status, Tally, Tool,
+    Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Tally, Tool,
 };
 use haul_sys::{EntryType, FileType, Identity, Mode, ProcessIdentity, Stat, stat_at, stat_path};
 
@@ -62,17 +62,14 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
         Err(Stop::Fatal(problem)) => return Outcome::Fatal(problem),
     };
-    let (assignments, warnings) = operands::without_repetitions(assignments);
-    warnings.into_iter().for_each(|warning| report.problem(warning));
+    let follow = options.dereference != Dereference::Never;
+    let (assignments, problems) = operands::without_repetitions(assignments, follow);
+    let mut status = tell(problems, report);
     let groups = operands::groups(assignments);
     let copier = Copier::new(options.clone(), groups.len() > 1);
-    let mut status = Status::Success;
     for group in &groups {
         let (operands, problems) = places(group, &cache);
-        if !problems.is_empty() {
-            status = Status::Failure;
-        }
-        problems.into_iter().for_each(|problem| report.problem(problem));
+        status = status.max(tell(problems, report));
         let driver = Local::new(settings.jobs);
         let setup = Setup { settings, cache: &cache, report, driver: &driver };
         status = status.max(haul_flow::run(&copier, operands, &setup));
@@ -81,6 +78,13 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         Status::Success => Outcome::Success,
         Status::Failure => Outcome::Failure,
     }
+}
+
+/// Reports problems; returns what they come to.
+fn tell(problems: Vec<Problem>, report: &dyn Report) -> Status {
+    let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
+    problems.into_iter().for_each(|problem| report.problem(problem));
+    if failed { Status::Failure } else { Status::Success }
 }
 
 /// Holds the directories in which some sources stand; says which cannot be.
@@ -246,8 +250,8 @@ impl Tool for Copier {
         self.begin_file(desk, found, *opened)
     }
 
-    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
-        self.take_block(file, offset, bytes)
+    fn block(&self, _: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
+        self.take_block(bytes)
     }
 
     fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {

@@ -4,7 +4,8 @@
 //! split into the directory it stands in, which is held, and its last component, which is the only part of a name that
 //! is ever resolved again.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
@@ -136,22 +137,54 @@ fn to_name(source: &CString, target: &CString, cache: &HeldCache) -> Result<Vec<
     Ok(vec![Assignment { text: source.clone(), target: (held, c_string(split.name)) }])
 }
 
-/// Leaves out sources that are named more than once, and returns the warnings.
-pub(super) fn without_repetitions(assignments: Vec<Assignment>) -> (Vec<Assignment>, Vec<Problem>) {
-    let mut kept: Vec<Assignment> = Vec::with_capacity(assignments.len());
-    let mut warnings = Vec::new();
-    let mut seen = HashSet::new();
-    for assignment in assignments {
-        if seen.insert((assignment.text.clone(), assignment.target.1.clone())) {
-            kept.push(assignment);
-            continue;
-        }
-        let stat = stat_path::<&Fd>(None, &assignment.text, true);
-        let directory = stat.is_ok_and(|stat| stat.kind == FileType::Directory);
-        let wording = if directory { wording::DIRECTORY_TWICE } else { wording::SOURCE_TWICE };
-        warnings.push(Problem::new(wording).naming(assignment.text.to_bytes()).as_warning());
+/// Leaves out sources that are named more than once, however they are spelled, and returns what is to be said of them.
+///
+/// A file is the same source if it is the same entry of the same directory; a directory, if it is the same directory.
+pub(super) fn without_repetitions(
+    assignments: Vec<Assignment>,
+    follow: bool,
+) -> (Vec<Assignment>, Vec<Problem>) {
+    if assignments.len() < 2 {
+        return (assignments, Vec::new());
     }
-    (kept, warnings)
+    let mut kept: Vec<Assignment> = Vec::with_capacity(assignments.len());
+    let (mut problems, mut files, mut directories) = (Vec::new(), HashSet::new(), HashMap::new());
+    for assignment in assignments {
+        let text = &assignment.text;
+        let split = Split::of(text);
+        let place = if split.display.is_empty() { c".".to_owned() } else { c_string(split.display) };
+        let looked = stat_path::<&Fd>(None, text, follow)
+            .and_then(|stat| Ok((stat, stat_path::<&Fd>(None, &place, true)?.identity)));
+        let problem = match looked {
+            Err(_) => None,
+            Ok((stat, _)) if stat.kind == FileType::Directory => {
+                let path = assignment.target.0.path_of(&assignment.target.1);
+                match directories.entry(stat.identity) {
+                    Entry::Vacant(entry) => {
+                        entry.insert(path);
+                        None
+                    }
+                    Entry::Occupied(first) if *first.get() == path => {
+                        Some(Problem::new(wording::DIRECTORY_TWICE).naming(text.to_bytes()).as_warning())
+                    }
+                    Entry::Occupied(_) if follow => None,
+                    Entry::Occupied(first) => {
+                        let problem = Problem::new(wording::NO_DIRECTORY_LINK);
+                        Some(problem.naming(path).naming(first.get().clone()))
+                    }
+                }
+            }
+            Ok((_, place)) => {
+                let is_new = files.insert((place, split.base().to_vec()));
+                (!is_new).then(|| Problem::new(wording::SOURCE_TWICE).naming(text.to_bytes()).as_warning())
+            }
+        };
+        match problem {
+            Some(problem) => problems.push(problem),
+            None => kept.push(assignment),
+        }
+    }
+    (kept, problems)
 }
 
 /// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, so

@@ -11,7 +11,7 @@ use super::attributes::{Object, Subject};
 use super::links::LinkedName;
 use super::options::{Dereference, Existing, Make};
 use super::stream;
-use super::target::{open_directory, target_name, target_path};
+use super::target::{failure, open_directory, target_name, target_path};
 use super::wording;
 
 impl Copier {
@@ -113,15 +113,15 @@ impl Copier {
         };
         match make() {
             Err(cause) if cause.is(Errno::EXIST) => {
-                self.clear_place(desk, found, &directory, source, cause).map_err(
-                    |refused| match refused {
-                        Refused::Because(cause) => problem(cannot_create)(cause),
-                        Refused::Said(problem) => problem,
-                    },
-                )?;
+                match self.clear_place(desk, found, &directory, source, cause) {
+                    Ok(()) => {}
+                    Err(Refused::Unneeded) => return Ok(()),
+                    Err(Refused::Because(cause)) => return Err(problem(cannot_create)(cause)),
+                    Err(Refused::Said(problem)) => return Err(problem),
+                }
                 make().map_err(problem(cannot_create))?;
             }
-            outcome => outcome.map_err(problem(cannot_create))?,
+            outcome => outcome.map_err(|cause| failure(found, &directory, cannot_create, cause))?,
         }
         self.count_remade(desk, source.kind);
         let object = Object::Named(&directory, name);
@@ -165,13 +165,35 @@ impl Copier {
         exists: Error,
     ) -> Result<(), Refused> {
         let there = stat_at(directory, target_name(found)).map_err(Refused::Because)?;
+        if there.identity == source.identity
+            && source.kind == FileType::Symlink
+            && found.name() != target_name(found)
+        {
+            // Two names of one link: it is there already.
+            return Err(Refused::Unneeded);
+        }
         self.check_existing(found, source, &there).map_err(Refused::Said)?;
+        if self.leads_to(desk, found, source, &there) {
+            let problem = Problem::new(wording::SAME_FILE);
+            return Err(Refused::Said(problem.naming(found.path()).naming(target_path(found))));
+        }
         let goes =
             self.options.dereference != Dereference::Always || self.options.existing == Existing::Force;
         if !goes {
             return Err(Refused::Because(exists));
         }
         self.make_room(desk, found, directory).map_err(Refused::Said)
+    }
+
+    /// Tells whether the source is a symbolic link to what stands in the target's place, which would be lost.
+    fn leads_to(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat, there: &Stat) -> bool {
+        source.kind == FileType::Symlink
+            && there.kind != FileType::Symlink
+            && desk
+                .cache()
+                .open(&found.node.source)
+                .and_then(|directory| stat_path(Some(&*directory), found.name(), true))
+                .is_ok_and(|end| end.identity == there.identity)
     }
 
     fn make_hard_link(
@@ -260,6 +282,7 @@ fn default_mode(kind: FileType) -> Mode {
 
 /// Why what stands in the place stays.
 enum Refused {
+    Unneeded,
     Because(Error),
     Said(Problem),
 }

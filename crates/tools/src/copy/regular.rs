@@ -2,7 +2,6 @@
 
 use std::ffi::CStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{
     Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer,
@@ -16,7 +15,7 @@ use super::holes;
 use super::links::LinkedName;
 use super::options::{Existing, Preserve, Reflink, Sparse};
 use super::stream;
-use super::target::{open_directory, target_name, target_path};
+use super::target::{failure, open_directory, target_name, target_path};
 use super::wording;
 
 /// What the copy tool keeps for a file being copied.
@@ -32,8 +31,7 @@ pub struct CopiedFile {
     offloaded: bool,
     /// Whether the source's holes are passed over.
     skips_holes: bool,
-    /// For a file that gets holes, how long it is so far.
-    length: AtomicU64,
+    /// Whether its length has to be set at the end.
     has_holes: bool,
 }
 
@@ -103,15 +101,7 @@ impl Copier {
         if reflinked {
             desk.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
         }
-        let own = CopiedFile {
-            before,
-            link,
-            reflinked,
-            offloaded,
-            skips_holes,
-            length: AtomicU64::new(0),
-            has_holes,
-        };
+        let own = CopiedFile { before, link, reflinked, offloaded, skips_holes, has_holes };
         Some(Begin::Move { own, target: Some(file), transfer })
     }
 
@@ -143,7 +133,10 @@ impl Copier {
         match open(&directory, name, Open::create(self.new_file_mode(source))) {
             Ok(file) => Ok(OpenTarget { file, before: None }),
             Err(cause) if cause.is(Errno::EXIST) => self.open_existing(desk, found, source, &directory),
-            Err(cause) => Err(failed(cause)),
+            Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
+                self.open_existing(desk, found, source, &directory)
+            }
+            Err(cause) => Err(failure(found, &directory, wording::CANNOT_CREATE_FILE, slashed(name, cause))),
         }
     }
 
@@ -170,7 +163,9 @@ impl Copier {
             return self.replace(desk, found, source, directory);
         }
         let how = Open::WRITE.following();
-        let how = if there.kind == FileType::Regular { how } else { how.blocking() };
+        // A FIFO that the user named is waited for; one met in a tree is a trap.
+        let waits = there.kind != FileType::Regular && !self.options.recursive;
+        let how = if waits { how.blocking() } else { how };
         match open(directory, name, how) {
             Ok(file) => self.empty(found, source, there, file),
             Err(cause) if cause.is(Errno::NOENT) || self.options.existing == Existing::Force => {
@@ -323,23 +318,21 @@ impl Copier {
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
     }
 
-    pub(super) fn take_block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
+    pub(super) fn take_block(&self, bytes: &[u8]) -> Block {
         if self.options.sparse != Sparse::Always {
             return Block::Keep;
         }
-        file.own.length.fetch_max(offset + bytes.len() as u64, Ordering::Relaxed);
         Block::Parts(holes::data_in(bytes))
     }
 
     pub(super) fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
         let Some(target) = &file.target else { return true };
-        if file.own.has_holes {
-            let length = file.own.length.load(Ordering::Relaxed).max(file.stat.size);
-            if let Err(cause) = truncate(target, length) {
-                let problem = Problem::new(wording::FAILED_TO_EXTEND).naming(target_path(&file.found));
-                desk.problem(problem.because(cause));
-                return false;
-            }
+        if file.own.has_holes
+            && let Err(cause) = truncate(target, file.length())
+        {
+            let problem = Problem::new(wording::FAILED_TO_EXTEND).naming(target_path(&file.found));
+            desk.problem(problem.because(cause));
+            return false;
         }
         if self.options.debug {
             self.tell_how(desk, file);

@@ -1,14 +1,16 @@
 //! Where copies go: target directories, and the names of targets in them.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Desk, Found, Held};
-use haul_sys::{Error, Fd, Identity, Mode};
+use haul_flow::{Desk, Found, Held, Problem, Wording};
+use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat, stat_path};
 
 use super::Copier;
 use super::attributes::SourceXattrs;
+use super::wording;
 
 /// One operand's copy: what its whole tree has in common.
 #[derive(Debug)]
@@ -17,8 +19,27 @@ pub(super) struct Copy {
     pub(super) source: Vec<u8>,
     /// The target as messages name it.
     pub(super) target: Vec<u8>,
-    /// The first directory made, which must not be copied into itself.
-    pub(super) first_made: OnceLock<Identity>,
+    /// The directories made in ones that were there before: the tops of what is new. None of them is a source.
+    made: Mutex<HashSet<Identity>>,
+    /// Whether the user has been told that the target is in the source; once is enough.
+    told: AtomicBool,
+}
+
+impl Copy {
+    /// Records the top of a new tree.
+    pub(super) fn record_made(&self, directory: Identity) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(directory);
+    }
+
+    /// Tells whether this is the first time that it is asked.
+    pub(super) fn tells_first(&self) -> bool {
+        !self.told.swap(true, Ordering::Relaxed)
+    }
+
+    /// Tells whether a directory is the top of a tree that this copy has made.
+    pub(super) fn has_made(&self, directory: Identity) -> bool {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&directory)
+    }
 }
 
 /// What the copy tool keeps for each directory being visited: the directory its entries are copied to.
@@ -41,12 +62,10 @@ pub struct TargetDirectory {
 /// What leaving a target directory needs to know.
 #[derive(Debug)]
 pub(super) struct MadeDirectory {
-    /// Whether it was made by this run.
-    pub(super) is_new: bool,
-    /// Its mode while it is worked in.
-    pub(super) working_mode: Mode,
-    /// The mode a new one gets if the source's is not preserved.
-    pub(super) plain_mode: Mode,
+    /// What it was before; `None` if it was made by this run.
+    pub(super) before: Option<Stat>,
+    /// The mode it gets if the source's is not preserved, if it does not have it yet.
+    pub(super) plain_mode: Option<Mode>,
     /// The source's extended attributes, read while it was open.
     pub(super) xattrs: SourceXattrs,
 }
@@ -54,7 +73,12 @@ pub(super) struct MadeDirectory {
 impl TargetDirectory {
     /// Makes the place of an operand: `name` in `held` is where its copy goes.
     pub(super) fn place(held: Arc<Held>, name: CString, source: Vec<u8>) -> Self {
-        let copy = Arc::new(Copy { source, target: held.path_of(&name), first_made: OnceLock::new() });
+        let copy = Arc::new(Copy {
+            source,
+            target: held.path_of(&name),
+            made: Mutex::default(),
+            told: AtomicBool::new(false),
+        });
         Self {
             held,
             rename: Some(name),
@@ -84,6 +108,18 @@ pub(super) fn target_name(found: &Found<Copier>) -> &CStr {
 /// Returns the path of an entry's copy, as messages name it.
 pub(super) fn target_path(found: &Found<Copier>) -> Vec<u8> {
     found.node.own.held.path_of(target_name(found))
+}
+
+/// Words the failure to make an entry's copy. GNU looks at the place first, unless it has just made the directory, and
+/// says so when it cannot: a name that is too long, or goes through a file.
+pub(super) fn failure(found: &Found<Copier>, directory: &Fd, wording: Wording, cause: Error) -> Problem {
+    let above = &found.node.own.made;
+    let above_is_new = above.as_ref().is_some_and(|made| made.before.is_none());
+    let problem = |wording, cause| Problem::new(wording).naming(target_path(found)).because(cause);
+    match stat_path(Some(directory), target_name(found), true) {
+        Err(looked) if !above_is_new && !looked.is(Errno::NOENT) => problem(wording::CANNOT_STAT, looked),
+        _ => problem(wording, cause),
+    }
 }
 
 /// Opens the directory an entry's copy goes to.

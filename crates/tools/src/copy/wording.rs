@@ -27,6 +27,8 @@ wordings! {
     SOURCE_TWICE = "warning: source file {} specified more than once";
     /// One source directory named twice.
     DIRECTORY_TWICE = "warning: source directory {} specified more than once";
+    /// One source directory named twice, for two targets.
+    NO_DIRECTORY_LINK = "will not create hard link {} to directory {}";
     /// An entry that cannot be looked at.
     CANNOT_STAT = "cannot stat {}";
     /// An open target that cannot be looked at.
