@@ -250,8 +250,8 @@ impl Tool for Copier {
         self.begin_file(desk, found, *opened)
     }
 
-    fn block(&self, _: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
-        self.take_block(bytes)
+    fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
+        self.take_block(file, bytes)
     }
 
     fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {

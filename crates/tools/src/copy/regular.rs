@@ -312,17 +312,16 @@ impl Copier {
         };
         let one_file_system = found.node.own.held.identity().device == stat.identity.device;
         let offload = one_file_system
+            && holes == Holes::Read
             && stat.size >= self.offload_bytes
             && self.options.sparse == Sparse::Auto
             && self.options.reflink != Reflink::Never;
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
     }
 
-    pub(super) fn take_block(&self, bytes: &[u8]) -> Block {
-        if self.options.sparse != Sparse::Always {
-            return Block::Keep;
-        }
-        Block::Parts(holes::data_in(bytes))
+    /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in a file that has holes already.
+    pub(super) fn take_block(&self, file: &OpenFile<Self>, bytes: &[u8]) -> Block {
+        if file.own.has_holes { Block::Parts(holes::data_in(bytes)) } else { Block::Keep }
     }
 
     pub(super) fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
