@@ -59,7 +59,7 @@ enum Destination {
     Option,
 }
 
-const NAMES: [&[u8]; 9] = [b"a", b"b", b"c", b"d", b"e", b"f", b"-r", b"\xff\xfe", b"it's\n"];
+const NAMES: [&[u8]; 9] = [b"a", b"b", b"c", b"d", b"e", b"f", b"-r", b"\xff\xfe", b"new\nline"];
 const MODES: [u32; 10] = [0o644, 0o600, 0o755, 0o700, 0o444, 0o777, 0, 0o4755, 0o2775, 0o1777];
 
 const RECURSIONS: [&str; 7] = ["-r", "-R", "-a", "-a", "-dr", "-rL", "-rp"];

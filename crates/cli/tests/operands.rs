@@ -350,7 +350,6 @@ const WORDS_ONLY: &[&str] = &[
     "-a d d",
     "-r d to-d",
     "-r to-d d",
-    "-r to-d/ d",
     "-r d ./d",
     "-r deep/.. n",
     "-r . n",

@@ -101,10 +101,7 @@ pub(crate) fn shell(name: &[u8], charset: Charset) -> Vec<u8> {
     }
     let mut quoted = vec![b'\''];
     // Whether what was written last stands in `$'...'`, where the shell takes escapes.
-    // A name with a single quote is scanned twice by GNU, and the second scan begins in the state the first ended in; so
-    // messages of both read the same only if ours does too.
-    let ends_escaped = units.last().is_some_and(|unit| !unit.printable);
-    let mut in_escapes = ends_escaped && name.contains(&b'\'');
+    let mut in_escapes = false;
     for unit in units {
         match (unit.bytes, unit.printable) {
             (b"'", _) => {

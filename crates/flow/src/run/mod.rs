@@ -27,6 +27,9 @@ use crate::{Setup, Status};
 
 use worker::Worker;
 
+/// Bytes after which a worker passes its counts on, at the latest: often enough for a display of progress.
+const COUNT_AFTER_BYTES: u64 = 4 << 20;
+
 /// A piece of work that any worker can do.
 pub enum Job<T: Tool> {
     /// Enter these subdirectories of a directory.
@@ -166,6 +169,9 @@ impl<'r, T: Tool> Desk<'r, T> {
         let mut tally = self.tally.get();
         tally += more;
         self.tally.set(tally);
+        if tally.bytes >= COUNT_AFTER_BYTES {
+            self.flush();
+        }
     }
 
     /// Passes the counts on.

@@ -232,7 +232,7 @@ impl Copier {
     /// `-a` takes attributes along where it can: what the file system or the user's rights do not allow is passed over.
     /// Anything else is an error, which GNU hides under `-a`.
     fn xattr_problem(&self, desk: &Desk<'_, Self>, problem: Problem, cause: Error) -> bool {
-        let cannot = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSYS);
+        let cannot = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
         if cannot && !self.options.require_xattr {
             if !self.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP) {
                 desk.problem(problem.because(cause).as_warning());

@@ -153,11 +153,11 @@ impl Copier {
     }
 
     /// The mode a new directory gets at the end if the source's is not preserved: what the umask leaves of the source's,
-    /// with the set-group-id bit that it inherited. `None` if it has it already.
+    /// with the set-id and sticky bits it was made with. `None` if it has it already.
     fn plain_directory_mode(&self, source: &Stat, ready: &Ready) -> Option<Mode> {
         let made = ready.stat.mode;
         let plain = if self.options.default_mode {
-            Mode::ALL.without(self.umask).or(made.and(Mode::SET_GROUP_ID))
+            Mode::ALL.without(self.umask).or(made.and(Mode::SPECIAL))
         } else {
             let owner = source.mode.and(Mode::OWNER).without(self.umask);
             let omitted = source.mode.and(self.omitted(source.kind)).without(self.umask);
@@ -198,6 +198,13 @@ impl Copier {
         if self.options.verbose {
             let names = vec![found.path(), target_path(found)];
             desk.report().line(Line { wording: wording::COPIED, names });
+        }
+    }
+
+    /// Gives the line of `--verbose` for an entry whose copy failed after GNU would have looked at its place.
+    pub(super) fn tell_tried(&self, desk: &Desk<'_, Self>, found: &Found<Self>, problem: &Problem) {
+        if problem.wording != wording::CANNOT_STAT {
+            self.tell_copied(desk, found);
         }
     }
 

@@ -9,7 +9,7 @@ use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_at, sta
 use super::Copier;
 use super::attributes::{Object, Subject};
 use super::links::LinkedName;
-use super::options::{Dereference, Existing, Make};
+use super::options::{Dereference, Existing, Make, Preserve};
 use super::stream;
 use super::target::{failure, open_directory, target_name, target_path};
 use super::wording;
@@ -56,7 +56,6 @@ impl Copier {
             Claim::Waits => return Ok(Handled::Deferred),
             Claim::Known(..) => return Ok(Handled::Over),
         };
-        self.tell_copied(desk, found);
         match self.remake(desk, found, &directory, &source) {
             Ok(()) => self.made(desk, found, link),
             Err(problem) => {
@@ -112,22 +111,32 @@ impl Copier {
             }
         };
         match make() {
+            Ok(()) => self.tell_copied(desk, found),
             Err(cause) if cause.is(Errno::EXIST) => {
                 match self.clear_place(desk, found, &directory, source, cause) {
-                    Ok(()) => {}
+                    Ok(()) => self.tell_copied(desk, found),
                     Err(Refused::Unneeded) => return Ok(()),
-                    Err(Refused::Because(cause)) => return Err(problem(cannot_create)(cause)),
+                    Err(Refused::Because(cause)) => {
+                        self.tell_copied(desk, found);
+                        return Err(problem(cannot_create)(cause));
+                    }
                     Err(Refused::Said(problem)) => return Err(problem),
                 }
                 make().map_err(problem(cannot_create))?;
             }
-            outcome => outcome.map_err(|cause| failure(found, &directory, cannot_create, cause))?,
+            Err(cause) => {
+                let problem = failure(found, &directory, cannot_create, cause);
+                self.tell_tried(desk, found, &problem);
+                return Err(problem);
+            }
         }
         self.count_remade(desk, source.kind);
         let object = Object::Named(&directory, name);
         let subject_source = Object::Named(source_directory, found.name());
         let xattrs = self.read_xattrs(desk, subject_source, &|| found.path());
-        let plain = source.mode.without(self.umask);
+        // Changing the owner takes set-id bits away, and only a preserved mode brings them back.
+        let kept = if self.preserves(Preserve::OWNERSHIP) { Mode::ALL } else { Mode::ALL.or(Mode::SPECIAL) };
+        let plain = source.mode.and(kept).without(self.umask);
         let made_with = source.mode.without(self.omitted(source.kind)).without(self.umask);
         self.give_attributes(
             desk,
@@ -137,7 +146,11 @@ impl Copier {
                 xattrs: &xattrs,
                 before: None,
                 plain_mode: match self.options.default_mode {
-                    true => Some(default_mode(source.kind).without(self.umask)),
+                    true => Some(
+                        default_mode(source.kind)
+                            .without(self.umask)
+                            .or(source.mode.and(kept.without(Mode::ALL))),
+                    ),
                     false => (plain != made_with).then_some(plain),
                 },
                 has_access_list: false,
@@ -185,6 +198,13 @@ impl Copier {
         self.make_room(desk, found, directory).map_err(Refused::Said)
     }
 
+    /// Tells whether what stands in the target's place is removed for what cannot be written into it.
+    fn gives_way(&self, source: &Stat, there: &Stat) -> bool {
+        let special = self.options.dereference != Dereference::Always && source.kind != FileType::Regular;
+        let linked = self.preserves(Preserve::LINKS) && there.links > 1;
+        self.options.existing == Existing::Force || special || linked
+    }
+
     /// Tells whether the source is a symbolic link to what stands in the target's place, which would be lost.
     fn leads_to(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat, there: &Stat) -> bool {
         source.kind == FileType::Symlink
@@ -218,7 +238,7 @@ impl Copier {
                     return Ok(Handled::Over);
                 }
                 self.check_existing(found, source, &there)?;
-                if self.options.existing != Existing::Force {
+                if !self.gives_way(source, &there) {
                     self.tell_copied(desk, found);
                     return Err(failed(cause));
                 }
@@ -245,24 +265,19 @@ impl Copier {
             let problem = Problem::new(wording::CANNOT_CREATE_LINK_TO).naming(target_path(found));
             problem.naming(found.path()).because(cause)
         };
+        let directory = open_directory(desk, found).map_err(failed)?;
+        if let Ok(there) = stat_at(&directory, name) {
+            self.check_existing(found, source, &there)?;
+            if self.gives_way(source, &there) {
+                self.make_room(desk, found, &directory)?;
+            }
+        }
         self.tell_copied(desk, found);
         if !content.starts_with(b"/") && !self.is_current_directory(found) {
             return Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(found)));
         }
-        let directory = open_directory(desk, found).map_err(failed)?;
         let content = CString::new(content).unwrap_or_default();
-        match make_symlink(&content, &directory, name) {
-            Err(cause) if cause.is(Errno::EXIST) => {
-                let there = stat_at(&directory, name).map_err(failed)?;
-                self.check_existing(found, source, &there)?;
-                if self.options.existing != Existing::Force {
-                    return Err(failed(cause));
-                }
-                self.make_room(desk, found, &directory)?;
-                make_symlink(&content, &directory, name).map_err(failed)?;
-            }
-            outcome => outcome.map_err(failed)?,
-        }
+        make_symlink(&content, &directory, name).map_err(failed)?;
         desk.count(Tally { symlinks: 1, ..Tally::default() });
         self.made(desk, found, None);
         Ok(Handled::Over)

@@ -55,7 +55,6 @@ impl Copier {
             Claim::Waits => return Begin::Deferred,
             Claim::Known(..) => return Begin::Over,
         };
-        self.tell_copied(desk, found);
         let begun = match self.open_target(desk, found, stat) {
             Ok(target) => self.fill(desk, found, opened, target, link),
             Err(problem) => {
@@ -131,12 +130,19 @@ impl Copier {
         };
         let directory = open_directory(desk, found).map_err(failed)?;
         match open(&directory, name, Open::create(self.new_file_mode(source))) {
-            Ok(file) => Ok(OpenTarget { file, before: None }),
+            Ok(file) => {
+                self.tell_copied(desk, found);
+                Ok(OpenTarget { file, before: None })
+            }
             Err(cause) if cause.is(Errno::EXIST) => self.open_existing(desk, found, source, &directory),
             Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
                 self.open_existing(desk, found, source, &directory)
             }
-            Err(cause) => Err(failure(found, &directory, wording::CANNOT_CREATE_FILE, slashed(name, cause))),
+            Err(cause) => {
+                let problem = failure(found, &directory, wording::CANNOT_CREATE_FILE, slashed(name, cause));
+                self.tell_tried(desk, found, &problem);
+                Err(problem)
+            }
         }
     }
 
@@ -152,7 +158,10 @@ impl Copier {
             |wording| move |cause: Error| Problem::new(wording).naming(target_path(found)).because(cause);
         let there = match stat_path(Some(directory), name, true) {
             Ok(there) => there,
-            Err(cause) if cause.is(Errno::NOENT) => return self.open_dangling(found, source, directory),
+            Err(cause) if cause.is(Errno::NOENT) => {
+                self.tell_copied(desk, found);
+                return self.open_dangling(found, source, directory);
+            }
             Err(cause) if cause.is(Errno::LOOP) && self.options.existing == Existing::Force => {
                 return self.replace(desk, found, source, directory);
             }
@@ -160,8 +169,11 @@ impl Copier {
         };
         self.check_existing(found, source, &there)?;
         if self.preserves(Preserve::LINKS) && there.links > 1 {
-            return self.replace(desk, found, source, directory);
+            self.make_room(desk, found, directory)?;
+            self.tell_copied(desk, found);
+            return self.make_anew(found, source, directory);
         }
+        self.tell_copied(desk, found);
         let how = Open::WRITE.following();
         // A FIFO that the user named is waited for; one met in a tree is a trap.
         let waits = there.kind != FileType::Regular && !self.options.recursive;
@@ -242,6 +254,10 @@ impl Copier {
         directory: &Fd,
     ) -> Result<OpenTarget, Problem> {
         self.make_room(desk, found, directory)?;
+        self.make_anew(found, source, directory)
+    }
+
+    fn make_anew(&self, found: &Found<Self>, source: &Stat, directory: &Fd) -> Result<OpenTarget, Problem> {
         open(directory, target_name(found), Open::create(self.new_file_mode(source)))
             .map(|file| OpenTarget { file, before: None })
             .map_err(|cause| {
