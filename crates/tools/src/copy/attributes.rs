@@ -17,7 +17,9 @@ use std::sync::Arc;
 use haul_flow::{Desk, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at};
-use haul_sys::{get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr, set_xattr_at};
+use haul_sys::{
+    get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr, set_xattr_at, stat_at,
+};
 
 use super::Copier;
 use super::options::Preserve;
@@ -71,6 +73,18 @@ impl Object<'_> {
         match self {
             Object::Open(file) => change_mode(file, mode),
             Object::Named(directory, name) => change_mode_at(directory, name, mode),
+        }
+    }
+
+    /// Adds the set-id and sticky bits that something without a descriptor has now: only it was made with them, and
+    /// changing its owner took away some.
+    fn with_its_special_bits(self, mode: Mode) -> Result<Mode, Error> {
+        match self {
+            Object::Open(_) => Ok(mode),
+            Object::Named(directory, name) => {
+                let now = stat_at(directory, name)?.mode;
+                Ok(mode.without(Mode::SPECIAL).or(now.and(Mode::SPECIAL)))
+            }
         }
     }
 
@@ -246,7 +260,9 @@ impl Copier {
     fn give_mode(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>, mode: Mode) -> bool {
         if !self.preserves(Preserve::MODE) {
             let Some(plain) = subject.plain_mode else { return true };
-            return self.required(desk, subject, wording::PERMISSIONS, subject.object.chmod(plain));
+            let outcome =
+                subject.object.with_its_special_bits(plain).and_then(|mode| subject.object.chmod(mode));
+            return self.required(desk, subject, wording::PERMISSIONS, outcome);
         }
         let outcome = self.give_access_lists(subject, mode);
         self.required(desk, subject, wording::PERMISSIONS, outcome)

@@ -3,7 +3,9 @@
 use std::ffi::CString;
 
 use haul_flow::{Claim, Desk, Found, Handled, Problem, Tally};
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Mode, Special, Stat};
+use haul_sys::{
+    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Special, Stat, Times, change_times_at,
+};
 use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_at, stat_path};
 
 use super::Copier;
@@ -131,33 +133,35 @@ impl Copier {
             }
         }
         self.count_remade(desk, source.kind);
-        let object = Object::Named(&directory, name);
-        let subject_source = Object::Named(source_directory, found.name());
-        let xattrs = self.read_xattrs(desk, subject_source, &|| found.path());
-        // Changing the owner takes set-id bits away, and only a preserved mode brings them back.
-        let kept = if self.preserves(Preserve::OWNERSHIP) { Mode::ALL } else { Mode::ALL.or(Mode::SPECIAL) };
-        let plain = source.mode.and(kept).without(self.umask);
-        let made_with = source.mode.without(self.omitted(source.kind)).without(self.umask);
-        self.give_attributes(
-            desk,
-            &Subject {
-                object,
-                stat: source,
-                xattrs: &xattrs,
-                before: None,
-                plain_mode: match self.options.default_mode {
-                    true => Some(
-                        default_mode(source.kind)
-                            .without(self.umask)
-                            .or(source.mode.and(kept.without(Mode::ALL))),
-                    ),
-                    false => (plain != made_with).then_some(plain),
-                },
-                has_access_list: false,
-                target_path: &|| target_path(found),
-            },
-        );
+        self.give_named_attributes(desk, found, source_directory, &directory, source);
         Ok(())
+    }
+
+    /// Gives what was made its attributes, by name. What cannot be given is reported; the copy stands.
+    fn give_named_attributes(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source_directory: &Fd,
+        directory: &Fd,
+        source: &Stat,
+    ) {
+        let xattrs = self.read_xattrs(desk, Object::Named(source_directory, found.name()), &|| found.path());
+        let plain = source.mode.without(self.umask);
+        let made_with = source.mode.without(self.omitted(source.kind)).without(self.umask);
+        let subject = Subject {
+            object: Object::Named(directory, target_name(found)),
+            stat: source,
+            xattrs: &xattrs,
+            before: None,
+            plain_mode: match self.options.default_mode {
+                true => Some(default_mode(source.kind).without(self.umask)),
+                false => (plain != made_with).then_some(plain),
+            },
+            has_access_list: false,
+            target_path: &|| target_path(found),
+        };
+        self.give_attributes(desk, &subject);
     }
 
     fn count_remade(&self, desk: &Desk<'_, Self>, kind: FileType) {
@@ -278,6 +282,11 @@ impl Copier {
         }
         let content = CString::new(content).unwrap_or_default();
         make_symlink(&content, &directory, name).map_err(failed)?;
+        if self.preserves(Preserve::TIMESTAMPS) {
+            let times = Times { accessed: source.accessed, modified: source.modified };
+            change_times_at(&directory, name, times)
+                .map_err(|cause| Problem::new(wording::TIMES).naming(target_path(found)).because(cause))?;
+        }
         desk.count(Tally { symlinks: 1, ..Tally::default() });
         self.made(desk, found, None);
         Ok(Handled::Over)
