@@ -62,8 +62,7 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
         Err(Stop::Fatal(problem)) => return Outcome::Fatal(problem),
     };
-    let follow = options.dereference != Dereference::Never;
-    let (assignments, problems) = operands::without_repetitions(assignments, follow);
+    let (assignments, problems) = operands::without_repetitions(assignments, options);
     let mut status = tell(problems, report);
     let groups = operands::groups(assignments);
     let copier = Copier::new(options.clone(), groups.len() > 1);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use haul_flow::{Held, HeldCache, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Open, stat_path};
 
-use super::options::Operands;
+use super::options::{CopyOptions, Dereference, Operands};
 use super::wording;
 
 /// Why nothing can be copied at all.
@@ -142,8 +142,9 @@ fn to_name(source: &CString, target: &CString, cache: &HeldCache) -> Result<Vec<
 /// A file is the same source if it is the same entry of the same directory; a directory, if it is the same directory.
 pub(super) fn without_repetitions(
     assignments: Vec<Assignment>,
-    follow: bool,
+    options: &CopyOptions,
 ) -> (Vec<Assignment>, Vec<Problem>) {
+    let follow = options.dereference != Dereference::Never;
     if assignments.len() < 2 {
         return (assignments, Vec::new());
     }
@@ -157,6 +158,7 @@ pub(super) fn without_repetitions(
             .and_then(|stat| Ok((stat, stat_path::<&Fd>(None, &place, true)?.identity)));
         let problem = match looked {
             Err(_) => None,
+            Ok((stat, _)) if stat.kind == FileType::Directory && !options.recursive => None,
             Ok((stat, _)) if stat.kind == FileType::Directory => {
                 let path = assignment.target.0.path_of(&assignment.target.1);
                 match directories.entry(stat.identity) {

@@ -181,7 +181,8 @@ impl Copier {
         source: &Stat,
         exists: Error,
     ) -> Result<(), Refused> {
-        let there = stat_at(directory, target_name(found)).map_err(Refused::Because)?;
+        let there = stat_at(directory, target_name(found))
+            .map_err(|cause| Refused::Said(cannot_stat(found, cause)))?;
         if there.identity == source.identity
             && source.kind == FileType::Symlink
             && found.name() != target_name(found)
@@ -237,7 +238,7 @@ impl Copier {
         let make = || link_at_path(Some(source_directory), found.name(), follow, &directory, name);
         let outcome = match make() {
             Err(cause) if cause.is(Errno::EXIST) => {
-                let there = stat_at(&directory, name).map_err(failed)?;
+                let there = stat_at(&directory, name).map_err(|cause| cannot_stat(found, cause))?;
                 if there.identity == source.identity {
                     return Ok(Handled::Over);
                 }
@@ -251,8 +252,12 @@ impl Copier {
             }
             outcome => outcome,
         };
+        if let Err(cause) = outcome {
+            let looked = failure(found, &directory, wording::CANNOT_LINK, cause.clone());
+            self.tell_tried(desk, found, &looked);
+            return Err(if looked.wording == wording::CANNOT_STAT { looked } else { failed(cause) });
+        }
         self.tell_copied(desk, found);
-        outcome.map_err(failed)?;
         desk.count(Tally { hard_links: 1, ..Tally::default() });
         self.made(desk, found, None);
         Ok(Handled::Over)
@@ -270,11 +275,15 @@ impl Copier {
             problem.naming(found.path()).because(cause)
         };
         let directory = open_directory(desk, found).map_err(failed)?;
-        if let Ok(there) = stat_at(&directory, name) {
-            self.check_existing(found, source, &there)?;
-            if self.gives_way(source, &there) {
-                self.make_room(desk, found, &directory)?;
+        match stat_at(&directory, name) {
+            Ok(there) => {
+                self.check_existing(found, source, &there)?;
+                if self.gives_way(source, &there) {
+                    self.make_room(desk, found, &directory)?;
+                }
             }
+            Err(cause) if cause.is(Errno::NOENT) => {}
+            Err(cause) => return Err(cannot_stat(found, cause)),
         }
         self.tell_copied(desk, found);
         if !content.starts_with(b"/") && !self.is_current_directory(found) {
@@ -297,6 +306,11 @@ impl Copier {
         let here = stat_path::<&Fd>(None, c".", true);
         here.is_ok_and(|here| here.identity == found.node.own.held.identity())
     }
+}
+
+/// Words that an entry's place cannot be looked at.
+fn cannot_stat(found: &Found<Copier>, cause: Error) -> Problem {
+    Problem::new(wording::CANNOT_STAT).naming(target_path(found)).because(cause)
 }
 
 /// The mode of a special file that gets none from its source.
