@@ -54,5 +54,6 @@ pub use process::{
 pub use ring::{Ring, RingReply, RingRequest};
 pub use stat::{FileType, Identity, Mode, Stat, Timestamp, stat, stat_at, stat_path};
 pub use xattr::{
-    XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr, set_xattr_at,
+    XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, remove_xattr_at,
+    set_xattr, set_xattr_at,
 };

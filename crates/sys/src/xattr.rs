@@ -18,6 +18,7 @@ use crate::operation::Operation;
 const SETXATTRAT: libc::c_long = 463;
 const GETXATTRAT: libc::c_long = 464;
 const LISTXATTRAT: libc::c_long = 465;
+const REMOVEXATTRAT: libc::c_long = 466;
 
 /// `struct xattr_args` of uapi/linux/xattr.h.
 #[repr(C)]
@@ -242,5 +243,36 @@ pub fn remove_xattr(file: impl AsFd, key: &CStr) -> Result<()> {
             outcome => outcome,
         },
         || format!("{}, {key:?}", file.as_raw_fd()),
+    )
+}
+
+/// Removes the attribute `key` of the entry `name` of `directory`, of a symbolic link itself; one that is not there is no
+/// error.
+///
+/// # Errors
+/// The kernel's.
+pub fn remove_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr) -> Result<()> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Fremovexattr,
+        || {
+            // SAFETY: passes a descriptor, two NUL-terminated names borrowed for the call, and a number.
+            let outcome = unsafe {
+                libc::syscall(
+                    REMOVEXATTRAT,
+                    directory.as_raw_fd(),
+                    name.as_ptr(),
+                    libc::AT_SYMLINK_NOFOLLOW,
+                    key.as_ptr(),
+                )
+            };
+            let removed =
+                length_or(outcome, || rustix::fs::lremovexattr(below(directory, name)?, key).map(|()| 0));
+            match removed {
+                Ok(_) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+                Err(errno) => Err(errno),
+            }
+        },
+        || format!("{}, {name:?}, {key:?}", directory.as_raw_fd()),
     )
 }

@@ -18,7 +18,8 @@ use haul_flow::{Desk, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at};
 use haul_sys::{
-    get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr, set_xattr_at, stat_at,
+    get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, remove_xattr_at, set_xattr,
+    set_xattr_at, stat_at,
 };
 
 use super::Copier;
@@ -59,6 +60,13 @@ impl Object<'_> {
         match self {
             Object::Open(file) => set_xattr(file, key, value),
             Object::Named(directory, name) => set_xattr_at(directory, name, key, value),
+        }
+    }
+
+    fn remove(self, key: &CStr) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => remove_xattr(file, key),
+            Object::Named(directory, name) => remove_xattr_at(directory, name, key),
         }
     }
 
@@ -272,6 +280,9 @@ impl Copier {
     /// are removed.
     fn give_access_lists(&self, subject: &Subject<'_>, mode: Mode) -> Result<(), Error> {
         let Object::Open(file) = subject.object else {
+            if subject.has_access_list && subject.xattrs.access_list.is_none() {
+                subject.object.remove(ACCESS_LIST)?;
+            }
             subject.object.chmod(mode)?;
             return match &subject.xattrs.access_list {
                 Some(list) => subject.object.set(ACCESS_LIST, list),

@@ -158,7 +158,7 @@ impl Copier {
                 true => Some(default_mode(source.kind).without(self.umask)),
                 false => (plain != made_with).then_some(plain),
             },
-            has_access_list: false,
+            has_access_list: found.node.own.gives_access_list,
             target_path: &|| target_path(found),
         };
         self.give_attributes(desk, &subject);

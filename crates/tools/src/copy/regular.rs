@@ -222,9 +222,8 @@ impl Copier {
         }
         let opened = stat(&file).map_err(problem)?;
         self.check_existing(found, source, &opened)?;
-        if opened.size > 0 {
-            truncate(&file, 0).map_err(problem)?;
-        }
+        // Also an empty one: being written to shows in its times.
+        truncate(&file, 0).map_err(problem)?;
         Ok(OpenTarget { file, before: Some(opened) })
     }
 
