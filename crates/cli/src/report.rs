@@ -42,7 +42,7 @@ pub(crate) struct Console<W = Stdout> {
     counters: Arc<Counters>,
     progress: Option<Progress>,
     problems: AtomicU64,
-    means: OnceLock<Means>,
+    means: Mutex<Option<Means>>,
     failed: AtomicBool,
     debug: bool,
 }
@@ -56,7 +56,7 @@ impl<W: Write> Console<W> {
             counters: Arc::default(),
             progress: None,
             problems: AtomicU64::new(0),
-            means: OnceLock::new(),
+            means: Mutex::default(),
             failed: AtomicBool::new(false),
             debug: false,
         }
@@ -104,7 +104,7 @@ impl<W: Write> Console<W> {
 
     /// Returns what the run worked with, if it came that far.
     pub(crate) fn means(&self) -> Option<Means> {
-        self.means.get().copied()
+        *self.means.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the run a failed one.
@@ -154,7 +154,7 @@ pub(crate) fn complain(lines: &[u8]) {
 
 impl<W: Write + Send> Report for Console<W> {
     fn settled(&self, means: Means) {
-        self.means.get_or_init(|| means);
+        *self.means.lock().unwrap_or_else(PoisonError::into_inner) = Some(means);
     }
 
     fn count(&self, more: Tally) {

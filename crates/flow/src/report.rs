@@ -121,7 +121,7 @@ pub struct Means {
 /// Who listens to a run. Called from every worker at once, so implementations lock where they must, and briefly:
 /// workers call [`Report::count`] once for many entries.
 pub trait Report: Sync {
-    /// Tells what the run works with, before anything is done.
+    /// Tells what the run works with: before anything is done, and again when a worker changes its engine.
     fn settled(&self, _means: Means) {}
 
     /// Adds to the counts.

@@ -39,8 +39,9 @@ const RANGE_BYTES: u64 = u64::MAX >> 1;
 /// Operations in flight per worker of an asynchronous engine.
 const QUEUE_DEPTH: usize = 64;
 
-/// Workers per processor: while some wait for the disk, others compute (docs/measurements/).
-const WORKERS_PER_PROCESSOR: usize = 2;
+/// Workers if the user does not say: one a processor, as files in flight, not workers, keep a disk busy; at least two, so
+/// that one lists while the other copies; and no more than the metadata of one file system usually bears.
+const WORKERS: std::ops::RangeInclusive<usize> = 2..=16;
 
 /// A run's use of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl Settings {
         let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + DESCRIPTORS_PER_FILE;
         let jobs = config
             .jobs
-            .unwrap_or(processors * WORKERS_PER_PROCESSOR)
+            .unwrap_or_else(|| processors.clamp(*WORKERS.start(), *WORKERS.end()))
             .clamp(1, (spendable / (per_worker + HELD_PER_WORKER)).max(1));
         let spare = spendable.saturating_sub(jobs * per_worker);
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);

@@ -171,8 +171,12 @@ impl<T: Tool> Worker<'_, T> {
         result: Result<Option<usize>, Error>,
     ) {
         match result {
-            Ok(Some(length)) if length > 0 => self.begin(slot, look, Some((buffer, length))),
+            Ok(Some(length)) if length > 0 => {
+                self.note_presence(true);
+                self.begin(slot, look, Some((buffer, length)));
+            }
             Ok(None) => {
+                self.note_presence(false);
                 self.return_buffer(buffer);
                 if look.stat.size > FETCHED_BY_READ_BYTES {
                     // Only advice: a refusal changes nothing but the speed.

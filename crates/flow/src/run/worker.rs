@@ -12,6 +12,10 @@
 //! while the kernel fetches it, and the worker goes on opening others; when the window is full or nothing is left to
 //! open, the file parked first goes on. With an engine that does not block, files wait in the engine instead.
 //!
+//! Left to choose (`Choice::Auto`), a worker begins with blocking calls, which are the fastest way to data in memory.
+//! When some files in a row turn out not to be there, it changes to a ring, which passes many reads to the disk at once
+//! so that neighbours are fetched together (docs/measurements/).
+//!
 //! Termination: every step admits an entry, completes an operation, resumes a parked file, or reports that the worker
 //! is idle; entries, operations per entry and parked files are finite.
 //!
@@ -20,22 +24,27 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use haul_engine::{Call, Done, Engine, Op, Outcome};
+use haul_engine::{Call, Choice, Done, Engine, Op, Outcome};
 use haul_sys::{Buffer, DirectoryReader, EntryType, Name};
 
 use super::file::{Lane, State};
 use super::{Batch, Desk, Job, Run};
 use crate::driver::{Progress, Step};
 use crate::node::{Found, Node};
-use crate::report::Tally;
+use crate::report::{Means, Tally};
 use crate::tool::{Need, Tool};
 use crate::wording;
+
+/// Files in a row whose data is not in memory, after which a ring pays for itself.
+const ABSENT_IN_A_ROW: usize = 8;
 
 /// One worker of a run.
 pub(super) struct Worker<'r, T: Tool> {
     pub(super) desk: Desk<'r, T>,
     pub(super) engine: Box<dyn Engine>,
     depth: usize,
+    may_change_engine: bool,
+    absent_in_a_row: usize,
     reader: DirectoryReader,
     chunk: Option<(Arc<Node<T>>, Batch)>,
     pub(super) slots: Vec<Option<State<T>>>,
@@ -55,6 +64,8 @@ impl<'r, T: Tool> Worker<'r, T> {
             desk: Desk::new(run, me),
             engine,
             depth: caps.depth,
+            may_change_engine: run.settings.engine == Choice::Auto,
+            absent_in_a_row: 0,
             reader: DirectoryReader::new(),
             chunk: None,
             slots: (0..window).map(|_| None).collect(),
@@ -64,6 +75,31 @@ impl<'r, T: Tool> Worker<'r, T> {
             buffers: Vec::new(),
             block_bytes: run.settings.block_bytes,
         }
+    }
+
+    /// Notes whether the first block of a file was in memory.
+    pub(super) fn note_presence(&mut self, present: bool) {
+        self.absent_in_a_row = if present { 0 } else { self.absent_in_a_row + 1 };
+    }
+
+    /// Changes to a ring if the data has to come from the disk, once; nothing is in flight.
+    fn choose_engine(&mut self) {
+        if !self.may_change_engine || self.absent_in_a_row < ABSENT_IN_A_ROW {
+            return;
+        }
+        self.may_change_engine = false;
+        let settings = self.desk.run.settings;
+        let made = haul_engine::make(Choice::Uring, settings.queue_depth);
+        let caps = made.engine.caps();
+        if caps.blocks {
+            let why = made.note.unwrap_or_default();
+            return self.desk.report().debug(&format!("the data is not in memory, but {why}"));
+        }
+        self.desk.report().settled(Means { engine: caps.name, jobs: settings.jobs });
+        self.desk
+            .report()
+            .debug(&format!("the data is not in memory: worker {} reads by {}", self.desk.me, caps.name));
+        (self.engine, self.depth) = (made.engine, caps.depth);
     }
 
     /// Takes the next entry or job, if there is one; returns whether there was.
@@ -189,6 +225,9 @@ impl<'r, T: Tool> Worker<'r, T> {
 
 impl<T: Tool> Step for Worker<'_, T> {
     fn step(&mut self) -> Progress {
+        if self.engine.in_flight() == 0 && self.done.is_empty() {
+            self.choose_engine();
+        }
         while self.engine.in_flight() < self.depth && !self.free.is_empty() {
             if !self.admit() {
                 break;
