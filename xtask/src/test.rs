@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use crate::setup::setup;
 use crate::steps::{Failure, cargo, run_listening, say};
 
 /// What cargo's test runner told.
@@ -20,8 +21,9 @@ struct Totals {
     broken: usize,
 }
 
-/// Runs the rounds, all of them even if one fails.
+/// Installs what the tests use, as far as it may; then runs the rounds, all of them even if one fails.
 pub(crate) fn test() -> Result<(), Failure> {
+    setup()?;
     let skips = std::env::temp_dir().join(format!("haul-skips-{}", std::process::id()));
     let rounds: [&[&str]; 3] = [
         &["test", "--workspace", "--no-fail-fast"],

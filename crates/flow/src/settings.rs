@@ -26,14 +26,14 @@ const HELD_PER_WORKER: usize = 8;
 /// Directories worth keeping open; more are not reopened often enough to matter.
 const HELD_MAX: usize = 4096;
 
-/// Bytes of one read or write: stays in the second-level cache between the two (docs/measurements/).
+/// Bytes of one read or write: stays in the second-level cache between the two (docs/measurements/choices.md).
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Files a worker keeps open ahead: keeps a solid-state disk's queue full with small files (docs/measurements/).
+/// Files a worker keeps open ahead: keeps a solid-state disk's queue full with small files (docs/measurements/choices.md).
 const LOOK_AHEAD: usize = 64;
 
 /// Bytes of a large file moved by one worker. A local file system admits one writer to a file at a time, so cutting a
-/// file gains nothing there (docs/measurements/); a striped one is cut by its layout.
+/// file gains nothing there (docs/measurements/choices.md); a striped one is cut by its layout.
 const RANGE_BYTES: u64 = u64::MAX >> 1;
 
 /// Operations in flight per worker of an asynchronous engine.
