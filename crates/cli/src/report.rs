@@ -174,7 +174,9 @@ impl<W: Write + Send> Report for Console<W> {
     }
 
     fn debug(&self, text: &str) {
-        self.complain(&self.messages.debug(text));
+        if self.debug {
+            self.complain(&self.messages.debug(text));
+        }
     }
 
     fn wants_debug(&self) -> bool {

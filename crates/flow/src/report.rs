@@ -133,10 +133,10 @@ pub trait Report: Sync {
     /// Gives a line that `--verbose` asked for.
     fn line(&self, line: Line);
 
-    /// Says what was chosen and why, for `--debug`. Not called unless [`Report::wants_debug`].
+    /// Says what was chosen and why, for `--debug`.
     fn debug(&self, text: &str);
 
-    /// Tells whether anybody reads [`Report::debug`].
+    /// Tells whether anybody reads [`Report::debug`], for texts that cost something to make.
     fn wants_debug(&self) -> bool {
         false
     }
