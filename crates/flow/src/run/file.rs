@@ -22,6 +22,9 @@ use crate::wording;
 /// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
 const FETCHED_BY_READ_BYTES: u64 = 64 << 10;
 
+/// Files at least this long are worth telling the kernel that they are read in order.
+const SEQUENTIAL_BYTES: u64 = 1 << 20;
+
 /// How much of a large file is asked for ahead; the kernel's own read-ahead goes on from there.
 const FETCH_AHEAD_BYTES: u64 = 2 << 20;
 
@@ -221,6 +224,10 @@ impl<T: Tool> Worker<'_, T> {
         if transfer == Transfer::Nothing {
             self.discard(block);
             return self.finish(slot, file);
+        }
+        if file.stat.size >= SEQUENTIAL_BYTES {
+            // Only advice: the kernel reads further ahead, or does not.
+            advise(&file.source, Advice::Sequential, 0).unwrap_or_default();
         }
         let lane = self.share_ranges(file, transfer);
         match block {
