@@ -12,9 +12,10 @@ pub const CHUNK_ENTRIES: usize = 64;
 /// names of a window take about two megabytes.
 pub const WINDOW_ENTRIES: usize = 64 << 10;
 
-/// Entries that may wait in all queues before files go ahead of directories. Bounds memory: a run's names stay below
-/// this number and one window a worker.
-pub const WAITING_ENTRIES_MAX: usize = 128 << 10;
+/// Entries that may wait in all queues before files go ahead of directories. Enough to keep every worker busy, few enough
+/// that a directory just made is still in the processor's caches when its files are (docs/measurements/choices.md).
+/// Bounds memory too: a run's names stay below this number and one window a worker.
+pub const WAITING_ENTRIES_MAX: usize = 1 << 10;
 
 /// Cuts `entries` entries into chunks, in order.
 pub fn chunks(entries: usize) -> impl Iterator<Item = Range<usize>> {
