@@ -18,5 +18,3 @@ pub const ERROR_READING: Wording = Wording("error reading {}");
 pub const ERROR_WRITING: Wording = Wording("error writing {}");
 /// Closing failed, so data may be lost.
 pub const FAILED_TO_CLOSE: Wording = Wording("failed to close {}");
-/// A worker's engine broke down.
-pub const ENGINE_FAILED: Wording = Wording("the I/O engine failed while copying {}");

@@ -423,9 +423,14 @@ impl<T: Tool> Worker<'_, T> {
         let moved = !file.has_failed() && self.desk.tool().finish(&self.desk, &file);
         let OpenFile { found, source, target, own, .. } = file;
         let ending = Ending { found, source: Some(source), own: Some(own), moved, settles: true };
-        match target.and_then(Arc::into_inner) {
-            Some(file) => self.submit(slot, State::ClosingTarget(ending), Call::Close { file }),
+        match target.map(Arc::into_inner) {
             None => self.close_source(slot, ending),
+            Some(Some(file)) => self.submit(slot, State::ClosingTarget(ending), Call::Close { file }),
+            // A ring that broke down may hold the file still: nobody will learn whether its close lost anything.
+            Some(None) => {
+                let held = Error::new(Operation::Close, "held by a broken ring".to_owned(), Errno::BUSY);
+                self.target_closed(slot, ending, Err(held));
+            }
         }
     }
 

@@ -167,7 +167,9 @@ impl<'r, T: Tool> Worker<'r, T> {
         while let Err(refused) = self.engine.submit(op) {
             op = *refused;
             if let Err(cause) = self.engine.reap(1, &mut self.done) {
-                self.desk.report().debug(&format!("{}: {cause:#}", wording::ENGINE_FAILED.0));
+                self.desk
+                    .report()
+                    .debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
             }
         }
     }
