@@ -404,7 +404,11 @@ mod tests {
         assert_eq!(before, "", "the bar stands while a message is written");
         looks.recv().unwrap();
         looks.recv().unwrap();
-        let drawn = terminal.contents();
+        // A look comes before its drawing: without the lock this could be the moment in which the line is cleared.
+        let drawn = {
+            let _no_drawing = progress.screen.lock();
+            terminal.contents()
+        };
         let lines: Vec<_> = drawn.lines().collect();
         assert_eq!(lines[0], "cp: a message");
         assert!(lines[1].starts_with("=>") && lines[1].contains(" 25% 1.00/4.00 MB 1 files "), "{drawn}");
