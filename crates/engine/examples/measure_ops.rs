@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_engine::{Call, Engine, Op, Outcome, Placement, Uring, Wait};
-use haul_sys::{Buffer, DirectoryReader, EntryType, Fd, Mode, Name, Names, Open};
+use haul_sys::{Buffer, Cache, DirectoryReader, EntryType, Fd, Mode, Name, Names, Open};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -90,14 +90,21 @@ impl Bench {
         self.phase("stat", files.len(), |index, _| Some(Call::Stat { file: file(index) }))?;
         self.phase("read", files.len(), |index, buffers| {
             let (buffer, wait) = (buffers.pop_front()?, Wait::Allowed);
-            Some(Call::Read { file: file(index), offset: 0, buffer, length: FILE_BYTES, wait })
+            Some(Call::Read {
+                file: file(index),
+                offset: 0,
+                buffer,
+                length: FILE_BYTES,
+                wait,
+                cache: Cache::Keep,
+            })
         })?;
         self.close("close", files)?;
         let files = self.opened("create", names.len(), open(target, Open::create(Mode::READ_WRITE)))?;
         let file = |index: usize| Arc::clone(&files[index]);
         self.phase("write", files.len(), |index, buffers| {
             let (buffer, range) = (buffers.pop_front()?, 0..FILE_BYTES);
-            Some(Call::Write { file: file(index), offset: 0, buffer, range })
+            Some(Call::Write { file: file(index), offset: 0, buffer, range, cache: Cache::Keep })
         })?;
         self.phase("fsync", files.len() / 20, |index, _| Some(Call::Synchronize { file: file(index) }))?;
         self.close("close written", files)

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_sys::{Errno, Error, Result};
+use haul_sys::{Buffer, Errno, Error, Result};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -68,7 +68,7 @@ impl<E: Engine> Faulty<E> {
     /// Cuts what the call may move; returns whether it did.
     fn shorten(&mut self, call: &mut Call) {
         let (whole, least) = match &*call {
-            Call::Read { length, .. } => (*length, 1),
+            Call::Read { length, .. } | Call::Pair { length, .. } => (*length, 1),
             Call::Write { range, .. } => (range.len(), 1),
             Call::CopyRange { length, .. } => (*length, 0),
             _ => return,
@@ -78,7 +78,9 @@ impl<E: Engine> Faulty<E> {
         }
         let cut = self.random.random_range(least..whole);
         match call {
-            Call::Read { length, .. } | Call::CopyRange { length, .. } => *length = cut,
+            Call::Read { length, .. } | Call::Pair { length, .. } | Call::CopyRange { length, .. } => {
+                *length = cut;
+            }
             Call::Write { range, .. } => range.end = range.start + cut,
             _ => {}
         }
@@ -112,6 +114,7 @@ fn fail(call: Call, errno: Errno) -> Outcome {
         Call::Stat { .. } => Outcome::Looked(Err(error)),
         Call::Read { buffer, .. } => Outcome::Read { buffer, result: Err(error) },
         Call::Write { buffer, .. } => Outcome::Wrote { buffer, result: Err(error) },
+        Call::Pair { buffer, .. } => Outcome::Paired { buffer, read: Err(error), written: Ok(0) },
         Call::CopyRange { .. } => Outcome::Copied(Err(error)),
         Call::Synchronize { .. } => Outcome::Synchronized(Err(error)),
         Call::Close { file } => Outcome::Closed(file.close().and(Err(error))),
@@ -167,5 +170,9 @@ impl<E: Engine> Engine for Faulty<E> {
 
     fn in_flight(&self) -> usize {
         self.held.len() + self.engine.in_flight()
+    }
+
+    fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
+        self.engine.register(buffers)
     }
 }

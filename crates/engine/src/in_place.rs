@@ -16,17 +16,25 @@ pub(crate) fn perform(call: Call) -> Outcome {
     match call {
         Call::Open { directory, name, how } => Outcome::Opened(sys::open(&*directory, name.as_c_str(), how)),
         Call::Stat { file } => Outcome::Looked(sys::stat(&*file)),
-        Call::Read { file, offset, mut buffer, length, wait } => {
+        Call::Read { file, offset, mut buffer, length, wait, cache } => {
             let bytes = &mut buffer.bytes_mut()[..length];
             let result = match wait {
-                Wait::Allowed => sys::read(&*file, offset, bytes).map(Some),
+                Wait::Allowed => sys::read(&*file, offset, bytes, cache).map(Some),
                 Wait::Never => sys::read_cached(&*file, offset, bytes),
             };
             Outcome::Read { buffer, result }
         }
-        Call::Write { file, offset, buffer, range } => {
-            let result = sys::write(&*file, offset, &buffer.bytes()[range]);
+        Call::Write { file, offset, buffer, range, cache } => {
+            let result = sys::write(&*file, offset, &buffer.bytes()[range], cache);
             Outcome::Wrote { buffer, result }
+        }
+        Call::Pair { source, target, offset, mut buffer, length, cache } => {
+            let read = sys::read(&*source, offset, &mut buffer.bytes_mut()[..length], cache);
+            let written = match read {
+                Ok(length @ 1..) => sys::write(&*target, offset, &buffer.bytes()[..length], cache),
+                Ok(0) | Err(_) => Ok(0),
+            };
+            Outcome::Paired { buffer, read, written }
         }
         Call::CopyRange { source, target, offset, length } => {
             Outcome::Copied(sys::copy_range(&*source, &*target, offset, length))

@@ -14,6 +14,7 @@
 //! 7. The results of synchronize and close are results.
 //! 8. Drop waits for the kernel, or leaks; memory the kernel may still touch is never freed.
 //! 9. In-flight slots are a fixed pool: no map, no allocation, no lock per operation.
+//! 10. A pair writes nothing that it has not read, and says how much of both.
 
 mod faulty;
 mod in_place;
@@ -28,11 +29,11 @@ pub use faulty::{Faulty, Mischief};
 pub use null::Null;
 pub use op::{Call, Done, Op, Outcome, Token, Wait};
 pub use record::{Record, Tally};
-pub use select::{Choice, ENGINES, Listed, Made, UnknownEngine, make};
+pub use select::{Choice, ENGINES, Listed, Made, Ops, Setup, UnknownEngine, make};
 pub use sync::Sync;
 pub use uring::{Placement, Uring};
 
-use haul_sys::Result;
+use haul_sys::{Buffer, Result};
 
 /// What an engine can do, found out once when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,10 @@ pub struct Caps {
     /// Whether `submit` itself waits for the disk. If so, the caller asks for cached data first ([`Wait::Never`]) and
     /// lets the kernel fetch the rest while it goes on with other files.
     pub blocks: bool,
+    /// Whether a pair ([`Call::Pair`]) is better than a read and then a write: the engine does the two in one go.
+    pub pairs: bool,
+    /// Whether reads and writes can leave nothing in the page cache ([`Cache::Drop`](haul_sys::Cache::Drop)).
+    pub drops_cache: bool,
 }
 
 /// A way to the kernel. One worker owns one engine; engines are not shared.
@@ -75,6 +80,16 @@ pub trait Engine: Send {
 
     /// Says how many operations were taken and not yet reaped.
     fn in_flight(&self) -> usize;
+
+    /// Tells the engine that these buffers will be used over and over by its operations, before the first. An engine that
+    /// can, makes them known to the kernel once and for all; the others have nothing to do.
+    ///
+    /// # Errors
+    /// The kernel's, such as `ENOMEM` where locked memory is limited. The buffers can then be used as any others.
+    fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
+        let _ = buffers;
+        Ok(())
+    }
 }
 
 impl<E: Engine + ?Sized> Engine for Box<E> {
@@ -96,5 +111,9 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn in_flight(&self) -> usize {
         (**self).in_flight()
+    }
+
+    fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
+        (**self).register(buffers)
     }
 }

@@ -37,6 +37,11 @@ impl Null {
                 Outcome::Read { buffer, result: Ok(Some(length)) }
             }
             Call::Write { buffer, range, .. } => Outcome::Wrote { buffer, result: Ok(range.len()) },
+            Call::Pair { offset, mut buffer, length, .. } => {
+                let length = self.available(offset, length);
+                buffer.bytes_mut()[..length].fill(0);
+                Outcome::Paired { buffer, read: Ok(length), written: Ok(length) }
+            }
             Call::CopyRange { offset, length, .. } => Outcome::Copied(Ok(self.available(offset, length))),
             Call::Synchronize { .. } => Outcome::Synchronized(Ok(())),
             Call::Close { file } => Outcome::Closed(file.close()),
@@ -70,7 +75,7 @@ impl Null {
 
 impl Engine for Null {
     fn caps(&self) -> Caps {
-        Caps { name: "null", depth: self.depth, blocks: false }
+        Caps { name: "null", depth: self.depth, blocks: false, pairs: false, drops_cache: true }
     }
 
     fn submit(&mut self, op: Op) -> std::result::Result<(), Box<Op>> {

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_sys::{Buffer, Fd, Name, Open, Operation, Result, Stat};
+#[cfg(doc)]
+use crate::Caps;
+use haul_sys::{Buffer, Cache, Fd, Name, Open, Operation, Result, Stat};
 
 /// The caller's mark on an operation; engines return it and do not look at it.
 pub type Token = u64;
@@ -56,6 +58,8 @@ pub enum Call {
         length: usize,
         /// Whether it may wait for the disk.
         wait: Wait,
+        /// What it leaves in the page cache; an engine without [`Caps::drops_cache`] is never asked to leave nothing.
+        cache: Cache,
     },
     /// Write from a buffer.
     Write {
@@ -67,6 +71,24 @@ pub enum Call {
         buffer: Buffer,
         /// Which bytes of the buffer.
         range: Range<usize>,
+        /// What it leaves in the page cache, as with a read.
+        cache: Cache,
+    },
+    /// Read a block of one file, and write what was read to the same place of another. An engine for which
+    /// [`Caps::pairs`] holds does both without coming back to its caller in between.
+    Pair {
+        /// The file read.
+        source: Arc<Fd>,
+        /// The file written.
+        target: Arc<Fd>,
+        /// Where in both files, in bytes.
+        offset: u64,
+        /// Between the two; filled from its start.
+        buffer: Buffer,
+        /// How many bytes at most; no more than the buffer holds.
+        length: usize,
+        /// What it leaves in the page cache, as with a read.
+        cache: Cache,
     },
     /// Copy inside the kernel, between the same offsets.
     CopyRange {
@@ -92,13 +114,14 @@ pub enum Call {
 }
 
 impl Call {
-    /// Returns the system call that does it.
+    /// Returns the system call that does it, the first one for a pair.
     #[must_use]
     pub fn operation(&self) -> Operation {
         match self {
             Self::Open { .. } => Operation::Openat,
             Self::Stat { .. } => Operation::Statx,
-            Self::Read { .. } => Operation::Read,
+            // A pair begins with its read, and an error before it begins is one of reading.
+            Self::Read { .. } | Self::Pair { .. } => Operation::Read,
             Self::Write { .. } => Operation::Write,
             Self::CopyRange { .. } => Operation::CopyFileRange,
             Self::Synchronize { .. } => Operation::Fsync,
@@ -136,6 +159,18 @@ pub enum Outcome {
         buffer: Buffer,
         /// How many bytes were written.
         result: Result<usize>,
+    },
+    /// The buffer, what was read, and how much of that was written.
+    ///
+    /// What was read is in the buffer from its start. `written` counts from there too and never exceeds it; it is less
+    /// when the write was short, or did not take place because the read was short: then the rest is still to be written.
+    Paired {
+        /// The operation's buffer.
+        buffer: Buffer,
+        /// How many bytes were read; 0 is the end of the file.
+        read: Result<usize>,
+        /// How many of them were written.
+        written: Result<usize>,
     },
     /// How many bytes were copied; 0 is not the end of the file.
     Copied(Result<usize>),

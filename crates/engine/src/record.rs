@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_sys::{Operation, Result};
+use haul_sys::{Buffer, Operation, Result};
 
 use crate::{Caps, Done, Engine, Op};
 
@@ -96,5 +96,9 @@ impl<E: Engine> Engine for Record<E> {
 
     fn in_flight(&self) -> usize {
         self.engine.in_flight()
+    }
+
+    fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
+        self.engine.register(buffers)
     }
 }

@@ -59,33 +59,64 @@ pub struct Listed {
     pub about: &'static str,
     /// The choice that stands for it.
     pub choice: Choice,
-    make: fn(usize) -> Result<Box<dyn Engine>>,
+    make: fn(&Setup) -> Result<Box<dyn Engine>>,
 }
 
 impl Listed {
-    /// Makes the engine for `queue_depth` operations in flight, as far as it can have several.
+    /// Makes the engine.
     ///
     /// # Errors
     /// When the kernel refuses what the engine is built on.
-    pub fn make(&self, queue_depth: usize) -> Result<Box<dyn Engine>> {
-        (self.make)(queue_depth)
+    pub fn make(&self, setup: &Setup) -> Result<Box<dyn Engine>> {
+        (self.make)(setup)
+    }
+}
+
+/// How many operations are in flight for one file, and how they reach the kernel: the three ways of the engines that
+/// have several in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ops {
+    /// One pair of a read and a write for each file, several files.
+    Single,
+    /// Several pairs for each file, several files.
+    Multi,
+    /// As `Multi`, but gathered: passed to the kernel together, and waited for together.
+    Batch,
+}
+
+/// How an engine is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// How many operations the worker means to keep in flight, as far as the engine can have several.
+    pub queue_depth: usize,
+    /// How it uses them; `None` for what measurements found best for the engine.
+    pub ops: Option<Ops>,
+    /// Whether files should be made known to the kernel once, rather than with each operation.
+    pub direct_descriptors: bool,
+}
+
+impl Setup {
+    /// Makes the plain setup for so many operations in flight.
+    #[must_use]
+    pub fn of_depth(queue_depth: usize) -> Self {
+        Self { queue_depth, ops: None, direct_descriptors: false }
     }
 }
 
 /// An engine that the list can make.
 trait Make {
-    fn make(queue_depth: usize) -> Result<Box<dyn Engine>>;
+    fn make(setup: &Setup) -> Result<Box<dyn Engine>>;
 }
 
 impl Make for Sync {
-    fn make(_queue_depth: usize) -> Result<Box<dyn Engine>> {
+    fn make(_setup: &Setup) -> Result<Box<dyn Engine>> {
         Ok(Box::new(Sync::new()))
     }
 }
 
 impl Make for Uring {
-    fn make(queue_depth: usize) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Uring::new(queue_depth)?))
+    fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(Uring::new(setup.queue_depth)?))
     }
 }
 
@@ -143,11 +174,10 @@ pub struct Made {
 
 /// Makes the chosen engine, or `sync` where the kernel refuses it.
 ///
-/// Every worker makes its own, on its own thread. `queue_depth` is how many operations the worker means to keep in
-/// flight.
+/// Every worker makes its own, on its own thread.
 #[must_use]
-pub fn make(choice: Choice, queue_depth: usize) -> Made {
-    match choice.listed().map(|listed| (listed.name, listed.make(queue_depth))) {
+pub fn make(choice: Choice, setup: &Setup) -> Made {
+    match choice.listed().map(|listed| (listed.name, listed.make(setup))) {
         Some((_, Ok(engine))) => Made { engine, note: None },
         Some((name, Err(error))) => Made {
             engine: Box::new(Sync::new()),
@@ -174,7 +204,7 @@ mod tests {
 
     #[test]
     fn sync_is_made_without_a_note() {
-        let made = make(Choice::Sync, 64);
+        let made = make(Choice::Sync, &Setup::of_depth(64));
         assert_eq!((made.engine.caps().name, made.note), ("sync", None));
     }
 }

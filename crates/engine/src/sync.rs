@@ -33,7 +33,7 @@ impl Sync {
 
 impl Engine for Sync {
     fn caps(&self) -> Caps {
-        Caps { name: Self::NAME, depth: 1, blocks: true }
+        Caps { name: Self::NAME, depth: 1, blocks: true, pairs: false, drops_cache: true }
     }
 
     fn submit(&mut self, op: Op) -> std::result::Result<(), Box<Op>> {

@@ -128,7 +128,13 @@ impl Uring {
 
 impl Engine for Uring {
     fn caps(&self) -> Caps {
-        Caps { name: Self::NAME, depth: self.ring.depth(), blocks: self.ring.is_broken() }
+        Caps {
+            name: Self::NAME,
+            depth: self.ring.depth(),
+            blocks: self.ring.is_broken(),
+            pairs: false,
+            drops_cache: true,
+        }
     }
 
     fn submit(&mut self, op: Op) -> std::result::Result<(), Box<Op>> {
@@ -170,11 +176,11 @@ fn request(call: Call, placement: Placement) -> std::result::Result<RingRequest,
             RingRequest::Openat { directory, name, how }
         }
         Call::Stat { file } if placement.has(Operation::Statx) => RingRequest::Statx { file },
-        Call::Read { file, offset, buffer, length, .. } if placement.has(Operation::Read) => {
-            RingRequest::Read { file, offset, buffer, length }
+        Call::Read { file, offset, buffer, length, cache, .. } if placement.has(Operation::Read) => {
+            RingRequest::Read { file, offset, buffer, length, cache }
         }
-        Call::Write { file, offset, buffer, range } if placement.has(Operation::Write) => {
-            RingRequest::Write { file, offset, buffer, range }
+        Call::Write { file, offset, buffer, range, cache } if placement.has(Operation::Write) => {
+            RingRequest::Write { file, offset, buffer, range, cache }
         }
         Call::Synchronize { file } if placement.has(Operation::Fsync) => RingRequest::Fsync { file },
         Call::Close { file } if placement.has(Operation::Close) => RingRequest::Close { file },
@@ -187,10 +193,12 @@ fn refused(request: RingRequest) -> Call {
     match request {
         RingRequest::Openat { directory, name, how } => Call::Open { directory, name, how },
         RingRequest::Statx { file } => Call::Stat { file },
-        RingRequest::Read { file, offset, buffer, length } => {
-            Call::Read { file, offset, buffer, length, wait: crate::Wait::Allowed }
+        RingRequest::Read { file, offset, buffer, length, cache } => {
+            Call::Read { file, offset, buffer, length, wait: crate::Wait::Allowed, cache }
         }
-        RingRequest::Write { file, offset, buffer, range } => Call::Write { file, offset, buffer, range },
+        RingRequest::Write { file, offset, buffer, range, cache } => {
+            Call::Write { file, offset, buffer, range, cache }
+        }
         RingRequest::Fsync { file } => Call::Synchronize { file },
         RingRequest::Close { file } => Call::Close { file },
     }

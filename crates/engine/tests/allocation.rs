@@ -16,8 +16,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ground::{Ground, say};
-use haul_engine::{Call, Done, ENGINES, Engine, Null, Op, Outcome, Placement, Record, Uring, Wait};
-use haul_sys::{Buffer, Name, Open};
+use haul_engine::{Call, Done, ENGINES, Engine, Null, Op, Outcome, Placement, Record, Setup, Uring, Wait};
+use haul_sys::{Buffer, Cache, Name, Open};
 
 struct Counting;
 
@@ -44,12 +44,35 @@ static ALLOCATOR: Counting = Counting;
 
 const ROUNDS: usize = 200;
 
+/// Checks that an operation went well, and returns its buffer if it had one.
+fn succeeded(outcome: Outcome) -> Option<Buffer> {
+    match outcome {
+        Outcome::Read { buffer, result } => {
+            result.unwrap();
+            return Some(buffer);
+        }
+        Outcome::Wrote { buffer, result } => {
+            result.unwrap();
+            return Some(buffer);
+        }
+        Outcome::Paired { buffer, read, written } => {
+            assert_eq!(read.unwrap(), written.unwrap());
+            return Some(buffer);
+        }
+        Outcome::Opened(result) => result.unwrap().close().unwrap(),
+        Outcome::Looked(result) => drop(result.unwrap()),
+        Outcome::Copied(result) => drop(result.unwrap()),
+        Outcome::Synchronized(result) | Outcome::Closed(result) => result.unwrap(),
+    }
+    None
+}
+
 /// Runs rounds of every operation through the engine, and returns how many were done and how many allocations made.
 fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
     let source = ground.file(c"source", 1, 4096);
     let (written, copied) = (ground.target(c"written"), ground.target(c"copied"));
     let name = Name::from(c"source");
-    let mut buffers = vec![Buffer::new(4096), Buffer::new(4096)];
+    let mut buffers: Vec<_> = (0..3).map(|_| Buffer::new(4096)).collect();
     let mut done: Vec<Done> = Vec::with_capacity(64);
     let (mut operations, mut before) = (0, 0);
     for round in 0..ROUNDS {
@@ -57,7 +80,7 @@ fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
             // The first round may set up what lasts.
             (operations, before) = (0, ALLOCATIONS.with(Cell::get));
         }
-        let (reading, writing) = (buffers.pop().unwrap(), buffers.pop().unwrap());
+        let [reading, writing, pairing] = std::array::from_fn(|_| buffers.pop().unwrap());
         let calls = [
             Call::Open { directory: Arc::clone(&ground.directory), name: name.clone(), how: Open::READ },
             Call::Stat { file: Arc::clone(&source) },
@@ -67,13 +90,28 @@ fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
                 buffer: reading,
                 length: 4096,
                 wait: Wait::Never,
+                cache: Cache::Keep,
             },
-            Call::Write { file: Arc::clone(&written), offset: 0, buffer: writing, range: 0..4096 },
+            Call::Write {
+                file: Arc::clone(&written),
+                offset: 0,
+                buffer: writing,
+                range: 0..4096,
+                cache: Cache::Keep,
+            },
             Call::CopyRange {
                 source: Arc::clone(&source),
                 target: Arc::clone(&copied),
                 offset: 0,
                 length: 4096,
+            },
+            Call::Pair {
+                source: Arc::clone(&source),
+                target: Arc::clone(&written),
+                offset: 0,
+                buffer: pairing,
+                length: 4096,
+                cache: Cache::Keep,
             },
             Call::Synchronize { file: Arc::clone(&written) },
             Call::Close { file: haul_sys::open(&*ground.directory, c"source", Open::READ).unwrap() },
@@ -90,20 +128,7 @@ fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
         }
         for done in done.drain(..) {
             operations += 1;
-            match done.outcome {
-                Outcome::Read { buffer, result } => {
-                    result.unwrap();
-                    buffers.push(buffer);
-                }
-                Outcome::Wrote { buffer, result } => {
-                    result.unwrap();
-                    buffers.push(buffer);
-                }
-                Outcome::Opened(result) => result.unwrap().close().unwrap(),
-                Outcome::Looked(result) => drop(result.unwrap()),
-                Outcome::Copied(result) => drop(result.unwrap()),
-                Outcome::Synchronized(result) | Outcome::Closed(result) => result.unwrap(),
-            }
+            buffers.extend(succeeded(done.outcome));
         }
     }
     (operations, ALLOCATIONS.with(Cell::get) - before)
@@ -112,14 +137,14 @@ fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
 fn pin(name: &str, engine: &mut dyn Engine) {
     let ground = Ground::new();
     let (operations, allocations) = allocations(engine, &ground);
-    assert_eq!(operations, 7 * (ROUNDS - 1));
+    assert_eq!(operations, 8 * (ROUNDS - 1));
     assert_eq!(allocations, 0, "{name} allocates for {operations} operations");
 }
 
 #[test]
 fn line_9_no_operation_allocates() {
     for listed in ENGINES {
-        match listed.make(16) {
+        match listed.make(&Setup::of_depth(16)) {
             Ok(mut engine) => pin(listed.name, &mut engine),
             Err(error) => say(&format!("SKIPPED {}: {error:#}", listed.name)),
         }

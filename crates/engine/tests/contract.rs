@@ -13,14 +13,17 @@
 mod ground;
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ground::{Ground, address, duplicate, insist, operation_of, pattern, run, run_one, say, seed};
-use haul_engine::{Call, Choice, ENGINES, Engine, Faulty, Mischief, Op, Outcome, Placement, Uring, Wait};
-use haul_sys::{Buffer, Errno, Fd, Name, Open, Operation, Result};
+use haul_engine::{
+    Call, Choice, ENGINES, Engine, Faulty, Mischief, Op, Outcome, Placement, Setup, Uring, Wait,
+};
+use haul_sys::{Buffer, Cache, Errno, Fd, Name, Open, Operation, Result};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -82,6 +85,7 @@ macro_rules! lines {
             line_6_a_close_always_runs
             line_7_synchronize_and_close_have_results
             line_8_drop_waits_or_leaks
+            line_10_a_pair_writes_what_it_has_read
         }
     };
 }
@@ -129,7 +133,7 @@ mod io_uring_for_nothing {
 
 fn listed(choice: Choice, depth: usize) -> Result<Box<dyn Engine>> {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).expect("the list has every choice");
-    let engine = listed.make(depth)?;
+    let engine = listed.make(&Setup::of_depth(depth))?;
     assert_eq!(engine.caps().name, listed.name, "the engine in use is the one asked for");
     Ok(engine)
 }
@@ -146,9 +150,11 @@ const FILE_BYTES: usize = 20_000;
 fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Subject) {
     let ground = Ground::new();
     let mut random = StdRng::seed_from_u64(subject.seed);
-    let names: Vec<_> = (0..FILES).map(|n| std::ffi::CString::new(format!("file{n}")).unwrap()).collect();
+    let names: Vec<_> = (0..FILES).map(|n| CString::new(format!("file{n}")).unwrap()).collect();
     let sources: Vec<_> = (0..FILES).map(|n| ground.file(&names[n as usize], n, FILE_BYTES)).collect();
     let (written, copied) = (ground.target(c"written"), ground.target(c"copied"));
+    let paired: Vec<_> =
+        (0..FILES).map(|n| ground.target(&CString::new(format!("pair{n}")).unwrap())).collect();
     let mut expected = HashMap::new();
     let mut ops = Vec::new();
     for token in 0..3000_u64 {
@@ -161,14 +167,30 @@ fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Sub
         let call = match random.random_range(0..16) {
             0..2 => Call::Open { directory, name: Name::from(names[which].as_c_str()), how: Open::READ },
             2..4 => Call::Stat { file },
-            4..9 => Call::Read { file, offset: offset as u64, buffer, length, wait: Wait::Allowed },
+            4..9 => Call::Read {
+                file,
+                offset: offset as u64,
+                buffer,
+                length,
+                wait: Wait::Allowed,
+                cache: Cache::Keep,
+            },
             9..12 => Call::Write {
                 file: Arc::clone(&written),
                 offset: offset as u64,
                 buffer,
                 range: 100..100 + length.min(8000),
+                cache: Cache::Keep,
             },
-            12..14 => {
+            12 => Call::Pair {
+                source: file,
+                target: Arc::clone(&paired[which]),
+                offset: offset as u64,
+                buffer,
+                length,
+                cache: Cache::Keep,
+            },
+            13 => {
                 Call::CopyRange { source: file, target: Arc::clone(&copied), offset: offset as u64, length }
             }
             14 => {
@@ -179,34 +201,44 @@ fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Sub
         expected.insert(token, (call.operation(), mark, which as u64, offset, length));
         ops.push(Op { token, call });
     }
-    let done = run(&mut *subject.engine, ops);
-    for done in done {
-        let (operation, mark, which, offset, length) =
-            expected.remove(&done.token).expect("a token came back twice");
-        assert_eq!(operation_of(&done.outcome), operation);
-        match done.outcome {
-            Outcome::Read { buffer, result } => {
-                assert_eq!(address(&buffer), mark, "another buffer came back");
-                let got = check(&subject, result).flatten().unwrap_or(0);
-                let whole = length.min(FILE_BYTES.saturating_sub(offset));
-                assert!(got <= whole && (got == whole || !subject.is_plain()));
-                assert_eq!(buffer.bytes()[..got], pattern(which, offset, got));
-            }
-            Outcome::Wrote { buffer, result } => {
-                assert_eq!(address(&buffer), mark, "another buffer came back");
-                check(&subject, result);
-            }
-            Outcome::Looked(result) => {
-                let stat = check(&subject, result);
-                assert!(stat.is_none_or(|stat| stat.size == FILE_BYTES as u64));
-            }
-            Outcome::Opened(result) => drop(check(&subject, result)),
-            Outcome::Copied(result) => drop(check(&subject, result)),
-            Outcome::Synchronized(result) | Outcome::Closed(result) => drop(check(&subject, result)),
-        }
+    for done in run(&mut *subject.engine, ops) {
+        let asked = expected.remove(&done.token).expect("a token came back twice");
+        belongs(&subject, done.outcome, asked);
     }
     assert!(expected.is_empty(), "never came back: {expected:?}");
     subject.met_mischief();
+}
+
+/// What an operation on one of the files asked for.
+type Asked = (Operation, usize, u64, usize, usize);
+
+/// Checks that the outcome is that of what was asked, with its buffer.
+fn belongs(subject: &Subject, outcome: Outcome, (operation, mark, which, offset, length): Asked) {
+    assert_eq!(operation_of(&outcome), operation);
+    let has_read = |buffer: Buffer, got: usize| {
+        assert_eq!(address(&buffer), mark, "another buffer came back");
+        let whole = length.min(FILE_BYTES.saturating_sub(offset));
+        assert!(got <= whole && (got == whole || !subject.is_plain()));
+        assert_eq!(buffer.bytes()[..got], pattern(which, offset, got));
+    };
+    match outcome {
+        Outcome::Paired { buffer, read, written } => {
+            let got = check(subject, read).unwrap_or(0);
+            assert!(check(subject, written).unwrap_or(0) <= got);
+            has_read(buffer, got);
+        }
+        Outcome::Read { buffer, result } => has_read(buffer, check(subject, result).flatten().unwrap_or(0)),
+        Outcome::Wrote { buffer, result } => {
+            assert_eq!(address(&buffer), mark, "another buffer came back");
+            check(subject, result);
+        }
+        Outcome::Looked(result) => {
+            assert!(check(subject, result).is_none_or(|stat| stat.size == FILE_BYTES as u64));
+        }
+        Outcome::Opened(result) => drop(check(subject, result)),
+        Outcome::Copied(result) => drop(check(subject, result)),
+        Outcome::Synchronized(result) | Outcome::Closed(result) => drop(check(subject, result)),
+    }
 }
 
 /// Returns the value; a plain engine must have one.
@@ -227,6 +259,7 @@ fn line_2_a_refused_operation_is_handed_back_untouched(mut subject: Subject) {
             buffer: Buffer::new(4096),
             length: 1234,
             wait: Wait::Allowed,
+            cache: Cache::Keep,
         };
         Op { token, call }
     };
@@ -240,7 +273,8 @@ fn line_2_a_refused_operation_is_handed_back_untouched(mut subject: Subject) {
     let mark = address(buffer);
     let refused = engine.submit(op).expect_err("it is full");
     assert_eq!((refused.token, engine.in_flight()), (99, depth));
-    let Call::Read { file: same, offset: 7, buffer, length: 1234, wait: Wait::Allowed } = &refused.call
+    let Call::Read { file: same, offset: 7, buffer, length: 1234, wait: Wait::Allowed, cache: Cache::Keep } =
+        &refused.call
     else {
         panic!("changed: {refused:?}");
     };
@@ -315,6 +349,7 @@ fn line_4_short_transfers_are_reported(mut subject: Subject) {
                 buffer: Buffer::new(8192),
                 length,
                 wait: Wait::Allowed,
+                cache: Cache::Keep,
             },
             |outcome| match outcome {
                 Outcome::Read { buffer, result } => result.ok().flatten().map(|length| (buffer, length)),
@@ -342,7 +377,7 @@ fn line_5_outcomes_belong_to_tokens_not_to_an_order(mut subject: Subject) {
     let engine = &mut *subject.engine;
     let depth = engine.caps().depth;
     for round in 0..40 {
-        let name = std::ffi::CString::new(format!("round{round}")).unwrap();
+        let name = CString::new(format!("round{round}")).unwrap();
         let file = ground.file(&name, round, depth * 64);
         let read = |token: u64| Op {
             token,
@@ -352,6 +387,7 @@ fn line_5_outcomes_belong_to_tokens_not_to_an_order(mut subject: Subject) {
                 buffer: Buffer::new(64),
                 length: 64,
                 wait: Wait::Allowed,
+                cache: Cache::Keep,
             },
         };
         let mut seen = vec![false; depth];
@@ -381,7 +417,7 @@ fn ended(reader: &Fd) -> bool {
 fn line_6_a_close_always_runs(mut subject: Subject) {
     let ground = Ground::new();
     for round in 0..60 {
-        let name = std::ffi::CString::new(format!("fifo{round}")).unwrap();
+        let name = CString::new(format!("fifo{round}")).unwrap();
         let fifo = ground.fifo(&name);
         assert!(!ended(&fifo.reader));
         let outcome = run_one(&mut *subject.engine, Call::Close { file: fifo.writer });
@@ -444,6 +480,7 @@ fn line_8_drop_waits_or_leaks(mut subject: Subject) {
             buffer: Buffer::new(4096),
             length: 4096,
             wait: Wait::Allowed,
+            cache: Cache::Keep,
         };
         subject.engine.submit(Op { token, call }).unwrap();
     }
@@ -462,4 +499,55 @@ fn line_8_drop_waits_or_leaks(mut subject: Subject) {
     assert_eq!(duplicate(&reader).read(&mut bytes).unwrap(), 4);
     assert_eq!(&bytes[..4], b"mine");
     drop(held);
+}
+
+/// A file whose length is not a multiple of the block, nor a block's of a page.
+const PAIRED_BYTES: usize = 200_000;
+const PAIRED_BLOCK: usize = 64 << 10;
+
+fn line_10_a_pair_writes_what_it_has_read(mut subject: Subject) {
+    let ground = Ground::new();
+    let engine = &mut *subject.engine;
+    for round in 0..12 {
+        let (from, to) = (format!("source{round}"), format!("target{round}"));
+        let source = ground.file(&CString::new(from).unwrap(), round, PAIRED_BYTES);
+        let target = ground.target(&CString::new(to.as_str()).unwrap());
+        let pair = |offset: usize| {
+            // What a write that overtakes its read would bring to light.
+            let mut buffer = Buffer::new(PAIRED_BLOCK);
+            buffer.bytes_mut().fill(0xaa);
+            let (source, target) = (Arc::clone(&source), Arc::clone(&target));
+            Call::Pair {
+                source,
+                target,
+                offset: offset as u64,
+                buffer,
+                length: PAIRED_BLOCK,
+                cache: Cache::Keep,
+            }
+        };
+        // The first beyond the end of the file: it must write nothing.
+        let mut offsets: Vec<_> = (0..PAIRED_BYTES + PAIRED_BLOCK).step_by(PAIRED_BLOCK).rev().collect();
+        while !offsets.is_empty() {
+            let ops = offsets.drain(..).map(|offset| Op { token: offset as u64, call: pair(offset) });
+            for done in run(engine, ops) {
+                let offset = done.token as usize;
+                let Outcome::Paired { buffer, read, written } = done.outcome else { panic!("not a pair") };
+                let left = PAIRED_BYTES.saturating_sub(offset);
+                let read = read.ok();
+                let written = written.unwrap_or(0);
+                assert!(written <= read.unwrap_or(0), "{written} of {read:?}");
+                assert_eq!(buffer.bytes()[..read.unwrap_or(0)], pattern(round, offset, read.unwrap_or(0)));
+                let content = ground.content(&to);
+                assert!(content.len() <= PAIRED_BYTES);
+                assert_eq!(content[offset.min(content.len())..][..written], pattern(round, offset, written));
+                // A short read, a short or cancelled write or a failure: that much is still to be done.
+                if written < left && read != Some(0) {
+                    offsets.push(offset + written);
+                }
+            }
+        }
+        assert!(ground.content(&to) == pattern(round, 0, PAIRED_BYTES), "round {round}");
+    }
+    subject.met_mischief();
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use ground::{pattern, say};
 use haul_engine::{Call, Done, Engine, Op, Outcome, Placement, Sync, Uring, Wait};
-use haul_sys::{Buffer, Errno, Error, Fd, Mode, Name, Open, Operation, Result};
+use haul_sys::{Buffer, Cache, Errno, Error, Fd, Mode, Name, Open, Operation, Result};
 use tempfile::TempDir;
 
 const LENGTH: usize = 50_000;
@@ -178,7 +178,10 @@ impl Copier {
     fn read(&mut self, source: &Arc<Fd>, offset: u64, length: usize) -> Op {
         let (file, buffer) = (Arc::clone(source), Buffer::new(BLOCK));
         let token = self.piece(offset, 0..length);
-        Op { token, call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed } }
+        Op {
+            token,
+            call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: Cache::Keep },
+        }
     }
 
     fn write(&mut self, target: &Arc<Fd>, offset: u64, buffer: Buffer, range: Range<usize>) -> Op {

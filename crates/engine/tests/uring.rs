@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use ground::{Ground, address, duplicate, pattern, run_one, say};
-use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Sync, Uring, Wait, make};
-use haul_sys::{Buffer, Errno, Fd, Open};
+use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Setup, Sync, Uring, Wait, make};
+use haul_sys::{Buffer, Cache, Errno, Fd, Open};
 
 /// Makes a ring through which everything goes, or says why the test is skipped.
 fn everything(depth: usize) -> Option<Uring> {
@@ -33,7 +33,17 @@ fn everything(depth: usize) -> Option<Uring> {
 fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
     let buffer = Buffer::new(length);
     let file = Arc::clone(file);
-    Op { token, call: Call::Read { file, offset: offset as u64, buffer, length, wait: Wait::Allowed } }
+    Op {
+        token,
+        call: Call::Read {
+            file,
+            offset: offset as u64,
+            buffer,
+            length,
+            wait: Wait::Allowed,
+            cache: Cache::Keep,
+        },
+    }
 }
 
 /// Copies `length` bytes in blocks, as many in flight as the engine takes; each write follows its read.
@@ -58,7 +68,10 @@ fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, length: usi
                     let range = 0..result.unwrap().unwrap();
                     assert!(!range.is_empty());
                     let file = Arc::clone(target);
-                    waiting.push(Op { token, call: Call::Write { file, offset: token, buffer, range } });
+                    waiting.push(Op {
+                        token,
+                        call: Call::Write { file, offset: token, buffer, range, cache: Cache::Keep },
+                    });
                 }
                 Outcome::Wrote { result, .. } => written += result.unwrap(),
                 other => panic!("{other:?}"),
@@ -313,7 +326,7 @@ fn a_ring_that_is_refused_becomes_sync_and_says_why() {
     ] {
         let made = thread::spawn(move || {
             forbid(libc::SYS_io_uring_setup, errno);
-            make(Choice::Uring, 64)
+            make(Choice::Uring, &Setup::of_depth(64))
         });
         let mut made = made.join().unwrap();
         assert_eq!(made.engine.caps().name, Sync::NAME);
@@ -325,7 +338,7 @@ fn a_ring_that_is_refused_becomes_sync_and_says_why() {
         copy(&mut *made.engine, &source, &target, 1000, 100);
         assert_eq!(ground.content("target"), pattern(1, 0, 1000));
     }
-    let made = make(Choice::Uring, 64);
+    let made = make(Choice::Uring, &Setup::of_depth(64));
     assert_eq!((made.engine.caps().name, made.note), (Uring::NAME, None));
 }
 

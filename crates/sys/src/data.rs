@@ -9,16 +9,45 @@ use crate::error::{Errno, Result};
 use crate::gate;
 use crate::operation::Operation;
 
+/// What a read or write leaves in the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// What the kernel sees fit.
+    #[default]
+    Keep,
+    /// Nothing that was not there before (`RWF_DONTCACHE`, Linux 6.14; `EOPNOTSUPP` where a file system cannot).
+    Drop,
+}
+
+impl Cache {
+    /// `RWF_DONTCACHE` of `linux/fs.h`.
+    const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+    /// Returns the flags that ask for it.
+    pub(crate) fn flags(self) -> ReadWriteFlags {
+        match self {
+            Self::Keep => ReadWriteFlags::empty(),
+            Self::Drop => Self::DONT_CACHE,
+        }
+    }
+}
+
 /// Reads up to `bytes.len()` bytes at `offset`; returns how many. Only 0 means the end of the file.
 ///
 /// # Errors
 /// The kernel's.
-pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
         Operation::Read,
         bytes.len(),
-        |length| rustix::io::pread(file, &mut bytes[..length], offset),
+        |length| match cache {
+            Cache::Keep => rustix::io::pread(file, &mut bytes[..length], offset),
+            Cache::Drop => {
+                let mut parts = [std::io::IoSliceMut::new(&mut bytes[..length])];
+                rustix::io::preadv2(file, &mut parts, offset, cache.flags())
+            }
+        },
         || format!("{}, {offset}", file.as_raw_fd()),
     )
 }
@@ -55,12 +84,18 @@ pub fn read_cached(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<Opt
 ///
 /// # Errors
 /// The kernel's.
-pub fn write(file: impl AsFd, offset: u64, bytes: &[u8]) -> Result<usize> {
+pub fn write(file: impl AsFd, offset: u64, bytes: &[u8], cache: Cache) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
         Operation::Write,
         bytes.len(),
-        |length| rustix::io::pwrite(file, &bytes[..length], offset),
+        |length| match cache {
+            Cache::Keep => rustix::io::pwrite(file, &bytes[..length], offset),
+            Cache::Drop => {
+                let parts = [std::io::IoSlice::new(&bytes[..length])];
+                rustix::io::pwritev2(file, &parts, offset, cache.flags())
+            }
+        },
         || format!("{}, {offset}, {}", file.as_raw_fd(), bytes.len()),
     )
 }

@@ -35,7 +35,7 @@ pub mod fault;
 
 pub use buffer::Buffer;
 pub use data::{
-    Advice, Seek, advise, allocate, copy_range, punch_hole, read, read_cached, read_on, reflink, seek,
+    Advice, Cache, Seek, advise, allocate, copy_range, punch_hole, read, read_cached, read_on, reflink, seek,
     synchronize, truncate, write, write_on,
 };
 pub use directory::DirectoryReader;

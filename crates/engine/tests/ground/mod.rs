@@ -132,7 +132,7 @@ pub(crate) fn operation_of(outcome: &Outcome) -> Operation {
     match outcome {
         Outcome::Opened(_) => Operation::Openat,
         Outcome::Looked(_) => Operation::Statx,
-        Outcome::Read { .. } => Operation::Read,
+        Outcome::Read { .. } | Outcome::Paired { .. } => Operation::Read,
         Outcome::Wrote { .. } => Operation::Write,
         Outcome::Copied(_) => Operation::CopyFileRange,
         Outcome::Synchronized(_) => Operation::Fsync,

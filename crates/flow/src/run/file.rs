@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use haul_engine::{Call, Outcome, Wait};
-use haul_sys::{Advice, Buffer, Errno, Error, Fd, FileType, Operation, Seek, Stat};
+use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Operation, Seek, Stat};
 use haul_sys::{Open, advise, seek};
 
 use super::Job;
@@ -159,7 +159,11 @@ impl<T: Tool> Worker<'_, T> {
         let length = self.length_of_block(look.stat.size);
         let file = Arc::clone(&look.source);
         let wait = if self.slots.len() > 1 { Wait::Never } else { Wait::Allowed };
-        self.submit(slot, State::Probing(look), Call::Read { file, offset: 0, buffer, length, wait });
+        self.submit(
+            slot,
+            State::Probing(look),
+            Call::Read { file, offset: 0, buffer, length, wait, cache: Cache::Keep },
+        );
     }
 
     fn length_of_block(&self, bytes: u64) -> usize {
@@ -286,7 +290,14 @@ impl<T: Tool> Worker<'_, T> {
             },
             _ => {
                 let (buffer, length) = (self.take_buffer(), self.length_of_block(left));
-                Call::Read { file, offset: lane.position, buffer, length, wait: Wait::Allowed }
+                Call::Read {
+                    file,
+                    offset: lane.position,
+                    buffer,
+                    length,
+                    wait: Wait::Allowed,
+                    cache: Cache::Keep,
+                }
             }
         };
         self.submit(slot, State::Moving(lane), call);
@@ -366,6 +377,7 @@ impl<T: Tool> Worker<'_, T> {
             offset: lane.position + range.start as u64,
             buffer,
             range,
+            cache: Cache::Keep,
         };
         self.submit(slot, State::Moving(lane), call);
     }

@@ -89,7 +89,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         self.may_change_engine = false;
         let settings = self.desk.run.settings;
-        let made = haul_engine::make(Choice::Uring, settings.queue_depth);
+        let made = haul_engine::make(Choice::Uring, &haul_engine::Setup::of_depth(settings.queue_depth));
         let caps = made.engine.caps();
         if caps.blocks {
             let why = made.note.unwrap_or_default();

@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::buffer::Buffer;
+use crate::data::Cache;
 use crate::error::{Error, Result};
 use crate::fd::Fd;
 use crate::names::Name;
@@ -55,6 +56,8 @@ pub enum RingRequest {
         buffer: Buffer,
         /// How many bytes at most; no more than the buffer holds.
         length: usize,
+        /// What it leaves in the page cache.
+        cache: Cache,
     },
     /// Write from a buffer.
     Write {
@@ -66,6 +69,8 @@ pub enum RingRequest {
         buffer: Buffer,
         /// Which bytes of the buffer.
         range: Range<usize>,
+        /// What it leaves in the page cache.
+        cache: Cache,
     },
     /// Wait until the file's data and metadata are on the disk.
     Fsync {
@@ -152,12 +157,16 @@ impl RingRequest {
                 .flags(AtFlags::EMPTY_PATH.bits().cast_signed())
                 .mask(StatxFlags::BASIC_STATS.bits())
                 .build(),
-            Self::Read { file, offset, buffer, .. } => {
-                opcode::Read::new(fd(file), buffer.bytes_mut().as_mut_ptr(), length).offset(*offset).build()
+            Self::Read { file, offset, buffer, cache, .. } => {
+                opcode::Read::new(fd(file), buffer.bytes_mut().as_mut_ptr(), length)
+                    .offset(*offset)
+                    .rw_flags(raw(*cache))
+                    .build()
             }
-            Self::Write { file, offset, buffer, range } => {
+            Self::Write { file, offset, buffer, range, cache } => {
                 opcode::Write::new(fd(file), buffer.bytes()[range.clone()].as_ptr(), length)
                     .offset(*offset)
+                    .rw_flags(raw(*cache))
                     .build()
             }
             Self::Fsync { file } => opcode::Fsync::new(fd(file)).build(),
@@ -172,12 +181,12 @@ impl RingRequest {
                 RingReply::Opened(crate::open(&*directory, name.as_c_str(), how))
             }
             Self::Statx { file } => RingReply::Looked(crate::stat(&*file)),
-            Self::Read { file, offset, mut buffer, length } => {
-                let result = crate::read(&*file, offset, &mut buffer.bytes_mut()[..length]);
+            Self::Read { file, offset, mut buffer, length, cache } => {
+                let result = crate::read(&*file, offset, &mut buffer.bytes_mut()[..length], cache);
                 RingReply::Read { buffer, result }
             }
-            Self::Write { file, offset, buffer, range } => {
-                let result = crate::write(&*file, offset, &buffer.bytes()[range]);
+            Self::Write { file, offset, buffer, range, cache } => {
+                let result = crate::write(&*file, offset, &buffer.bytes()[range], cache);
                 RingReply::Wrote { buffer, result }
             }
             Self::Fsync { file } => RingReply::Synchronized(crate::synchronize(&*file)),
@@ -247,6 +256,10 @@ impl RingRequest {
             Self::Close { file } => file.as_raw_fd().to_string(),
         }
     }
+}
+
+fn raw(cache: Cache) -> i32 {
+    cache.flags().bits().cast_signed()
 }
 
 fn fd(file: &Arc<Fd>) -> types::Fd {
