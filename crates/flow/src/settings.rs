@@ -63,12 +63,21 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Resolves what was asked for, raising the process's limit on descriptors if it can.
+    /// Resolves what was asked for, raising the process's limit on descriptors if it can, and making room for them.
+    /// Call before there are other threads.
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let limit = haul_sys::raise_descriptor_limit(DESCRIPTORS_WANTED);
-        Self::within(config, processors, limit)
+        let settings = Self::within(config, processors, limit);
+        haul_sys::widen_descriptor_table(settings.descriptors());
+        settings
+    }
+
+    /// Returns how many descriptors may be open at once, those that are not the run's among them.
+    fn descriptors(&self) -> usize {
+        let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + self.window * DESCRIPTORS_PER_FILE;
+        DESCRIPTORS_RESERVED + self.held + self.jobs * per_worker
     }
 
     /// Resolves for a machine of `processors` processors on which `descriptors` descriptors may be open.
@@ -112,8 +121,7 @@ mod tests {
         ) {
             let config = Config { jobs, look_ahead, ..Config::default() };
             let settings = Settings::within(&config, processors, descriptors);
-            let most = DESCRIPTORS_RESERVED + settings.held
-                + settings.jobs * (DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + settings.window * DESCRIPTORS_PER_FILE);
+            let most = settings.descriptors();
             prop_assert!(settings.jobs >= 1 && settings.window >= 1);
             prop_assert!(most <= descriptors, "{settings:?} may open {most} of {descriptors}");
         }

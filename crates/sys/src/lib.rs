@@ -50,6 +50,7 @@ pub use open::{Open, open, open_parent, open_path};
 pub use operation::Operation;
 pub use process::{
     Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
+    widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use stat::{FileType, Identity, Mode, Stat, Timestamp, stat, stat_at, stat_path};
