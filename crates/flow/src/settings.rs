@@ -39,8 +39,12 @@ const RANGE_BYTES: u64 = u64::MAX >> 1;
 /// Operations in flight per worker of an asynchronous engine.
 const QUEUE_DEPTH: usize = 64;
 
-/// Workers if the user does not say: one a processor, as files in flight, not workers, keep a disk busy; at least two, so
-/// that one lists while the other copies; and no more than the metadata of one file system usually bears.
+/// Workers for each processor if the user does not say. A worker waits now and then, for the metadata of a directory it
+/// makes or for a lock of the file system, and another has the processor meanwhile (docs/measurements/choices.md).
+const WORKERS_PER_PROCESSOR: usize = 2;
+
+/// Workers if the user does not say: at least two, so that one lists while the other copies; and no more than the metadata
+/// of one file system usually bears.
 const WORKERS: std::ops::RangeInclusive<usize> = 2..=16;
 
 /// A run's use of the machine.
@@ -90,7 +94,7 @@ impl Settings {
         let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + DESCRIPTORS_PER_FILE;
         let jobs = config
             .jobs
-            .unwrap_or_else(|| processors.clamp(*WORKERS.start(), *WORKERS.end()))
+            .unwrap_or_else(|| (processors * WORKERS_PER_PROCESSOR).clamp(*WORKERS.start(), *WORKERS.end()))
             .clamp(1, (spendable / (per_worker + HELD_PER_WORKER)).max(1));
         let spare = spendable.saturating_sub(jobs * per_worker);
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
