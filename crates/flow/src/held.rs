@@ -181,7 +181,10 @@ impl HeldCache {
     /// # Errors
     /// When it cannot be opened; `ESTALE` when another directory stands in its place.
     pub fn open(&self, held: &Arc<Held>) -> Result<Arc<Fd>> {
-        held.recent.store(true, Ordering::Relaxed);
+        // Written only if it changes: workers in one directory share the cache line.
+        if !held.recent.load(Ordering::Relaxed) {
+            held.recent.store(true, Ordering::Relaxed);
+        }
         if let Some(fd) = lock(&held.open).as_ref() {
             return Ok(Arc::clone(fd));
         }

@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a directory listing says an entry is. A hint only: the descriptor's [`crate::Stat`] decides.
@@ -98,10 +99,19 @@ impl Names {
         others
     }
 
-    /// Gives back what the arena has allocated beyond its content.
-    pub fn shrink(&mut self) {
-        self.bytes.shrink_to_fit();
-        self.entries.shrink_to_fit();
+    /// Returns a list of its own of the entries in `range`, with their names side by side in that order.
+    ///
+    /// # Panics
+    /// When `range` is not within the list.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Names {
+        let entries = &self.entries[range];
+        let bytes = entries.iter().map(|entry| self.at(entry.start).count_bytes() + 1).sum();
+        let mut part = Names { bytes: Vec::with_capacity(bytes), entries: Vec::with_capacity(entries.len()) };
+        for entry in entries {
+            part.push(self.at(entry.start), entry.inode, entry.kind);
+        }
+        part
     }
 
     /// Returns the `index`-th entry.
@@ -178,6 +188,8 @@ mod tests {
         assert_eq!(names.len(), 2);
         assert_eq!((names.name(0), names.name(1)), (c"early", c"late"));
         assert_eq!(directories.name(0), c"directory");
+        let part = names.part(1..2);
+        assert_eq!((part.len(), part.name(0), part.entry(0).inode), (1, c"late", 9));
         let name = Name::new(&Arc::new(names), 1);
         assert_eq!(name.as_c_str(), c"late");
     }

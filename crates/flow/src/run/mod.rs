@@ -49,6 +49,13 @@ pub struct Batch {
     range: Range<usize>,
 }
 
+impl Batch {
+    /// Takes all entries of a list.
+    fn whole(names: Names) -> Self {
+        Self { range: 0..names.len(), names: Arc::new(names) }
+    }
+}
+
 impl<T: Tool> Weigh for Job<T> {
     fn finds_work(&self) -> bool {
         matches!(self, Job::Enter(..) | Job::List(..))
@@ -87,8 +94,8 @@ impl<'r, T: Tool> Run<'r, T> {
     pub(crate) fn offer(&self, operands: impl Iterator<Item = Found<T>>) {
         let mut found = 0;
         for operand in operands {
-            let names = Arc::new(Names::of(operand.name(), operand.kind));
-            self.driver.share(0, Job::Files(operand.node, Batch { names, range: 0..1 }));
+            let batch = Batch::whole(Names::of(operand.name(), operand.kind));
+            self.driver.share(0, Job::Files(operand.node, batch));
             found += 1;
         }
         self.report.count(Tally { found, ..Tally::default() });
@@ -191,23 +198,23 @@ impl<'r, T: Tool> Desk<'r, T> {
     }
 
     pub(crate) fn release(&self, node: &Arc<Node<T>>) {
-        let mut node = Arc::clone(node);
+        let mut node = node;
         while node.settle() {
-            self.run.tool.leave(self, &node);
+            self.run.tool.leave(self, node);
             self.run.cache.lift(&node.source);
             if let Err(cause) = self.run.cache.close(&node.source) {
                 let path = node.source.path();
                 self.problem(Problem::new(wording::FAILED_TO_CLOSE).naming(path).because(cause));
             }
-            let Some(parent) = node.parent.clone() else { return };
+            let Some(parent) = &node.parent else { return };
             node = parent;
         }
     }
 
     /// Offers an entry that the tool had kept to be tried from the beginning.
     pub fn retry(&self, found: Found<T>) {
-        let names = Arc::new(Names::of(found.name(), found.kind));
-        self.share(Job::Files(found.node, Batch { names, range: 0..1 }));
+        let batch = Batch::whole(Names::of(found.name(), found.kind));
+        self.share(Job::Files(found.node, batch));
     }
 
     pub(crate) fn share(&self, job: Job<T>) {

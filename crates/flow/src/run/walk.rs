@@ -168,13 +168,14 @@ impl<T: Tool> Desk<'_, T> {
         let mut directories = names.split_off(|entry| entry.kind != EntryType::Directory);
         names.sort_by_inode();
         directories.sort_by_inode();
-        names.shrink();
-        let (names, directories) = (Arc::new(names), Arc::new(directories));
+        let directories = Arc::new(directories);
         for range in plan::chunks(directories.len()) {
             self.share(Job::Enter(Arc::clone(node), Batch { names: Arc::clone(&directories), range }));
         }
         for range in plan::chunks(names.len()) {
-            self.share(Job::Files(Arc::clone(node), Batch { names: Arc::clone(&names), range }));
+            // A list for each chunk, so that workers in one directory do not pass the count of its references around.
+            let batch = Batch::whole(names.part(range));
+            self.share(Job::Files(Arc::clone(node), batch));
         }
     }
 
