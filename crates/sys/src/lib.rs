@@ -15,6 +15,7 @@
 //! Invariant: every call and every completion passes `gate`, so a fault can be put on any of them (tests: the fault sweep).
 
 mod buffer;
+mod cached;
 mod data;
 mod directory;
 mod error;
@@ -34,6 +35,7 @@ mod xattr;
 pub mod fault;
 
 pub use buffer::Buffer;
+pub use cached::cached_pages;
 pub use data::{
     Advice, Cache, Seek, advise, allocate, copy_range, punch_hole, read, read_cached, read_on, reflink, seek,
     synchronize, truncate, write, write_on,

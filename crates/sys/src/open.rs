@@ -60,6 +60,19 @@ impl Open {
         Open { flags: self.flags.difference(OFlags::NONBLOCK), mode: self.mode }
     }
 
+    /// Moves data between the caller's memory and the disk, past the page cache (`O_DIRECT`). Offsets, lengths and memory
+    /// must then be aligned as the file system wants it; `EINVAL` where it cannot at all.
+    #[must_use]
+    pub const fn direct(self) -> Open {
+        Open { flags: self.flags.union(OFlags::DIRECT), mode: self.mode }
+    }
+
+    /// Has every write wait until the data, and what is needed to find it, is on the disk (`O_SYNC`).
+    #[must_use]
+    pub const fn synchronous(self) -> Open {
+        Open { flags: self.flags.union(OFlags::SYNC), mode: self.mode }
+    }
+
     /// Returns the kernel's flag word and mode, for engines that pass an open to the kernel themselves.
     #[must_use]
     pub fn raw(self) -> (i32, u32) {

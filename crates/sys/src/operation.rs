@@ -29,6 +29,7 @@ operations! {
     Ficlone = "ficlone",
     Fallocate = "fallocate",
     Fadvise = "fadvise64",
+    Cachestat = "cachestat",
     Lseek = "lseek",
     Ftruncate = "ftruncate",
     Fsync = "fsync",

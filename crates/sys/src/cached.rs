@@ -1,0 +1,58 @@
+//! How much of a file is in the page cache.
+//!
+//! For benchmarks, which say that they read from the disk and have to know. The call is younger than the C library's
+//! wrappers, so its number and its arguments are those of `linux/mman.h`.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::error::Result;
+use crate::fd::last_errno;
+use crate::gate;
+use crate::operation::Operation;
+
+/// `__NR_cachestat`: one of the calls that have the same number on every machine but Alpha.
+const CACHESTAT: libc::c_long = 451;
+
+/// Returns how many pages of the file are in the page cache (`cachestat`, Linux 6.5).
+///
+/// # Errors
+/// The kernel's: `ENOSYS` where it does not know the call, `EPERM` where it thinks it none of this user's business.
+pub fn cached_pages(file: impl AsFd) -> Result<u64> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Cachestat,
+        || {
+            // `struct cachestat_range`: the offset and the length, of which 0 means all the rest.
+            let whole = [0_u64; 2];
+            // `struct cachestat`: pages cached, dirty, under writeback, evicted, and evicted recently.
+            let mut pages = [0_u64; 5];
+            // SAFETY: the kernel reads two words and writes five, and both arrays live until it returns; the descriptor
+            // is open for as long as it is borrowed.
+            let answer = unsafe {
+                libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const whole, &raw mut pages, 0_u32)
+            };
+            if answer == 0 { Ok(pages[0]) } else { Err(last_errno()) }
+        },
+        || file.as_raw_fd().to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Errno;
+    use std::io::Write;
+
+    #[test]
+    fn what_was_written_is_in_the_cache_and_a_hole_is_not() {
+        let mut file = tempfile::tempfile().unwrap();
+        match cached_pages(&file) {
+            Err(error) if error.is(Errno::NOSYS) || error.is(Errno::PERM) => return,
+            answer => assert_eq!(answer.unwrap(), 0),
+        }
+        file.write_all(&[1; 5 * 4096]).unwrap();
+        file.set_len(100 * 4096).unwrap();
+        let page = u64::try_from(rustix::param::page_size()).unwrap();
+        assert_eq!(cached_pages(&file).unwrap(), (5 * 4096_u64).div_ceil(page));
+    }
+}
