@@ -17,6 +17,7 @@
 mod buffer;
 mod cached;
 mod data;
+mod direct;
 mod directory;
 mod error;
 mod fd;
@@ -40,6 +41,7 @@ pub use data::{
     Advice, Cache, Seek, advise, allocate, copy_range, punch_hole, read, read_cached, read_on, reflink, seek,
     synchronize, truncate, write, write_on,
 };
+pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_back};
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;

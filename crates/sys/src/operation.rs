@@ -29,6 +29,8 @@ operations! {
     Ficlone = "ficlone",
     Fallocate = "fallocate",
     Fadvise = "fadvise64",
+    SyncFileRange = "sync_file_range",
+    Fcntl = "fcntl",
     Cachestat = "cachestat",
     Lseek = "lseek",
     Ftruncate = "ftruncate",
