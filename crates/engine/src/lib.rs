@@ -20,6 +20,7 @@ mod faulty;
 mod in_place;
 mod null;
 mod op;
+mod placement;
 mod record;
 mod select;
 mod sync;
@@ -28,10 +29,11 @@ mod uring;
 pub use faulty::{Faulty, Mischief};
 pub use null::Null;
 pub use op::{Call, Done, Op, Outcome, Token, Wait};
+pub use placement::Placement;
 pub use record::{Record, Tally};
 pub use select::{Choice, ENGINES, Listed, Made, Ops, Setup, UnknownEngine, make};
 pub use sync::Sync;
-pub use uring::{Placement, Uring};
+pub use uring::Uring;
 
 use haul_sys::{Buffer, Result};
 

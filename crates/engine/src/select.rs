@@ -116,7 +116,7 @@ impl Make for Sync {
 
 impl Make for Uring {
     fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Uring::new(setup.queue_depth)?))
+        Ok(Box::new(Uring::with_setup(setup)?))
     }
 }
 

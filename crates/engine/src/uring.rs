@@ -6,6 +6,13 @@
 //! - those a ring has no operation for (`copy_file_range`), or this kernel does not take in a ring;
 //! - those the [`Placement`] keeps out, because handing them over costs more than doing them.
 //!
+//! What it does only on request ([`Setup`]), each told by a count ([`Uring::used`]):
+//! - pairs: a read and its write are given to the kernel bound together, and come back as one;
+//! - registered buffers: the kernel keeps hold of their pages, instead of looking them up for each transfer;
+//! - direct descriptors: the kernel keeps the files at hand, instead of looking them up for each transfer;
+//! - batches need nothing of the engine: a caller that does not flush, and reaps all that is in flight, has it passed on
+//!   and waited for in one call (`io_uring_enter`, as liburing's `submit_and_wait`).
+//!
 //! A ring that the kernel refuses for good, after it has worked, costs the operations in flight: they fail, one error is
 //! returned, and from then on everything is done in place ([`Caps::blocks`] says so).
 //!
@@ -16,70 +23,10 @@
 
 use std::collections::VecDeque;
 
-use haul_sys::{Operation, Result, Ring, RingReply, RingRequest};
+use haul_sys::{Buffer, Operation, Result, Ring, RingReply, RingRequest, RingUsed};
 
 use crate::in_place::perform;
-use crate::{Call, Caps, Done, Engine, Op, Outcome};
-
-/// Which operations go through the ring.
-///
-/// The default is what the measurements in `docs/measurements/engine-ops.md` found, on ext4 at depth 64:
-/// - read in the ring: cold, nine times as fast as one after the other; warm, no dearer;
-/// - fsync in the ring: several in flight share a commit of the journal;
-/// - open, create, stat and write in place: the kernel hands them to a thread, which costs more than it gains;
-/// - close in place: no difference, and one thing less that can be in flight when a worker stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement {
-    /// Bit n stands for the n-th of [`Placement::CANDIDATES`].
-    ring: u8,
-}
-
-impl Placement {
-    /// The operations for which there is a choice.
-    pub const CANDIDATES: [Operation; 6] = [
-        Operation::Openat,
-        Operation::Statx,
-        Operation::Read,
-        Operation::Write,
-        Operation::Fsync,
-        Operation::Close,
-    ];
-
-    /// Nothing goes through the ring.
-    pub const NOTHING: Placement = Placement { ring: 0 };
-
-    /// Everything goes through the ring that it takes.
-    pub const EVERYTHING: Placement = Placement { ring: 0b11_1111 };
-
-    /// Sends `operation` through the ring as well.
-    #[must_use]
-    pub fn with(self, operation: Operation) -> Self {
-        Self { ring: self.ring | Self::bit(operation) }
-    }
-
-    /// Does `operation` in place.
-    #[must_use]
-    pub fn without(self, operation: Operation) -> Self {
-        Self { ring: self.ring & !Self::bit(operation) }
-    }
-
-    /// Tells whether `operation` goes through the ring.
-    #[must_use]
-    pub fn has(self, operation: Operation) -> bool {
-        self.ring & Self::bit(operation) != 0
-    }
-
-    fn bit(operation: Operation) -> u8 {
-        let position = Self::CANDIDATES.iter().position(|each| *each == operation);
-        position.map_or(0, |position| 1 << position)
-    }
-}
-
-impl Default for Placement {
-    fn default() -> Self {
-        Self::NOTHING.with(Operation::Read).with(Operation::Fsync)
-    }
-}
+use crate::{Call, Caps, Done, Engine, Op, Outcome, Placement, Setup};
 
 /// Keeps operations in flight in an io_uring.
 pub struct Uring {
@@ -101,17 +48,48 @@ impl Uring {
         Self::with_placement(depth, Placement::default())
     }
 
+    /// Makes the engine as it is asked for. With [`Setup::ops`] set, writes too go through the ring, and pairs do.
+    ///
+    /// # Errors
+    /// As [`Uring::new`]; and when direct descriptors are asked for and refused.
+    pub fn with_setup(setup: &Setup) -> Result<Self> {
+        let placement = match setup.ops {
+            None => Placement::default(),
+            Some(_) => Placement::default().with(Operation::Write).with_pairs(),
+        };
+        let mut engine = Self::with_placement(setup.queue_depth, placement)?;
+        if setup.direct_descriptors {
+            engine.use_direct_descriptors()?;
+        }
+        Ok(engine)
+    }
+
     /// Makes the engine with a choice of what goes through the ring; what the kernel does not take there, does not.
     ///
     /// # Errors
     /// As [`Uring::new`].
     pub fn with_placement(depth: usize, placement: Placement) -> Result<Self> {
-        let ring = Ring::new(depth)?;
-        let placement = Placement::CANDIDATES
+        let ring = if placement.has_pairs() { Ring::with_pairs(depth)? } else { Ring::new(depth)? };
+        let taken = Placement::CANDIDATES
             .into_iter()
             .filter(|operation| placement.has(*operation) && ring.supports(*operation))
             .fold(Placement::NOTHING, Placement::with);
+        let placement = if ring.takes_pairs() { taken.with_pairs() } else { taken };
         Ok(Self { ready: VecDeque::with_capacity(ring.depth()), ring, placement })
+    }
+
+    /// Keeps the files that are read and written in the ring at hand in the kernel, from now on.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` before Linux 5.19, `EMFILE` where descriptors are limited. The engine works without.
+    pub fn use_direct_descriptors(&mut self) -> Result<()> {
+        self.ring.use_direct_descriptors()
+    }
+
+    /// Says what its ring has used so far.
+    #[must_use]
+    pub fn used(&self) -> RingUsed {
+        self.ring.used()
     }
 
     /// Returns what goes through the ring.
@@ -132,7 +110,7 @@ impl Engine for Uring {
             name: Self::NAME,
             depth: self.ring.depth(),
             blocks: self.ring.is_broken(),
-            pairs: false,
+            pairs: self.placement.has_pairs() && self.ring.takes_pairs(),
             drops_cache: true,
         }
     }
@@ -144,12 +122,16 @@ impl Engine for Uring {
         let Op { token, call } = op;
         let call = if self.ring.is_broken() { Err(call) } else { request(call, self.placement) };
         let call = match call {
+            // A pair that the ring stopped taking comes back here too.
             Ok(request) => match self.ring.push(token, request) {
                 Ok(()) => return Ok(()),
                 Err(request) => refused(request),
             },
             Err(call) => call,
         };
+        if let Call::Close { file } = &call {
+            self.ring.release(file);
+        }
         self.ready.push_back(Done { token, outcome: perform(call) });
         Ok(())
     }
@@ -167,6 +149,10 @@ impl Engine for Uring {
     fn in_flight(&self) -> usize {
         self.ready.len() + self.ring.in_flight()
     }
+
+    fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
+        self.ring.register(buffers)
+    }
 }
 
 /// Turns a call into a request for the ring, or gives it back if it is to be done in place.
@@ -181,6 +167,9 @@ fn request(call: Call, placement: Placement) -> std::result::Result<RingRequest,
         }
         Call::Write { file, offset, buffer, range, cache } if placement.has(Operation::Write) => {
             RingRequest::Write { file, offset, buffer, range, cache }
+        }
+        Call::Pair { source, target, offset, buffer, length, cache } if placement.has_pairs() => {
+            RingRequest::Pair { source, target, offset, buffer, length, cache }
         }
         Call::Synchronize { file } if placement.has(Operation::Fsync) => RingRequest::Fsync { file },
         Call::Close { file } if placement.has(Operation::Close) => RingRequest::Close { file },
@@ -199,6 +188,9 @@ fn refused(request: RingRequest) -> Call {
         RingRequest::Write { file, offset, buffer, range, cache } => {
             Call::Write { file, offset, buffer, range, cache }
         }
+        RingRequest::Pair { source, target, offset, buffer, length, cache } => {
+            Call::Pair { source, target, offset, buffer, length, cache }
+        }
         RingRequest::Fsync { file } => Call::Synchronize { file },
         RingRequest::Close { file } => Call::Close { file },
     }
@@ -210,6 +202,7 @@ fn outcome(reply: RingReply) -> Outcome {
         RingReply::Looked(result) => Outcome::Looked(result),
         RingReply::Read { buffer, result } => Outcome::Read { buffer, result: result.map(Some) },
         RingReply::Wrote { buffer, result } => Outcome::Wrote { buffer, result },
+        RingReply::Paired { buffer, read, written } => Outcome::Paired { buffer, read, written },
         RingReply::Synchronized(result) => Outcome::Synchronized(result),
         RingReply::Closed(result) => Outcome::Closed(result),
     }

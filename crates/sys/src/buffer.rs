@@ -3,6 +3,7 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
 use std::ptr::{NonNull, null_mut};
+use std::sync::{Arc, Weak};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -13,9 +14,20 @@ const ALIGNMENT: usize = 4096;
 ///
 /// All of it is always initialised (it starts as zeros); which part is meaningful is the operation's business.
 /// Zeroed pages are not touched until used, so capacity that a small file does not need costs no memory.
+///
+/// A ring can make buffers known to the kernel ([`Ring::register`](crate::Ring::register)). The kernel then holds on to
+/// the pages themselves, so a buffer may be dropped before its ring: the pages go when both are gone.
 pub struct Buffer {
     start: NonNull<u8>,
     capacity: usize,
+    registration: Option<Registration>,
+}
+
+/// Under which number which ring knows a buffer.
+struct Registration {
+    /// The ring's identity; as long as this is held, no other ring can have the same.
+    ring: Weak<()>,
+    index: u16,
 }
 
 impl Buffer {
@@ -29,7 +41,7 @@ impl Buffer {
         // SAFETY: asks for new memory at an address of the kernel's choice, so no memory in use is affected.
         let mapped = unsafe { mmap_anonymous(null_mut(), capacity, access, MapFlags::PRIVATE) };
         match mapped.ok().and_then(|start| NonNull::new(start.cast())) {
-            Some(start) => Self { start, capacity },
+            Some(start) => Self { start, capacity, registration: None },
             None => match Layout::from_size_align(capacity, ALIGNMENT) {
                 Ok(layout) => handle_alloc_error(layout),
                 Err(_) => handle_alloc_error(Layout::new::<u8>()),
@@ -41,6 +53,17 @@ impl Buffer {
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// Returns the number under which this ring has made it known to the kernel.
+    pub(crate) fn index_in(&self, ring: &Arc<()>) -> Option<u16> {
+        let registration = self.registration.as_ref()?;
+        std::ptr::eq(registration.ring.as_ptr(), Arc::as_ptr(ring)).then_some(registration.index)
+    }
+
+    /// Notes that this ring has made it known to the kernel under a number.
+    pub(crate) fn note_registration(&mut self, ring: &Arc<()>, index: u16) {
+        self.registration = Some(Registration { ring: Arc::downgrade(ring), index });
     }
 
     /// Returns all of the bytes.

@@ -56,7 +56,7 @@ pub use process::{
     Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
     widen_descriptor_table,
 };
-pub use ring::{Ring, RingReply, RingRequest};
+pub use ring::{Ring, RingReply, RingRequest, RingUsed};
 pub use stat::{FileType, Identity, Mode, Stat, Timestamp, stat, stat_at, stat_path};
 pub use xattr::{
     XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, remove_xattr_at,

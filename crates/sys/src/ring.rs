@@ -16,45 +16,57 @@
 //!   come back in time;
 //! - every accepted request is answered exactly once, with its buffer, even when the ring breaks down;
 //! - a close always runs, and never twice;
-//! - nothing is allocated for a request that succeeds.
+//! - nothing is allocated for a request that succeeds;
+//! - the write of a pair begins when its read has brought every byte, and not before.
+//!
+//! Pairs ([`Ring::with_pairs`]) are two entries bound by `IOSQE_IO_LINK`: the kernel begins the second when the first is
+//! done, and cancels it when the first failed or was short. It has done so since it has links (Linux 5.3, and the
+//! operations used here are from 5.6). What could still come between them:
+//! - the two are passed on by two calls, which ends a chain: see [`Ring::mend`];
+//! - a read or write comes back with `EINTR` or `EAGAIN`: what is missing is done in place, one after the other, and never
+//!   bound again;
+//! - a kernel that writes after a short read all the same: the write is answered with `EIO`, and no more pairs are taken.
 //!
 //! Threads: the ring is bound to the thread that first submits (`SINGLE_ISSUER`, enabled late by `R_DISABLED`), so it may
 //! be made on another. Used from a second thread it breaks down with `EEXIST`, in safety; dropped there, it leaks.
 //!
-//! Invariant: the completion queue cannot overflow. It has at least twice as many entries as the slab has slots, a slot
-//! has at most one completion coming, and drop adds at most one cancellation for each.
+//! Invariant: the completion queue cannot overflow. It has at least twice as many entries as the submission queue, and
+//! that has at least one for each part that can be in flight: as many as slots, or in a ring with pairs twice as many. A
+//! part has one completion coming, and drop adds at most one cancellation for each.
 
+mod drain;
+mod enter;
+mod files;
 mod request;
 mod setup;
+mod slot;
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::mem::{self, MaybeUninit};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use io_uring::{EnterFlags, opcode, squeue, types};
+use io_uring::squeue;
 use rustix::fs::Statx;
 use rustix::io::Errno;
 
-use crate::error::{Error, Result};
-use crate::gate::{self, Verdict};
+use crate::buffer::Buffer;
+use crate::error::Result;
+use crate::fd::Fd;
+use crate::gate;
 use crate::operation::Operation;
 
+use files::Files;
 use request::Holder;
 pub use request::{RingReply, RingRequest};
 use setup::{OPERATIONS, Setup, errno};
+use slot::{FIRST, SECOND, Slot, mark, plan};
 
-/// The most requests a ring holds; the kernel's own limit on entries.
-const DEPTH_MAX: usize = 32_768;
+/// The most entries a ring has: the kernel's own limit.
+const ENTRIES_MAX: usize = 32_768;
 
 /// How often a request that came back with `EINTR` or `EAGAIN` is given to the kernel again before it is done in place.
 const ATTEMPTS_MAX: u8 = 2;
-
-/// How many `io_uring_enter` in a row may fail with `EAGAIN` or `EBUSY`, nothing having moved, before it is for good.
-const STALLS_MAX: u32 = 64;
-
-/// How long drop waits for the next completion before it leaks the rest.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Marks the completion of a cancellation: no slot has this number.
 const CANCELLATION: u64 = u64::MAX;
@@ -66,11 +78,12 @@ pub struct Ring {
     /// Where the kernel writes its answers to `statx`, one for each slot.
     looks: Box<[UnsafeCell<Statx>]>,
     free: Vec<usize>,
-    /// Slots in the submission queue, the oldest first, that the kernel has not taken.
-    queued: VecDeque<usize>,
+    /// The marks of the entries in the submission queue, the oldest first, that the kernel has not taken.
+    queued: VecDeque<u64>,
+    /// How many entries the kernel has: completions that are on their way.
     in_kernel: usize,
-    /// Slots whose result is known, and the result as the kernel words it.
-    finished: VecDeque<(usize, i32)>,
+    /// Slots whose every result is known.
+    finished: VecDeque<usize>,
     state: State,
     /// Failed attempts to enter, in a row, in which nothing moved.
     stalls: u32,
@@ -78,6 +91,27 @@ pub struct Ring {
     restarted: bool,
     /// Whether the kernel may still write to `looks` after the ring is gone.
     looks_leaked: bool,
+    /// Whether pairs are taken.
+    pairs: bool,
+    /// What binds the write of a pair to its read.
+    link: squeue::Flags,
+    files: Files,
+    /// By which the buffers know the ring that they are registered with.
+    identity: Arc<()>,
+    used: RingUsed,
+}
+
+/// How often a ring did what it does only on request, and how often it entered the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingUsed {
+    /// Pairs whose read and write were given to the kernel bound together.
+    pub linked_pairs: u64,
+    /// Reads and writes, those of pairs included, through a registered buffer.
+    pub registered_buffers: u64,
+    /// Reads and writes, those of pairs included, of a file in the ring's own table.
+    pub direct_descriptors: u64,
+    /// Calls of `io_uring_enter`.
+    pub enters: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,48 +123,108 @@ enum State {
     Broken,
 }
 
-struct Slot {
-    token: u64,
-    request: Option<RingRequest>,
-    holder: Holder,
-    /// How often it was given to the kernel in vain; `ATTEMPTS_MAX` means that it is not given again.
-    attempts: u8,
-}
-
-/// What an `io_uring_enter` is for.
-#[derive(Clone, Copy, Debug)]
-enum Enter {
-    /// Pass on what is queued, and wait for so many completions.
-    Submit(usize),
-    /// Pass on nothing, and wait for one completion.
-    WaitForOne,
-    /// Pass on what is queued, and wait for one completion, but no longer than this.
-    SubmitAtMost(Duration),
-}
-
 impl Ring {
     /// Makes a ring for `depth` requests in flight (at least 1, at most the kernel's limit).
     ///
     /// # Errors
     /// The kernel's: `EPERM` or `ENOSYS` where rings are forbidden or unknown, `ENOMEM` where memory is limited.
     pub fn new(depth: usize) -> Result<Self> {
-        let depth = depth.clamp(1, DEPTH_MAX);
-        let setup = setup::make(u32::try_from(depth).unwrap_or(u32::MAX))?;
-        let depth = depth.min(setup.ring.params().sq_entries() as usize);
+        let depth = depth.clamp(1, ENTRIES_MAX);
+        Ok(Self::of(setup::make(entries(depth))?, depth))
+    }
+
+    /// Makes a ring that takes pairs too, if the kernel takes reads and writes in one ([`Ring::takes_pairs`]).
+    ///
+    /// # Errors
+    /// As [`Ring::new`].
+    pub fn with_pairs(depth: usize) -> Result<Self> {
+        let depth = depth.clamp(1, ENTRIES_MAX / 2);
+        let setup = setup::make(entries(2 * depth))?;
+        let depth = depth.min(setup.ring.params().sq_entries() as usize / 2);
+        let mut ring = Self::of(setup, depth);
+        ring.pairs = ring.supports(Operation::Read) && ring.supports(Operation::Write);
+        Ok(ring)
+    }
+
+    fn of(setup: Setup, depth: usize) -> Self {
+        let entries = setup.ring.params().sq_entries() as usize;
+        let depth = depth.min(entries);
         let state = if setup.starts_disabled() { State::Disabled } else { State::Working };
-        Ok(Self {
+        Self {
             setup,
             slots: (0..depth).map(|_| Slot::empty()).collect(),
             looks: (0..depth).map(|_| UnsafeCell::new(no_look())).collect(),
             free: (0..depth).rev().collect(),
-            queued: VecDeque::with_capacity(depth),
+            queued: VecDeque::with_capacity(entries),
             in_kernel: 0,
             finished: VecDeque::with_capacity(depth),
             state,
             stalls: 0,
             restarted: false,
             looks_leaked: false,
-        })
+            pairs: false,
+            link: squeue::Flags::IO_LINK,
+            files: Files::default(),
+            identity: Arc::new(()),
+            used: RingUsed::default(),
+        }
+    }
+
+    /// Makes these buffers known to the kernel, so that it need not look up their pages for each transfer. Once for a
+    /// ring, before its first request or by the thread that uses it.
+    ///
+    /// All their pages become resident, and stay so until the ring is gone, whatever becomes of the buffers.
+    ///
+    /// # Errors
+    /// The kernel's: `ENOMEM` where locked memory is limited, `EBUSY` the second time. The ring goes on without.
+    pub fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
+        let parts: Vec<libc::iovec> = buffers
+            .iter_mut()
+            .map(|buffer| libc::iovec {
+                iov_len: buffer.capacity(),
+                iov_base: buffer.bytes_mut().as_mut_ptr().cast(),
+            })
+            .collect();
+        let submitter = self.setup.ring.submitter();
+        gate::call(
+            Operation::RingRegister,
+            || {
+                // SAFETY: each part is the memory of a buffer. The kernel takes references to its pages and touches
+                // them only for the entries that say so, which own the buffer. Unmapping it does not free the pages.
+                unsafe { submitter.register_buffers(&parts) }.map_err(|error| errno(&error))
+            },
+            || format!("IORING_REGISTER_BUFFERS, {}", parts.len()),
+        )?;
+        for (index, buffer) in (0..=u16::MAX).zip(buffers) {
+            buffer.note_registration(&self.identity, index);
+        }
+        Ok(())
+    }
+
+    /// Keeps the files that are read and written at hand in the kernel, from now on.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` before Linux 5.19, `EMFILE` where descriptors are limited. The ring goes on without.
+    pub fn use_direct_descriptors(&mut self) -> Result<()> {
+        self.files = Files::new(&self.setup.ring.submitter())?;
+        Ok(())
+    }
+
+    /// Lets go of a file that is about to be closed without the ring. A close through the ring does so itself.
+    pub fn release(&mut self, file: &Fd) {
+        self.files.release(file, &self.setup.ring.submitter());
+    }
+
+    /// Says what it has used so far.
+    #[must_use]
+    pub fn used(&self) -> RingUsed {
+        self.used
+    }
+
+    /// Tells whether it takes pairs. It may stop to.
+    #[must_use]
+    pub fn takes_pairs(&self) -> bool {
+        self.pairs && !self.is_broken()
     }
 
     /// Returns how many requests it holds.
@@ -165,17 +259,21 @@ impl Ring {
     /// Takes a request; it goes to the kernel with the next [`Ring::flush`] or [`Ring::reap`].
     ///
     /// # Errors
-    /// Hands it back when the ring is full or broken.
+    /// Hands it back when the ring is full or broken, or does not take pairs and it is one.
     ///
     /// # Panics
     /// When it names bytes that its buffer does not have.
     pub fn push(&mut self, token: u64, request: RingRequest) -> std::result::Result<(), RingRequest> {
         request.length();
-        if self.is_broken() {
+        let untaken = matches!(request, RingRequest::Pair { .. }) && !self.pairs;
+        if self.is_broken() || untaken {
             return Err(request);
         }
         let Some(index) = self.free.pop() else { return Err(request) };
-        self.slots[index] = Slot { token, request: Some(request), holder: Holder::Process, attempts: 0 };
+        if let RingRequest::Close { file } = &request {
+            self.files.release(file, &self.setup.ring.submitter());
+        }
+        self.slots[index] = Slot::of(token, request);
         self.start(index);
         Ok(())
     }
@@ -195,7 +293,8 @@ impl Ring {
 
     /// Gives at least `min` answers (all there are, if that is fewer) to `take`, with their tokens; waits for them.
     ///
-    /// With a `min` of 0 it enters the kernel only if there is something to fetch.
+    /// What was taken and not flushed is passed on by the same call that waits: without a flush before it, a reap for all
+    /// that is in flight enters the kernel once. With a `min` of 0 it enters only if there is something to fetch.
     ///
     /// # Errors
     /// As [`Ring::flush`].
@@ -216,38 +315,87 @@ impl Ring {
             if wanted == 0 {
                 return Ok(());
             }
-            self.enter(wanted)?;
+            self.enter(self.completions_for(wanted))?;
         }
+    }
+
+    /// Returns how many completions there must be at least until so many requests have all of theirs.
+    fn completions_for(&self, wanted: usize) -> usize {
+        let (completions, requests) = (self.in_kernel + self.queued.len(), self.in_flight());
+        // Each request waits for one or two. At best those with one come first.
+        let with_two = completions.saturating_sub(requests);
+        let with_one = requests - with_two;
+        (wanted + wanted.saturating_sub(with_one)).min(completions)
     }
 
     /// Puts the slot's request into the submission queue, or finishes it where the fault hook says so.
     fn start(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         let Some(request) = &mut slot.request else { return };
-        let length = request.length();
-        let length = match gate::verdict(request.operation(), length) {
-            Verdict::Fail(errno) => return self.finished.push_back((index, -errno.raw_os_error())),
-            Verdict::Shorten(0) if length > 0 => return self.finished.push_back((index, 0)),
-            Verdict::Shorten(shorter) => shorter.min(length),
-            Verdict::Pass => length,
-        };
-        let mut entry = request.entry(length, self.looks[index].get()).user_data(index as u64);
-        if slot.attempts > 0 {
-            // EAGAIN is what a file system without IOCB_NOWAIT may answer for a descriptor opened with O_NONBLOCK, as
-            // sources are. In a kernel thread it may block instead.
-            entry = entry.flags(squeue::Flags::ASYNC);
+        let fixed = request.buffer().and_then(|buffer| buffer.index_in(&self.identity));
+        let mut entries = [const { None }; 2];
+        for (part, planned) in plan(request).into_iter().enumerate() {
+            let length = match planned {
+                Ok(length) => length,
+                Err(result) => {
+                    slot.results[part] = result;
+                    continue;
+                }
+            };
+            let mut entry = request.entry(part, length, fixed, self.looks[index].get());
+            if let Some(file) = request.file(part) {
+                self.used.registered_buffers += u64::from(fixed.is_some());
+                if self.files.has(file, &self.setup.ring.submitter()) {
+                    self.used.direct_descriptors += 1;
+                    // A file's place in the table is the number of its descriptor.
+                    entry = entry.flags(squeue::Flags::FIXED_FILE);
+                }
+            }
+            if slot.attempts > 0 {
+                // EAGAIN is what a file system without IOCB_NOWAIT may answer for a descriptor opened with O_NONBLOCK,
+                // as sources are. In a kernel thread it may block instead.
+                entry = entry.flags(squeue::Flags::ASYNC);
+            }
+            entries[part] = Some(entry.user_data(mark(index, part)));
         }
+        self.queue(index, entries);
+    }
+
+    /// Puts the entries of a request into the submission queue: two of them bound to each other, or one, or none.
+    fn queue(&mut self, index: usize, entries: [Option<squeue::Entry>; 2]) {
+        let slot = &mut self.slots[index];
         let mut queue = self.setup.ring.submission();
-        // SAFETY: the entry points into memory owned by the slot's request and into `looks`. Neither is freed or given
-        // out before the completion was seen (`settle`), and what is still in the kernel is leaked (`leak`).
-        match unsafe { queue.push(&entry) } {
-            Ok(()) => self.queued.push_back(index),
-            // Cannot be: the queue has at least as many entries as there are slots. If it were, the request is done
-            // in place.
+        // SAFETY (of all pushes here): an entry points into memory owned by the slot's request and into `looks`. Neither
+        // is freed or given out before the completion was seen (`settle`), and what is still in the kernel is leaked.
+        let (pushed, parts) = match entries {
+            [Some(first), Some(second)] => {
+                self.used.linked_pairs += 1;
+                let chain = [first.flags(self.link), second];
+                // SAFETY: as above. Both or none.
+                (unsafe { queue.push_multiple(&chain) }, &[FIRST, SECOND][..])
+            }
+            [Some(entry), None] => {
+                // SAFETY: as above.
+                (unsafe { queue.push(&entry) }, &[FIRST][..])
+            }
+            [None, _] => (Ok(()), &[][..]),
+        };
+        match pushed {
+            Ok(()) => {
+                for part in parts {
+                    slot.expect(*part);
+                    self.queued.push_back(mark(index, *part));
+                }
+            }
+            // Cannot be: the queue has at least as many entries as there are parts. If it were, the request is done in
+            // place.
             Err(_) => {
                 slot.attempts = ATTEMPTS_MAX;
-                self.finished.push_back((index, -Errno::AGAIN.raw_os_error()));
+                slot.fail(Errno::AGAIN);
             }
+        }
+        if slot.is_finished() {
+            self.finished.push_back(index);
         }
     }
 
@@ -255,24 +403,25 @@ impl Ring {
     fn settle(&mut self, take: &mut impl FnMut(u64, RingReply)) -> usize {
         let mut answered = 0;
         // `start` may finish a request at once, so that it comes round again here: as often as it has attempts.
-        while let Some((index, result)) = self.finished.pop_front() {
+        while let Some(index) = self.finished.pop_front() {
             let slot = &mut self.slots[index];
-            let Some(request) = &slot.request else { continue };
-            let transient = [Errno::INTR, Errno::AGAIN].iter().any(|errno| result == -errno.raw_os_error());
-            let once = request.operation() == Operation::Close && slot.attempts == 0;
-            if transient && !once && slot.attempts < ATTEMPTS_MAX && self.state != State::Broken {
+            let postponed = slot.is_postponed() && !slot.is_pair();
+            if postponed && slot.attempts < ATTEMPTS_MAX && self.state != State::Broken {
                 slot.attempts += 1;
                 slot.holder = Holder::Process;
                 self.restarted = true;
                 self.start(index);
                 continue;
             }
+            if slot.is_pair() && slot.results[FIRST] >= 0 && slot.results[SECOND] > slot.results[FIRST] {
+                self.pairs = false;
+            }
             let Some(request) = slot.request.take() else { continue };
             let holder = mem::replace(&mut slot.holder, Holder::Process);
-            let reply = if transient && !once {
+            let reply = if postponed {
                 request.in_place()
             } else {
-                request.reply(result, holder, &self.looks[index])
+                request.reply(slot.results, holder, &self.looks[index])
             };
             self.free.push(index);
             take(slot.token, reply);
@@ -280,207 +429,13 @@ impl Ring {
         }
         answered
     }
-
-    /// Moves completions from the kernel's queue to `finished`; returns how many.
-    fn collect(&mut self) -> usize {
-        if self.state == State::Broken {
-            // Nobody listens any more: what comes now has been answered.
-            return 0;
-        }
-        let before = self.in_kernel;
-        for completion in self.setup.ring.completion() {
-            if completion.user_data() == CANCELLATION {
-                continue;
-            }
-            let index = usize::try_from(completion.user_data()).unwrap_or(usize::MAX);
-            if self.slots.get(index).is_some_and(|slot| slot.holder == Holder::Kernel) {
-                self.in_kernel -= 1;
-                self.finished.push_back((index, completion.result()));
-            }
-        }
-        before - self.in_kernel
-    }
-
-    /// Enters the kernel once to pass on what is queued and to wait for `want` completions; gets over what passes.
-    ///
-    /// After `Ok` the caller looks again at what it waits for: the wait may have been cut short.
-    fn enter(&mut self, want: usize) -> Result<()> {
-        // Invariant: nothing is waited for that is not on its way, or the wait would not end.
-        debug_assert!(want <= self.in_kernel + self.queued.len());
-        let queued = self.queued.len();
-        let outcome = self.call(Enter::Submit(want));
-        let moved = self.collect() + (queued - self.queued.len());
-        let stalled = match outcome {
-            Err(Errno::AGAIN | Errno::BUSY) => moved == 0,
-            Ok(()) => moved == 0 && queued > 0,
-            // Repeated as often as it takes, as at the gate: each needs a signal of its own.
-            Err(Errno::INTR) => false,
-            Err(errno) => return Err(self.break_down(errno)),
-        };
-        if !stalled {
-            self.stalls = 0;
-            return Ok(());
-        }
-        self.stalls += 1;
-        if self.stalls > STALLS_MAX {
-            return Err(self.break_down(Errno::AGAIN));
-        }
-        // The kernel is short of memory, or of room for completions: those in its hands must come back first.
-        if self.in_kernel == 0 {
-            std::thread::yield_now();
-            return Ok(());
-        }
-        let outcome = self.call(Enter::WaitForOne);
-        self.collect();
-        match outcome {
-            Ok(()) | Err(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
-            Err(errno) => Err(self.break_down(errno)),
-        }
-    }
-
-    /// Makes one `io_uring_enter`, and notes which entries the kernel took.
-    fn call(&mut self, enter: Enter) -> std::result::Result<(), Errno> {
-        let outcome = match gate::verdict(Operation::RingEnter, 0) {
-            Verdict::Fail(errno) => Err(errno),
-            Verdict::Pass | Verdict::Shorten(_) => self.enable().and_then(|()| self.call_kernel(enter)),
-        };
-        let left = self.setup.ring.submission().len();
-        while self.queued.len() > left {
-            if let Some(index) = self.queued.pop_front() {
-                self.slots[index].holder = Holder::Kernel;
-                self.in_kernel += 1;
-            }
-        }
-        outcome
-    }
-
-    fn call_kernel(&self, enter: Enter) -> std::result::Result<(), Errno> {
-        let submitter = self.setup.ring.submitter();
-        let outcome = match enter {
-            Enter::Submit(want) => submitter.submit_and_wait(want),
-            Enter::WaitForOne => {
-                let flags = EnterFlags::GETEVENTS.bits();
-                // SAFETY: there is no argument to point anywhere, and the entries already with the kernel own their
-                // memory by the rule of `start`.
-                unsafe { submitter.enter::<libc::sigset_t>(0, 1, flags, None) }
-            }
-            Enter::SubmitAtMost(time) => {
-                let time = types::Timespec::from(time);
-                submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
-            }
-        };
-        outcome.map(drop).map_err(|error| errno(&error))
-    }
-
-    /// Binds the ring to this thread, the first time.
-    fn enable(&mut self) -> std::result::Result<(), Errno> {
-        if self.state != State::Disabled {
-            return Ok(());
-        }
-        gate::call(
-            Operation::RingRegister,
-            || self.setup.ring.submitter().register_enable_rings().map_err(|error| errno(&error)),
-            || "IORING_REGISTER_ENABLE_RINGS".to_owned(),
-        )
-        .map_err(|error| error.errno())?;
-        self.state = State::Working;
-        Ok(())
-    }
-
-    /// Gives the ring up: what the kernel never took is to be done in place, what it has is answered with `EIO`.
-    fn break_down(&mut self, errno: Errno) -> Error {
-        self.collect();
-        self.state = State::Broken;
-        while let Some(index) = self.queued.pop_front() {
-            self.slots[index].attempts = ATTEMPTS_MAX;
-            self.finished.push_back((index, -Errno::AGAIN.raw_os_error()));
-        }
-        self.leak();
-        Error::new(Operation::RingEnter, format!("{} in flight", self.in_flight()), errno)
-    }
-
-    /// Stops listening to the kernel: leaks whatever it still holds, and finishes those requests with `EIO`.
-    ///
-    /// `EIO` and not the kernel's reason, as that could read like an invitation to do them again.
-    fn leak(&mut self) {
-        if self.in_kernel == 0 {
-            return;
-        }
-        let mut listening = vec![true; self.slots.len()];
-        for (index, _) in &self.finished {
-            listening[*index] = false;
-        }
-        for (index, slot) in self.slots.iter_mut().enumerate().filter(|(index, _)| listening[*index]) {
-            if let (Some(request), Holder::Kernel) = (&mut slot.request, slot.holder) {
-                request.leak();
-                self.finished.push_back((index, -Errno::IO.raw_os_error()));
-                self.looks_leaked = true;
-            }
-        }
-        self.in_kernel = 0;
-    }
-
-    /// Cancels what the kernel has, except closes, and waits for all of it, as long as something moves.
-    fn drain(&mut self) {
-        if self.flush().is_err() {
-            return;
-        }
-        for (index, slot) in self.slots.iter().enumerate() {
-            let closes = slot.request.as_ref().is_none_or(|request| request.operation() == Operation::Close);
-            if slot.holder == Holder::Kernel && !closes {
-                let entry = opcode::AsyncCancel::new(index as u64).build().user_data(CANCELLATION);
-                let mut queue = self.setup.ring.submission();
-                // SAFETY: a cancellation points to no memory. There is room: the queue was flushed, and has at least
-                // as many entries as there are slots; if not, the request is waited for without being cancelled.
-                if unsafe { queue.push(&entry) }.is_err() {
-                    break;
-                }
-            }
-        }
-        let mut deadline = Instant::now() + DRAIN_PATIENCE;
-        while self.in_kernel > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            match self.call(Enter::SubmitAtMost(left)) {
-                Ok(()) | Err(Errno::INTR | Errno::AGAIN | Errno::BUSY | Errno::TIME) => {}
-                Err(_) => return,
-            }
-            if self.collect() > 0 {
-                deadline = Instant::now() + DRAIN_PATIENCE;
-            }
-        }
-    }
 }
 
-impl Slot {
-    fn empty() -> Self {
-        Self { token: 0, request: None, holder: Holder::Process, attempts: 0 }
-    }
+fn entries(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn no_look() -> Statx {
     // SAFETY: `Statx` is made of integers and bit flags over integers, for which zero is a value.
     unsafe { MaybeUninit::<Statx>::zeroed().assume_init() }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        if self.in_kernel + self.queued.len() > 0 {
-            self.drain();
-        }
-        self.leak();
-        // A descriptor that the kernel has closed must not be closed by dropping its request, and one that it has
-        // opened must be.
-        while let Some((index, result)) = self.finished.pop_front() {
-            let slot = &mut self.slots[index];
-            if let Some(request) = slot.request.take() {
-                drop(request.reply(result, slot.holder, &self.looks[index]));
-            }
-        }
-        if self.looks_leaked {
-            mem::forget(mem::take(&mut self.looks));
-        }
-    }
 }

@@ -24,6 +24,8 @@ use crate::open::Open;
 use crate::operation::Operation;
 use crate::stat::Stat;
 
+use super::slot::{CANCELLED, FIRST, SECOND, is_transient};
+
 /// The most bytes the kernel moves in one transfer (`MAX_RW_COUNT`).
 const TRANSFER_MAX: usize = 0x7fff_f000;
 
@@ -72,6 +74,22 @@ pub enum RingRequest {
         /// What it leaves in the page cache.
         cache: Cache,
     },
+    /// Read into a buffer, and write what was read to the same place of another file. Only for bytes that are there, as
+    /// far as the caller knows: a read that brings less than `length` leaves the write undone.
+    Pair {
+        /// The file read.
+        source: Arc<Fd>,
+        /// The file written; not one opened to append.
+        target: Arc<Fd>,
+        /// Where in both files, in bytes.
+        offset: u64,
+        /// Between the two.
+        buffer: Buffer,
+        /// How many bytes; no more than the buffer holds.
+        length: usize,
+        /// What it leaves in the page cache.
+        cache: Cache,
+    },
     /// Wait until the file's data and metadata are on the disk.
     Fsync {
         /// The file.
@@ -105,6 +123,15 @@ pub enum RingReply {
         /// How many bytes were written.
         result: Result<usize>,
     },
+    /// The buffer, what was read, and how much of that was written: never more than was read.
+    Paired {
+        /// The request's buffer.
+        buffer: Buffer,
+        /// How many bytes were read; 0 is the end of the file.
+        read: Result<usize>,
+        /// How many of them were written.
+        written: Result<usize>,
+    },
     /// Whether the file is on the disk.
     Synchronized(Result<()>),
     /// Whether the close lost anything.
@@ -123,7 +150,8 @@ impl RingRequest {
         match self {
             Self::Openat { .. } => Operation::Openat,
             Self::Statx { .. } => Operation::Statx,
-            Self::Read { .. } => Operation::Read,
+            // A pair begins with its read.
+            Self::Read { .. } | Self::Pair { .. } => Operation::Read,
             Self::Write { .. } => Operation::Write,
             Self::Fsync { .. } => Operation::Fsync,
             Self::Close { .. } => Operation::Close,
@@ -136,17 +164,46 @@ impl RingRequest {
     /// When they are not in its buffer: the check that keeps the kernel inside our memory.
     pub(super) fn length(&self) -> usize {
         match self {
-            Self::Read { buffer, length, .. } => buffer.bytes()[..*length].len(),
+            Self::Read { buffer, length, .. } | Self::Pair { buffer, length, .. } => {
+                buffer.bytes()[..*length].len()
+            }
             Self::Write { buffer, range, .. } => buffer.bytes()[range.clone()].len(),
             _ => 0,
         }
     }
 
-    /// Words it for the kernel. `length` (at most [`RingRequest::length`]) bounds a transfer; `statx` is where the
-    /// answer to a look goes.
+    /// Returns the file that a part moves bytes of.
+    pub(super) fn file(&self, part: usize) -> Option<&Arc<Fd>> {
+        match self {
+            Self::Pair { target, .. } if part == SECOND => Some(target),
+            Self::Pair { source: file, .. } | Self::Read { file, .. } | Self::Write { file, .. } => {
+                Some(file)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the buffer that it moves bytes through.
+    pub(super) fn buffer(&self) -> Option<&Buffer> {
+        match self {
+            Self::Read { buffer, .. } | Self::Write { buffer, .. } | Self::Pair { buffer, .. } => {
+                Some(buffer)
+            }
+            _ => None,
+        }
+    }
+
+    /// Words a part for the kernel. `length` (at most [`RingRequest::length`]) bounds a transfer; `fixed` is the number
+    /// under which the kernel knows the buffer; `statx` is where the answer to a look goes.
     ///
     /// The entry holds addresses in memory that `self` owns, and `statx`: both must stay until it has completed.
-    pub(super) fn entry(&mut self, length: usize, statx: *mut Statx) -> squeue::Entry {
+    pub(super) fn entry(
+        &mut self,
+        part: usize,
+        length: usize,
+        fixed: Option<u16>,
+        statx: *mut Statx,
+    ) -> squeue::Entry {
         let length = u32::try_from(length.min(TRANSFER_MAX)).unwrap_or(u32::MAX);
         match self {
             Self::Openat { directory, name, how } => {
@@ -157,17 +214,16 @@ impl RingRequest {
                 .flags(AtFlags::EMPTY_PATH.bits().cast_signed())
                 .mask(StatxFlags::BASIC_STATS.bits())
                 .build(),
-            Self::Read { file, offset, buffer, cache, .. } => {
-                opcode::Read::new(fd(file), buffer.bytes_mut().as_mut_ptr(), length)
-                    .offset(*offset)
-                    .rw_flags(raw(*cache))
-                    .build()
+            Self::Pair { target, offset, buffer, cache, .. } if part == SECOND => {
+                write_entry(target, buffer.bytes().as_ptr(), length, fixed, *offset, *cache)
+            }
+            Self::Read { file, offset, buffer, cache, .. }
+            | Self::Pair { source: file, offset, buffer, cache, .. } => {
+                read_entry(file, buffer.bytes_mut().as_mut_ptr(), length, fixed, *offset, *cache)
             }
             Self::Write { file, offset, buffer, range, cache } => {
-                opcode::Write::new(fd(file), buffer.bytes()[range.clone()].as_ptr(), length)
-                    .offset(*offset)
-                    .rw_flags(raw(*cache))
-                    .build()
+                let start = buffer.bytes()[range.clone()].as_ptr();
+                write_entry(file, start, length, fixed, *offset, *cache)
             }
             Self::Fsync { file } => opcode::Fsync::new(fd(file)).build(),
             Self::Close { file } => opcode::Close::new(types::Fd(file.as_raw_fd())).build(),
@@ -189,18 +245,26 @@ impl RingRequest {
                 let result = crate::write(&*file, offset, &buffer.bytes()[range], cache);
                 RingReply::Wrote { buffer, result }
             }
+            Self::Pair { source, target, offset, mut buffer, length, cache } => {
+                let read = crate::read(&*source, offset, &mut buffer.bytes_mut()[..length], cache);
+                let written = match read {
+                    Ok(length @ 1..) => crate::write(&*target, offset, &buffer.bytes()[..length], cache),
+                    Ok(0) | Err(_) => Ok(0),
+                };
+                RingReply::Paired { buffer, read, written }
+            }
             Self::Fsync { file } => RingReply::Synchronized(crate::synchronize(&*file)),
             Self::Close { file } => RingReply::Closed(file.close()),
         }
     }
 
-    /// Turns the number the kernel answered with into a reply. `statx` is what it wrote, if it was asked to look.
-    pub(super) fn reply(self, result: i32, holder: Holder, statx: &UnsafeCell<Statx>) -> RingReply {
-        let outcome = usize::try_from(result).map_err(|_| {
-            let errno = Errno::from_raw_os_error(result.saturating_neg());
-            Error::new(self.operation(), self.arguments(), errno)
-        });
+    /// Turns the numbers the kernel answered with into a reply; only a pair has two. `statx` is what it wrote, if it was
+    /// asked to look.
+    pub(super) fn reply(self, results: [i32; 2], holder: Holder, statx: &UnsafeCell<Statx>) -> RingReply {
+        let result = results[FIRST];
+        let outcome = self.outcome(FIRST, result);
         match self {
+            Self::Pair { .. } => self.paired(results),
             Self::Openat { .. } => RingReply::Opened(outcome.map(|_| opened(result))),
             Self::Statx { .. } => RingReply::Looked(outcome.map(|_| looked(statx))),
             Self::Read { buffer, .. } => RingReply::Read { buffer, result: outcome },
@@ -215,6 +279,56 @@ impl RingRequest {
                 }
                 RingReply::Closed(outcome.map(drop))
             }
+        }
+    }
+
+    /// Puts the two results of a pair together. What the kernel cancelled or put off is not an error but work not yet
+    /// done: it is done now, one after the other, or left to the caller.
+    fn paired(self, results: [i32; 2]) -> RingReply {
+        let [first, second] = results;
+        if is_transient(first) || first == CANCELLED {
+            return self.in_place();
+        }
+        let read = self.outcome(FIRST, first);
+        let written = match (&read, second) {
+            (Err(_), _) | (_, CANCELLED) => Ok(0),
+            (Ok(length), second) if is_transient(second) => self.write_in_place(*length),
+            // The kernel did not break the chain, and has written what it had not read.
+            (Ok(_), second) if second > first => self.outcome(SECOND, -Errno::IO.raw_os_error()),
+            (Ok(_), second) => self.outcome(SECOND, second),
+        };
+        match self {
+            Self::Pair { buffer, .. } => RingReply::Paired { buffer, read, written },
+            other => other.in_place(),
+        }
+    }
+
+    /// Writes what the read of a pair has brought.
+    fn write_in_place(&self, length: usize) -> Result<usize> {
+        match self {
+            Self::Pair { target, offset, buffer, cache, .. } => {
+                crate::write(&**target, *offset, &buffer.bytes()[..length], *cache)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Words the result of a part.
+    fn outcome(&self, part: usize, result: i32) -> Result<usize> {
+        usize::try_from(result).map_err(|_| {
+            let operation = if part == SECOND { Operation::Write } else { self.operation() };
+            let errno = Errno::from_raw_os_error(result.saturating_neg());
+            Error::new(operation, self.arguments(part), errno)
+        })
+    }
+
+    /// Drops it unanswered, `result` being what the kernel made of it: a descriptor that the kernel has closed is not
+    /// closed again, and one that it has opened is.
+    pub(super) fn abandon(self, result: i32, holder: Holder) {
+        match self {
+            Self::Close { file } if holder == Holder::Kernel => mem::forget(file),
+            Self::Openat { .. } if result >= 0 => drop(opened(result)),
+            _ => {}
         }
     }
 
@@ -233,12 +347,17 @@ impl RingRequest {
                 let replacement = Buffer::new(buffer.capacity());
                 mem::forget(mem::replace(buffer, replacement));
             }
+            Self::Pair { source, target, buffer, .. } => {
+                mem::forget([Arc::clone(source), Arc::clone(target)]);
+                let replacement = Buffer::new(buffer.capacity());
+                mem::forget(mem::replace(buffer, replacement));
+            }
             Self::Close { .. } => {}
         }
     }
 
-    /// Words the arguments as the synchronous call does.
-    fn arguments(&self) -> String {
+    /// Words a part's arguments as the synchronous call does.
+    fn arguments(&self, part: usize) -> String {
         match self {
             Self::Openat { directory, name, how } => {
                 let (flags, mode) = how.raw();
@@ -248,13 +367,51 @@ impl RingRequest {
             Self::Statx { file } => {
                 format!("{}, {NO_NAME:?}, {:?}", file.as_raw_fd(), AtFlags::EMPTY_PATH)
             }
-            Self::Read { file, offset, .. } => format!("{}, {offset}", file.as_raw_fd()),
+            Self::Pair { target, offset, length, .. } if part == SECOND => {
+                format!("{}, {offset}, {length}", target.as_raw_fd())
+            }
+            Self::Read { file, offset, .. } | Self::Pair { source: file, offset, .. } => {
+                format!("{}, {offset}", file.as_raw_fd())
+            }
             Self::Write { file, offset, range, .. } => {
                 format!("{}, {offset}, {}", file.as_raw_fd(), range.len())
             }
             Self::Fsync { file } => file.as_raw_fd().to_string(),
             Self::Close { file } => file.as_raw_fd().to_string(),
         }
+    }
+}
+
+fn read_entry(
+    file: &Arc<Fd>,
+    start: *mut u8,
+    length: u32,
+    fixed: Option<u16>,
+    offset: u64,
+    cache: Cache,
+) -> squeue::Entry {
+    match fixed {
+        Some(index) => {
+            opcode::ReadFixed::new(fd(file), start, length, index).offset(offset).rw_flags(raw(cache)).build()
+        }
+        None => opcode::Read::new(fd(file), start, length).offset(offset).rw_flags(raw(cache)).build(),
+    }
+}
+
+fn write_entry(
+    file: &Arc<Fd>,
+    start: *const u8,
+    length: u32,
+    fixed: Option<u16>,
+    offset: u64,
+    cache: Cache,
+) -> squeue::Entry {
+    match fixed {
+        Some(index) => opcode::WriteFixed::new(fd(file), start, length, index)
+            .offset(offset)
+            .rw_flags(raw(cache))
+            .build(),
+        None => opcode::Write::new(fd(file), start, length).offset(offset).rw_flags(raw(cache)).build(),
     }
 }
 

@@ -1,0 +1,98 @@
+//! The end of a ring: what the kernel still has is cancelled and waited for, or leaked.
+
+use std::mem;
+use std::time::{Duration, Instant};
+
+use io_uring::opcode;
+use rustix::io::Errno;
+
+use super::enter::Enter;
+use super::request::Holder;
+use super::slot::{FIRST, SECOND, mark};
+use super::{CANCELLATION, Ring};
+
+/// How long drop waits for the next completion before it leaks the rest.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Ring {
+    /// Stops listening to the kernel: leaks whatever it still holds, and finishes those requests with `EIO`.
+    ///
+    /// `EIO` and not the kernel's reason, as that could read like an invitation to do them again.
+    pub(super) fn leak(&mut self) {
+        if self.in_kernel == 0 {
+            return;
+        }
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if slot.holder != Holder::Kernel || slot.is_finished() {
+                continue;
+            }
+            if let Some(request) = &mut slot.request {
+                request.leak();
+                slot.fail(Errno::IO);
+                self.finished.push_back(index);
+                self.looks_leaked = true;
+            }
+        }
+        self.in_kernel = 0;
+    }
+
+    /// Cancels what the kernel has, except closes, and waits for all of it, as long as something moves.
+    fn drain(&mut self) {
+        if self.flush().is_err() {
+            return;
+        }
+        self.cancel();
+        let mut deadline = Instant::now() + DRAIN_PATIENCE;
+        while self.in_kernel > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match self.call(Enter::SubmitAtMost(left)) {
+                Ok(()) | Err(Errno::INTR | Errno::AGAIN | Errno::BUSY | Errno::TIME) => {}
+                Err(_) => return,
+            }
+            if self.collect() > 0 {
+                deadline = Instant::now() + DRAIN_PATIENCE;
+            }
+        }
+    }
+
+    /// Queues a cancellation for each part that is due.
+    ///
+    /// The write of a pair has one of its own: its read may just have ended, and it begun.
+    fn cancel(&mut self) {
+        for (index, slot) in self.slots.iter().enumerate() {
+            for part in [FIRST, SECOND] {
+                if slot.holder != Holder::Kernel || slot.is_close() || !slot.is_due(part) {
+                    continue;
+                }
+                let entry = opcode::AsyncCancel::new(mark(index, part)).build().user_data(CANCELLATION);
+                let mut queue = self.setup.ring.submission();
+                // SAFETY: a cancellation points to no memory. There is room: the queue was flushed, and has at least
+                // as many entries as there are parts; if not, the request is waited for without being cancelled.
+                if unsafe { queue.push(&entry) }.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.in_kernel + self.queued.len() > 0 {
+            self.drain();
+        }
+        self.leak();
+        while let Some(index) = self.finished.pop_front() {
+            let slot = &mut self.slots[index];
+            if let Some(request) = slot.request.take() {
+                request.abandon(slot.results[FIRST], slot.holder);
+            }
+        }
+        if self.looks_leaked {
+            mem::forget(mem::take(&mut self.looks));
+        }
+    }
+}
