@@ -165,6 +165,22 @@ fn line_9_no_operation_in_a_ring_allocates() {
     }
 }
 
+/// With pairs bound together, the files in the ring's table and each file there for the first time in every round.
+#[test]
+fn line_9_nothing_that_is_asked_for_allocates() {
+    for depth in [16, 2] {
+        let made = Uring::with_placement(depth, Placement::EVERYTHING.with_pairs())
+            .and_then(|mut engine| engine.use_direct_descriptors().map(|()| engine));
+        match made {
+            Ok(mut engine) => {
+                pin("io-uring", &mut engine);
+                assert!(engine.used().linked_pairs >= ROUNDS as u64 && engine.used().direct_descriptors > 0);
+            }
+            Err(error) => say(&format!("SKIPPED: {error:#}")),
+        }
+    }
+}
+
 #[test]
 fn the_count_counts() {
     let before = ALLOCATIONS.with(Cell::get);

@@ -40,6 +40,8 @@ mod files;
 mod request;
 mod setup;
 mod slot;
+#[cfg(test)]
+mod tests;
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -139,11 +141,14 @@ impl Ring {
     /// As [`Ring::new`].
     pub fn with_pairs(depth: usize) -> Result<Self> {
         let depth = depth.clamp(1, ENTRIES_MAX / 2);
-        let setup = setup::make(entries(2 * depth))?;
+        Ok(Self::of_pairs(setup::make(entries(2 * depth))?, depth))
+    }
+
+    fn of_pairs(setup: Setup, depth: usize) -> Self {
         let depth = depth.min(setup.ring.params().sq_entries() as usize / 2);
         let mut ring = Self::of(setup, depth);
         ring.pairs = ring.supports(Operation::Read) && ring.supports(Operation::Write);
-        Ok(ring)
+        ring
     }
 
     fn of(setup: Setup, depth: usize) -> Self {

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::gate;
 use crate::operation::Operation;
 
-type Flag = (&'static str, fn(&mut Builder) -> &mut Builder);
+pub(super) type Flag = (&'static str, fn(&mut Builder) -> &mut Builder);
 
 /// Every flag worth having, the newest first. Each may be missing, but one may need a later one in this list:
 /// `DEFER_TASKRUN` needs `SINGLE_ISSUER`, so the order is also that of dependence.
@@ -20,7 +20,7 @@ type Flag = (&'static str, fn(&mut Builder) -> &mut Builder);
 /// - `TASKRUN_FLAG`: the kernel shows in shared memory that there is something to ask for.
 /// - `SUBMIT_ALL`: one entry that fails at once does not keep those behind it waiting.
 /// - `R_DISABLED`: the ring is bound to the thread that first submits, not to the one that made it.
-const FLAGS: [Flag; 6] = [
+pub(super) const FLAGS: [Flag; 6] = [
     ("NO_SQARRAY", Builder::setup_no_sqarray),
     ("DEFER_TASKRUN", Builder::setup_defer_taskrun),
     ("SINGLE_ISSUER", Builder::setup_single_issuer),
@@ -67,7 +67,11 @@ pub(super) const OPERATIONS: [(Operation, u8); 6] = [
 /// # Errors
 /// The kernel's: `EPERM` or `ENOSYS` where rings are forbidden or unknown, `ENOMEM` where memory is limited.
 pub(super) fn make(entries: u32) -> Result<Setup> {
-    let mut refused = 0;
+    make_without(entries, 0)
+}
+
+/// Makes a ring as a kernel does that knows none of the first `refused` flags of [`FLAGS`].
+pub(super) fn make_without(entries: u32, mut refused: usize) -> Result<Setup> {
     let ring = loop {
         match setup(entries, &FLAGS[refused..]) {
             Err(error) if error.is(Errno::INVAL) && refused < FLAGS.len() => refused += 1,

@@ -1,0 +1,119 @@
+//! What the io_uring engine does only on request is done when it is asked for, and not otherwise: told by its counts.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod ground;
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use ground::{Ground, pattern, say};
+use haul_engine::{Call, Done, Engine, Op, Ops, Outcome, Setup, Uring};
+use haul_sys::{Advice, Buffer, Cache, Fd, RingUsed};
+
+/// A file whose length is no multiple of the block, nor a block's of a page.
+const LENGTH: usize = 200_000;
+const BLOCK: usize = 64 << 10;
+const BLOCKS: u64 = 4;
+
+/// Makes the engine, or says why the test is skipped.
+fn made(setup: &Setup) -> Option<Uring> {
+    match Uring::with_setup(setup) {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            say(&format!("SKIPPED: the kernel refuses a ring: {error:#}"));
+            None
+        }
+    }
+}
+
+/// Makes a file that is on the disk only.
+fn cold(ground: &Ground, name: &str, seed: u64) -> Arc<Fd> {
+    let file = ground.file(&CString::new(name).unwrap(), seed, LENGTH);
+    haul_sys::synchronize(&*file).unwrap();
+    haul_sys::advise(&*file, Advice::DontNeed, 0).unwrap();
+    file
+}
+
+/// Copies a file by pairs, all of them in flight, and closes both; gives the buffers back.
+fn copy(engine: &mut Uring, ground: &Ground, round: u64, flushing: bool, buffers: &mut Vec<Buffer>) {
+    let name = format!("target{round}");
+    let source = cold(ground, &format!("source{round}"), round);
+    let target = ground.target(&CString::new(name.as_str()).unwrap());
+    for offset in (0..LENGTH).step_by(BLOCK) {
+        let mut buffer = buffers.pop().unwrap();
+        // What a write that overtakes its read would bring to light.
+        buffer.bytes_mut().fill(0xaa);
+        let length = BLOCK.min(LENGTH - offset);
+        let call = Call::Pair {
+            source: Arc::clone(&source),
+            target: Arc::clone(&target),
+            offset: offset as u64,
+            buffer,
+            length,
+            cache: Cache::Keep,
+        };
+        engine.submit(Op { token: length as u64, call }).unwrap();
+    }
+    if flushing {
+        engine.flush().unwrap();
+    }
+    let mut done: Vec<Done> = Vec::new();
+    engine.reap(engine.in_flight(), &mut done).unwrap();
+    assert_eq!(done.len() as u64, BLOCKS);
+    for Done { token, outcome } in done {
+        let Outcome::Paired { buffer, read, written } = outcome else { panic!("{outcome:?}") };
+        assert_eq!((read.unwrap() as u64, written.unwrap() as u64), (token, token));
+        buffers.push(buffer);
+    }
+    for file in [source, target] {
+        let file = Arc::into_inner(file).expect("the engine holds a file that it has given back");
+        let outcome = ground::run_one(engine, Call::Close { file });
+        assert!(matches!(outcome, Outcome::Closed(Ok(()))), "{outcome:?}");
+    }
+    assert!(ground.content(&name) == pattern(round, 0, LENGTH), "round {round}");
+}
+
+#[test]
+fn pairs_registered_buffers_and_direct_descriptors_are_used_when_asked_for() {
+    let ground = Ground::new();
+    let setup = Setup { ops: Some(Ops::Multi), direct_descriptors: true, ..Setup::of_depth(8) };
+    let Some(mut engine) = made(&setup) else { return };
+    assert!(engine.caps().pairs);
+    let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
+    engine.register(&mut buffers).unwrap();
+    let rounds = 25;
+    for round in 0..rounds {
+        copy(&mut engine, &ground, round, true, &mut buffers);
+    }
+    let RingUsed { linked_pairs, registered_buffers, direct_descriptors, .. } = engine.used();
+    let pairs = rounds * BLOCKS;
+    assert_eq!((linked_pairs, registered_buffers, direct_descriptors), (pairs, 2 * pairs, 2 * pairs));
+}
+
+#[test]
+fn nothing_of_it_is_used_otherwise() {
+    let ground = Ground::new();
+    let Some(mut engine) = made(&Setup::of_depth(8)) else { return };
+    assert!(!engine.caps().pairs);
+    let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
+    copy(&mut engine, &ground, 0, true, &mut buffers);
+    assert_eq!(engine.used(), RingUsed::default());
+}
+
+#[test]
+fn a_batch_is_passed_on_and_waited_for_in_one_call() {
+    let ground = Ground::new();
+    let setup = Setup { ops: Some(Ops::Batch), ..Setup::of_depth(8) };
+    let Some(mut engine) = made(&setup) else { return };
+    let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
+    for round in 0..10 {
+        copy(&mut engine, &ground, round, false, &mut buffers);
+        assert_eq!(engine.used().enters, round + 1);
+    }
+}
