@@ -1,0 +1,67 @@
+//! Line 10 of the contract: a pair writes nothing that it has not read, and says how much of both.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use haul_engine::{Call, Op, Outcome};
+use haul_sys::{Buffer, Cache};
+
+use crate::Subject;
+use crate::ground::{Ground, pattern, run};
+
+/// A file whose length is not a multiple of the block, nor a block's of a page.
+const PAIRED_BYTES: usize = 200_000;
+pub(crate) const PAIRED_BLOCK: usize = 64 << 10;
+
+pub(crate) fn line_10_a_pair_writes_what_it_has_read(mut subject: Subject) {
+    let ground = Ground::new();
+    let engine = &mut *subject.engine;
+    for round in 0..12 {
+        let (from, to) = (format!("source{round}"), format!("target{round}"));
+        let source = ground.file(&CString::new(from).unwrap(), round, PAIRED_BYTES);
+        let target = ground.target(&CString::new(to.as_str()).unwrap());
+        let pair = |offset: usize, length: usize| {
+            // What a write that overtakes its read would bring to light.
+            let mut buffer = Buffer::new(PAIRED_BLOCK);
+            buffer.bytes_mut().fill(0xaa);
+            let (source, target) = (Arc::clone(&source), Arc::clone(&target));
+            Call::Pair { source, target, offset: offset as u64, buffer, length, cache: Cache::Keep }
+        };
+        // The first beyond the end of the file: it must write nothing.
+        let mut pieces: Vec<_> = (0..PAIRED_BYTES + PAIRED_BLOCK)
+            .step_by(PAIRED_BLOCK)
+            .rev()
+            .map(|offset| (offset, PAIRED_BLOCK))
+            .collect();
+        while !pieces.is_empty() {
+            let asked = std::mem::take(&mut pieces);
+            let op = |(token, piece): (usize, &(usize, usize))| Op {
+                token: token as u64,
+                call: pair(piece.0, piece.1),
+            };
+            for done in run(engine, asked.iter().enumerate().map(op)) {
+                let (offset, length) = asked[done.token as usize];
+                let Outcome::Paired { buffer, read, written } = done.outcome else { panic!("not a pair") };
+                let left = PAIRED_BYTES.saturating_sub(offset);
+                let read = read.ok();
+                let written = written.unwrap_or(0);
+                assert!(written <= read.unwrap_or(0), "{written} of {read:?}");
+                assert_eq!(buffer.bytes()[..read.unwrap_or(0)], pattern(round, offset, read.unwrap_or(0)));
+                let content = ground.content(&to);
+                assert!(content.len() <= PAIRED_BYTES);
+                assert_eq!(content[offset.min(content.len())..][..written], pattern(round, offset, written));
+                // A short read, a short or cancelled write or a failure: that much is still to be done. What was read but
+                // not written is asked for alone: a pair may leave out its write when the read brings less.
+                let rest = match read {
+                    Some(read) if written < read => read - written,
+                    _ => length,
+                };
+                if written < left && read != Some(0) {
+                    pieces.push((offset + written, rest));
+                }
+            }
+        }
+        assert!(ground.content(&to) == pattern(round, 0, PAIRED_BYTES), "round {round}");
+    }
+    subject.met_mischief();
+}
