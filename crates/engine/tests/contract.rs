@@ -127,13 +127,11 @@ mod io_uring_for_everything {
 
 /// Everything, and pairs bound together.
 mod io_uring_pairs {
-    use haul_engine::Placement;
-
     mod plain {
-        lines! { crate::placed(super::Placement::EVERYTHING.with_pairs()), false }
+        lines! { crate::placed(haul_engine::Placement::EVERYTHING.with_pairs()), false }
     }
     mod faulty {
-        lines! { crate::placed(super::Placement::EVERYTHING.with_pairs()), true }
+        lines! { crate::placed(haul_engine::Placement::EVERYTHING.with_pairs()), true }
     }
 }
 
@@ -149,18 +147,17 @@ mod io_uring_registered_buffers {
 
 /// Everything and pairs, every file in the ring's own table; closes in the ring, and in place.
 mod io_uring_direct_descriptors {
-    use haul_engine::Placement;
     use haul_sys::Operation;
 
     mod plain {
-        lines! { crate::direct(super::Placement::EVERYTHING.with_pairs()), false }
+        lines! { crate::direct(haul_engine::Placement::EVERYTHING.with_pairs()), false }
     }
     mod faulty {
-        lines! { crate::direct(super::Placement::EVERYTHING.with_pairs()), true }
+        lines! { crate::direct(haul_engine::Placement::EVERYTHING.with_pairs()), true }
     }
     mod closed_in_place {
         lines! {
-            crate::direct(super::Placement::EVERYTHING.with_pairs().without(super::Operation::Close)), false
+            crate::direct(haul_engine::Placement::EVERYTHING.with_pairs().without(super::Operation::Close)), false
         }
     }
 }
