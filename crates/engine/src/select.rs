@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use haul_sys::Result;
 
-use crate::{Engine, Sync, Uring};
+use crate::{Engine, PosixAio, Sync, Uring};
 
 /// Passes the list of engines to another macro, a line each: the identifier of its tests, the type, and what `--help`
 /// says of it. The type has a `NAME`, and is also a variant of [`Choice`].
@@ -21,6 +21,7 @@ macro_rules! engines {
         $then! {
             sync Sync "blocking calls, with other files opened and advised ahead";
             io_uring Uring "reads in flight in an io_uring; where the kernel refuses one, sync";
+            posix_aio PosixAio "reads and writes in flight in the C library's threads";
         }
     };
 }
@@ -120,6 +121,12 @@ impl Make for Uring {
     }
 }
 
+impl Make for PosixAio {
+    fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(PosixAio::new(setup)?))
+    }
+}
+
 impl Choice {
     /// The name for leaving the choice to haul.
     pub const AUTO: &'static str = "auto";
@@ -199,7 +206,7 @@ mod tests {
         }
         assert_eq!("auto".parse(), Ok(Choice::Auto));
         let unknown = "aio".parse::<Choice>().unwrap_err();
-        assert_eq!(unknown.to_string(), "unknown engine 'aio'; there are auto sync io-uring");
+        assert_eq!(unknown.to_string(), "unknown engine 'aio'; there are auto sync io-uring posix-aio");
     }
 
     #[test]

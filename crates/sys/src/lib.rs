@@ -27,6 +27,7 @@ mod metadata;
 mod names;
 mod open;
 mod operation;
+mod posix_aio;
 mod process;
 mod ring;
 mod stat;
@@ -52,6 +53,7 @@ pub use metadata::{
 pub use names::{Entry, EntryType, Name, Names};
 pub use open::{Open, open, open_parent, open_path};
 pub use operation::Operation;
+pub use posix_aio::{AioPassing, AioReply, AioRequest, PosixAio};
 pub use process::{
     Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
     widen_descriptor_table,

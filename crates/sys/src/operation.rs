@@ -52,4 +52,9 @@ operations! {
     RingSetup = "io_uring_setup",
     RingRegister = "io_uring_register",
     RingEnter = "io_uring_enter",
+    AioInit = "aio_init",
+    AioRead = "aio_read",
+    AioWrite = "aio_write",
+    AioFsync = "aio_fsync",
+    LioListio = "lio_listio",
 }

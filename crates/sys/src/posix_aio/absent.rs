@@ -1,0 +1,58 @@
+//! The calls of POSIX AIO where they are not glibc's: refused.
+//!
+//! Other C libraries have them too, but other layouts, and none lets its threads be counted.
+
+use std::os::raw::c_void;
+
+use rustix::io::Errno;
+
+use super::request::{Job, Move};
+
+pub(super) const LIST_MAX: usize = 1;
+
+pub(super) fn init(_threads: usize, _requests: usize) -> Result<(), Errno> {
+    Err(Errno::NOSYS)
+}
+
+/// A control block of which none is ever used.
+pub(super) struct Control;
+
+impl Control {
+    pub(super) fn new() -> Self {
+        Self
+    }
+
+    /// # Safety
+    /// None is needed.
+    pub(super) unsafe fn prepare(&self, _: &Job, _: extern "C" fn(libc::sigval), _: *mut c_void) {}
+
+    /// # Safety
+    /// None is needed.
+    pub(super) unsafe fn enqueue(&self, _: Move) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        true
+    }
+
+    pub(super) fn was_left_out(&self) -> bool {
+        true
+    }
+
+    /// # Safety
+    /// None is needed.
+    pub(super) unsafe fn outcome(&self) -> isize {
+        -1
+    }
+
+    /// # Safety
+    /// None is needed.
+    pub(super) unsafe fn cancel(&self) {}
+}
+
+/// # Safety
+/// None is needed.
+pub(super) unsafe fn enqueue_list<'a>(_: impl Iterator<Item = &'a Control>) -> Result<(), Errno> {
+    Err(Errno::NOSYS)
+}
