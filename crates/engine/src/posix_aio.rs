@@ -41,8 +41,8 @@ impl PosixAio {
 
     /// Makes the engine, for `setup.queue_depth` operations in flight (at least 1, at most 4096).
     ///
-    /// The number of threads follows the depth, but the C library keeps one set for the whole process: the first engine
-    /// made decides.
+    /// The number of threads follows the depth, but the C library keeps one set for the whole process: the last engine
+    /// made before the first operation decides.
     ///
     /// # Errors
     /// `ENOSYS` where the C library is not glibc.
@@ -65,6 +65,12 @@ impl PosixAio {
     #[must_use]
     pub fn lists(&self) -> (u64, u64) {
         self.aio.lists()
+    }
+
+    /// Returns how many operations were done in place because the C library did not say that they are over.
+    #[must_use]
+    pub fn rescued(&self) -> u64 {
+        self.aio.rescued()
     }
 }
 

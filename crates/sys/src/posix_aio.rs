@@ -108,6 +108,7 @@ pub struct PosixAio {
     threads: usize,
     lists: u64,
     listed: u64,
+    rescued: u64,
 }
 
 /// Where notifications leave their slots.
@@ -149,7 +150,8 @@ unsafe impl Sync for Slot {}
 
 impl PosixAio {
     /// Makes room for `depth` requests in flight (at least 1, at most 4096), and asks for as many threads, up to 64. The
-    /// C library has one set of threads for the whole process, and the first who asks decides on their number.
+    /// C library has one set of threads for the whole process; who asks last before the first request decides on their
+    /// number.
     ///
     /// # Errors
     /// `ENOSYS` where the C library is not glibc.
@@ -170,6 +172,7 @@ impl PosixAio {
             threads,
             lists: 0,
             listed: 0,
+            rescued: 0,
         })
     }
 
@@ -195,6 +198,12 @@ impl PosixAio {
     #[must_use]
     pub fn lists(&self) -> (u64, u64) {
         (self.lists, self.listed)
+    }
+
+    /// Returns how many requests were done in place because their notification did not come.
+    #[must_use]
+    pub fn rescued(&self) -> u64 {
+        self.rescued
     }
 
     /// Takes a request. It goes to the C library at once, or with the next [`PosixAio::flush`] or [`PosixAio::reap`] where
@@ -364,6 +373,7 @@ impl PosixAio {
             self.slots[index] = fresh;
             self.finished.push_back(index);
             self.issued -= 1;
+            self.rescued += 1;
         }
     }
 }

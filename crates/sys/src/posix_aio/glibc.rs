@@ -58,7 +58,7 @@ unsafe extern "C" {
 }
 
 /// Asks for this many threads and requests. The C library keeps one set of both for the whole process, and listens only
-/// to the first who asks, before the first request.
+/// until the first request.
 #[allow(clippy::unnecessary_wraps, reason = "its twin for other C libraries refuses")]
 pub(super) fn init(threads: usize, requests: usize) -> Result<(), Errno> {
     let number = |count| c_int::try_from(count).unwrap_or(c_int::MAX);

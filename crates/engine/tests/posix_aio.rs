@@ -1,0 +1,477 @@
+//! What can go wrong with POSIX AIO, one test each.
+//!
+//! The C library's threads, and the fault hook, are one for the whole process: such cases run this test binary again, for
+//! one ignored test.
+
+#![cfg(all(target_env = "gnu", target_pointer_width = "64"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod ground;
+
+use std::ffi::CString;
+use std::io::Write;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ground::{Ground, duplicate, number, pattern, run, run_one};
+use haul_engine::{Call, Choice, Done, Engine, Op, Ops, Outcome, PosixAio, Setup, Wait, make};
+use haul_sys::{Buffer, Cache, Errno, Fd, Operation, Result};
+
+const LENGTH: usize = 200_000;
+const ALL_OPS: [Option<Ops>; 4] = [None, Some(Ops::Single), Some(Ops::Multi), Some(Ops::Batch)];
+
+fn engine(queue_depth: usize, ops: Option<Ops>) -> PosixAio {
+    PosixAio::new(&Setup { ops, ..Setup::of_depth(queue_depth) }).unwrap()
+}
+
+fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
+    let (file, buffer, offset) = (Arc::clone(file), Buffer::new(length), offset as u64);
+    Op { token, call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: Cache::Keep } }
+}
+
+fn write(token: u64, file: &Arc<Fd>, offset: usize, buffer: Buffer, range: std::ops::Range<usize>) -> Op {
+    let (file, offset) = (Arc::clone(file), offset as u64);
+    Op { token, call: Call::Write { file, offset, buffer, range, cache: Cache::Keep } }
+}
+
+/// A pair whose buffer shows it when the write does not wait for the read.
+fn pair(source: &Arc<Fd>, target: &Arc<Fd>, offset: usize, length: usize) -> Op {
+    let mut buffer = Buffer::new(length);
+    buffer.bytes_mut().fill(0xaa);
+    let (source, target) = (Arc::clone(source), Arc::clone(target));
+    let call = Call::Pair { source, target, offset: offset as u64, buffer, length, cache: Cache::Keep };
+    Op { token: offset as u64, call }
+}
+
+/// Copies by pairs, going on where one fell short; returns how many pairs it took.
+fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, block: usize) -> Result<usize> {
+    let mut pairs = 0;
+    let mut waiting: Vec<_> = (0..LENGTH).step_by(block).map(|at| (at, block.min(LENGTH - at))).collect();
+    while !waiting.is_empty() {
+        pairs += waiting.len();
+        let lengths: std::collections::HashMap<_, _> = waiting.iter().copied().collect();
+        let ops: Vec<_> = waiting.drain(..).map(|(at, length)| pair(source, target, at, length)).collect();
+        for Done { token, outcome } in run(engine, ops) {
+            let Outcome::Paired { buffer, read, written } = outcome else { panic!("not a pair") };
+            let (read, written, at) = (read?, written?, token as usize);
+            assert!(written <= read && (read > 0 || written == 0));
+            assert_eq!(buffer.bytes()[..read], pattern(1, at, read));
+            if read == 0 {
+                // The end, though the file has not ended: the fault hook's work. It is not silent.
+                return Err(haul_sys::Error::new(Operation::Read, String::new(), Errno::IO));
+            }
+            if written < lengths[&at] {
+                waiting.push((at + written, lengths[&at] - written));
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+#[test]
+fn every_way_copies_every_block_size_right() {
+    for ops in ALL_OPS {
+        let ground = Ground::new();
+        let source = ground.file(c"source", 1, LENGTH);
+        for (depth, block) in [(16, 64 << 10), (1, 64 << 10), (256, 1000), (3, 4096), (2, LENGTH)] {
+            let mut engine = engine(depth, ops);
+            assert_eq!(engine.caps().depth, depth);
+            let name = format!("target{depth}-{block}");
+            let target = ground.target(&CString::new(name.as_str()).unwrap());
+            let pairs = copy(&mut engine, &source, &target, block).unwrap();
+            assert_eq!(pairs, LENGTH.div_ceil(block));
+            assert!(ground.content(&name) == pattern(1, 0, LENGTH), "{ops:?} {depth} {block}");
+            let (lists, listed) = engine.lists();
+            match ops {
+                // Each pair goes into one list to be read and into a later one to be written.
+                Some(Ops::Batch) => assert!(lists >= 2 && listed == 2 * pairs as u64, "{lists} {listed}"),
+                _ => assert_eq!((lists, listed), (0, 0)),
+            }
+            assert_eq!(engine.rescued(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_one_list() {
+    let ground = Ground::new();
+    let files: Vec<_> =
+        (0..64).map(|n| ground.file(&CString::new(format!("file{n}")).unwrap(), n, 5000)).collect();
+    let mut engine = engine(64, Some(Ops::Batch));
+    for (token, file) in (0..).zip(&files) {
+        assert!(engine.submit(read(token, file, 7, 4096)).is_ok());
+        assert_eq!(engine.lists(), (0, 0), "it is gathered");
+    }
+    engine.flush().unwrap();
+    assert_eq!(engine.lists(), (1, 64));
+    let mut done = Vec::new();
+    engine.reap(64, &mut done).unwrap();
+    assert_eq!(done.len(), 64);
+    for Done { token, outcome } in done {
+        let Outcome::Read { buffer, result } = outcome else { panic!("not a read") };
+        assert_eq!(result.unwrap(), Some(4096));
+        assert_eq!(buffer.bytes()[..4096], pattern(token, 7, 4096));
+    }
+}
+
+/// What is gathered goes on without a flush of its own, and what is looked at without waiting arrives.
+#[test]
+fn a_reap_passes_what_is_gathered() {
+    let ground = Ground::new();
+    let source = ground.file(c"source", 1, LENGTH);
+    for (round, ops) in ALL_OPS.into_iter().enumerate() {
+        let name = format!("target{round}");
+        let target = ground.target(&CString::new(name.as_str()).unwrap());
+        let mut engine = engine(8, ops);
+        let mut done = Vec::new();
+        assert!(engine.submit(pair(&source, &target, 0, 4096)).is_ok());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while done.is_empty() {
+            assert!(Instant::now() < deadline, "{ops:?}");
+            engine.reap(0, &mut done).unwrap();
+            thread::yield_now();
+        }
+        assert_eq!(ground.content(&name), pattern(1, 0, 4096));
+    }
+}
+
+#[test]
+fn drop_in_flight_gives_everything_back() {
+    let ground = Ground::new();
+    let source = ground.file(c"source", 1, LENGTH);
+    let target = ground.target(c"target");
+    for round in 0..1000 {
+        let mut engine = engine(16, ALL_OPS[round % ALL_OPS.len()]);
+        let mut done = Vec::new();
+        for token in 0..16 {
+            let at = token as usize * 4096;
+            let op = match token % 4 {
+                0 => read(token, &source, at, 4096),
+                1 => write(token, &target, at, Buffer::new(4096), 0..4096),
+                2 => Op { token, call: Call::Synchronize { file: Arc::clone(&source) } },
+                _ => pair(&source, &target, at, 4096),
+            };
+            assert!(engine.submit(op).is_ok());
+        }
+        if round % 3 > 0 {
+            engine.flush().unwrap();
+        }
+        engine.reap(round % 5, &mut done).unwrap();
+        assert!(done.len() >= round % 5);
+        drop(engine);
+        assert_eq!((Arc::strong_count(&source), Arc::strong_count(&target)), (1, 1), "round {round}");
+    }
+}
+
+/// Makes reads of the descriptor wait.
+fn make_blocking(file: &Fd) {
+    // SAFETY: changes flags of a descriptor that is open.
+    assert_eq!(unsafe { libc::fcntl(number(file), libc::F_SETFL, 0) }, 0);
+}
+
+/// Runs one of the ignored tests in a process of its own, and returns what it says after `=`.
+fn alone(test: &str, environment: &[(&str, &str)]) -> String {
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{test} {environment:?}: {} {said}", output.status);
+    said.lines().find_map(|line| line.strip_prefix('=')).expect("it says something").to_owned()
+}
+
+fn answer(text: &str) {
+    ground::say(&format!("\n={text}"));
+}
+
+/// The way that the environment names.
+fn ops() -> Option<Ops> {
+    (std::env::var("HAUL_TEST_OPS").unwrap() == "batch").then_some(Ops::Batch)
+}
+
+#[test]
+#[ignore = "run by `what_does_not_come_back_is_freed_by_its_late_notification`, in a process of its own"]
+fn come_back_late() {
+    let ground = Ground::new();
+    let fifo = ground.fifo(c"fifo");
+    make_blocking(&fifo.reader);
+    let reader = Arc::new(fifo.reader);
+    let mut engine = engine(4, ops());
+    // The first request of a process gets the thread made for it, so it cannot be cancelled any more.
+    assert!(engine.submit(read(1, &reader, 0, 4096)).is_ok());
+    engine.flush().unwrap();
+    let began = Instant::now();
+    drop(engine);
+    assert!(began.elapsed() < Duration::from_secs(30));
+    assert_eq!(Arc::strong_count(&reader), 2, "the library still has it");
+    duplicate(&fifo.writer).write_all(b"late").unwrap();
+    while Arc::strong_count(&reader) == 2 {
+        assert!(began.elapsed() < Duration::from_secs(60), "never freed");
+        thread::yield_now();
+    }
+    answer("freed");
+}
+
+#[test]
+fn what_does_not_come_back_is_freed_by_its_late_notification() {
+    for ops in ["multi", "batch"] {
+        assert_eq!(alone("come_back_late", &[("HAUL_TEST_OPS", ops)]), "freed");
+    }
+}
+
+/// Counts the threads of this process.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+#[ignore = "run by `the_library_uses_as_many_threads_as_asked`, in a process of its own"]
+fn count_threads() {
+    let ground = Ground::new();
+    let mut engine = engine(5, None);
+    let fifos: Vec<_> = (0..5).map(|n| ground.fifo(&CString::new(format!("fifo{n}")).unwrap())).collect();
+    let (readers, writers): (Vec<_>, Vec<_>) =
+        fifos.into_iter().map(|fifo| (Arc::new(fifo.reader), fifo.writer)).unzip();
+    let before = threads();
+    // Reads that wait, one a thread, and as many for which there is no thread.
+    let mut other = PosixAio::new(&Setup::of_depth(5)).unwrap();
+    let source = ground.file(c"source", 1, 4096);
+    for (token, reader) in (0..).zip(&readers) {
+        make_blocking(reader);
+        assert!(engine.submit(read(token, reader, 0, 64)).is_ok());
+    }
+    for token in 0..5 {
+        assert!(other.submit(read(token, &source, 0, 64)).is_ok());
+    }
+    answer(&format!("{} of {}", threads() - before, engine.threads()));
+    writers.iter().for_each(|writer| duplicate(writer).write_all(b"go on").unwrap());
+    let mut done = Vec::new();
+    engine.reap(5, &mut done).unwrap();
+    other.reap(5, &mut done).unwrap();
+    assert_eq!(done.len(), 10);
+}
+
+#[test]
+fn the_library_uses_as_many_threads_as_asked() {
+    assert_eq!(alone("count_threads", &[]), "5 of 5");
+}
+
+#[test]
+#[ignore = "run by `a_lost_notification_loses_nothing`, in a process of its own"]
+fn lose_notifications() {
+    let ground = Ground::new();
+    let fifo = ground.fifo(c"fifo");
+    make_blocking(&fifo.reader);
+    let reader = Arc::new(fifo.reader);
+    let source = ground.file(c"source", 1, LENGTH);
+    let target = ground.target(c"target");
+    let mut engine = engine(8, ops());
+    // One thread for all, which waits for the FIFO while the rest is queued.
+    drop(PosixAio::new(&Setup::of_depth(1)).unwrap());
+    assert!(engine.submit(read(0, &reader, 0, 64)).is_ok());
+    engine.flush().unwrap();
+    for offset in [4096, 8192, 12_288] {
+        assert!(engine.submit(pair(&source, &target, offset, 4096)).is_ok());
+    }
+    engine.flush().unwrap();
+    let mut done = Vec::with_capacity(8);
+    // No room for the stack of another thread, which notifications need.
+    let pages: u64 =
+        std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse().unwrap();
+    let room = libc::rlimit { rlim_cur: pages * 4096 + (64 << 10), rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `room` is a valid limit, only read.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const room) }, 0);
+    duplicate(&fifo.writer).write_all(b"go on").unwrap();
+    engine.reap(4, &mut done).unwrap();
+    let room = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const room) }, 0);
+    let mut pairs = 0;
+    for Done { token, outcome } in done {
+        match outcome {
+            Outcome::Paired { buffer, read, written } => {
+                assert_eq!((read.unwrap(), written.unwrap()), (4096, 4096));
+                assert_eq!(buffer.bytes()[..4096], pattern(1, token as usize, 4096));
+                pairs += 1;
+            }
+            // A FIFO has no offset at which to do it again.
+            Outcome::Read { result, .. } => assert!(result.is_err_and(|error| error.is(Errno::SPIPE))),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(ground.content("target")[4096..], pattern(1, 4096, 12_288));
+    assert_eq!((Arc::strong_count(&source), Arc::strong_count(&target)), (1, 1));
+    // The engine goes on.
+    copy(&mut engine, &source, &target, 4096).unwrap();
+    assert!(ground.content("target") == pattern(1, 0, LENGTH));
+    answer(&format!("{pairs} pairs, {} rescued", engine.rescued()));
+}
+
+#[test]
+fn a_lost_notification_loses_nothing() {
+    for ops in ["multi", "batch"] {
+        assert_eq!(alone("lose_notifications", &[("HAUL_TEST_OPS", ops)]), "3 pairs, 4 rescued");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_synchronized_or_read_says_so() {
+    let ground = Ground::new();
+    let target = ground.target(c"target");
+    for ops in ALL_OPS {
+        let mut engine = engine(4, ops);
+        let Outcome::Read { result, .. } = run_one(&mut engine, read(0, &target, 5, 64).call) else {
+            panic!("not a read")
+        };
+        let said = format!("{:#}", result.unwrap_err());
+        assert_eq!(said, format!("read({}, 5) = -1 (Bad file descriptor)", number(&target)));
+        let op = write(0, &ground.directory, 3, Buffer::new(64), 1..9);
+        let Outcome::Wrote { result, .. } = run_one(&mut engine, op.call) else { panic!("not a write") };
+        let said = format!("{:#}", result.unwrap_err());
+        assert_eq!(said, format!("write({}, 3, 8) = -1 (Bad file descriptor)", number(&ground.directory)));
+        let source = ground.file(c"source", 1, 100);
+        let Outcome::Paired { read, written, .. } = run_one(&mut engine, pair(&source, &source, 0, 64).call)
+        else {
+            panic!("not a pair")
+        };
+        assert_eq!(read.unwrap(), 64);
+        let said = format!("{:#}", written.unwrap_err());
+        assert_eq!(said, format!("write({}, 0, 64) = -1 (Bad file descriptor)", number(&source)));
+    }
+}
+
+#[test]
+fn bytes_outside_the_buffer_are_refused() {
+    let ground = Ground::new();
+    let source = ground.file(c"source", 1, 100);
+    let call = Call::Read {
+        file: source,
+        offset: 0,
+        buffer: Buffer::new(4096),
+        length: 4097,
+        wait: Wait::Allowed,
+        cache: Cache::Keep,
+    };
+    let submitted = thread::spawn(|| engine(4, None).submit(Op { token: 0, call }).is_ok()).join();
+    assert!(submitted.is_err(), "it must panic");
+}
+
+#[test]
+#[ignore = "run by the sweep, in a process of its own"]
+fn one_copy() {
+    let ground = Ground::new();
+    let source = ground.file(c"source", 1, LENGTH);
+    let target = ground.target(c"target");
+    let made = make(Choice::PosixAio, &Setup { ops: ops(), ..Setup::of_depth(3) });
+    let name = made.engine.caps().name;
+    assert_eq!(made.note.is_some(), name != PosixAio::NAME);
+    let mut engine = made.engine;
+    let copied = copy(&mut engine, &source, &target, 32 << 10).map(drop);
+    let synchronized = match run_one(&mut engine, Call::Synchronize { file: Arc::clone(&target) }) {
+        Outcome::Synchronized(result) => result,
+        other => panic!("{other:?}"),
+    };
+    drop(engine);
+    assert_eq!((Arc::strong_count(&source), Arc::strong_count(&target)), (1, 1));
+    let verdict = match copied.and(synchronized) {
+        Ok(()) => {
+            assert!(ground.content("target") == pattern(1, 0, LENGTH), "lost in silence");
+            "copied".to_owned()
+        }
+        Err(error) => format!("failed {error:#}"),
+    };
+    #[cfg(feature = "fault")]
+    haul_sys::fault::write_log().unwrap();
+    answer(&format!("{name} {verdict}"));
+}
+
+#[cfg(feature = "fault")]
+mod faults {
+    use std::collections::BTreeMap;
+
+    use super::{alone, ground::say};
+
+    /// Runs one copy with a fault; returns what came of it, how often each operation ran, and whether the fault struck.
+    fn case(ops: &str, fault: &str) -> (String, BTreeMap<String, u64>, bool) {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let path = log.path().to_str().unwrap();
+        let said =
+            alone("one_copy", &[("HAUL_TEST_OPS", ops), ("HAUL_FAULT", fault), ("HAUL_FAULT_LOG", path)]);
+        let (mut counts, mut fired) = (BTreeMap::new(), false);
+        for line in std::fs::read_to_string(path).unwrap().lines() {
+            match line.split_once(' ').unwrap() {
+                ("fired", _) => fired = true,
+                (operation, count) => drop(counts.insert(operation.to_owned(), count.parse().unwrap())),
+            }
+        }
+        (said, counts, fired)
+    }
+
+    fn expected(operation: &str, effect: &str) -> &'static str {
+        match (operation, effect) {
+            // What the library does not take is done in place, whatever the reason.
+            ("aio_read" | "aio_write" | "aio_fsync" | "lio_listio", _) => "copied",
+            (_, "EINTR" | "EAGAIN") => "copied",
+            ("read", "short=0") => "failed",
+            ("read" | "write", "short=1" | "short=-1") => "copied",
+            _ => "failed",
+        }
+    }
+
+    fn sweep(ops: &str, calls: [&str; 3]) {
+        let (said, counts, _) = case(ops, "count");
+        assert_eq!(said, "posix-aio copied");
+        let mut struck = 0;
+        for operation in ["read", "write", "fsync"].into_iter().chain(calls) {
+            let transfers = matches!(operation, "read" | "write");
+            let effects = ["EIO", "EINTR", "EAGAIN", "ENOSPC", "short=0", "short=1", "short=-1"];
+            for effect in &effects[..if transfers { 7 } else { 4 }] {
+                if (operation, *effect) == ("write", "short=0") {
+                    continue;
+                }
+                for occurrence in 1..=counts[operation] {
+                    let fault = format!("{operation}:{occurrence}:{effect}");
+                    let (said, counted, fired) = case(ops, &fault);
+                    if !fired && operation == "lio_listio" {
+                        // How many lists there are depends on how many reads are over at a time.
+                        assert!(said == "posix-aio copied" && counted[operation] < occurrence);
+                        continue;
+                    }
+                    let verdict = said.split(' ').nth(1).unwrap();
+                    assert!(fired, "{fault}: it never struck");
+                    assert_eq!(verdict, expected(operation, effect), "{fault}: {said}");
+                    struck += 1;
+                }
+            }
+        }
+        say(&format!("{ops}: {struck} faults, none silent"));
+        assert!(struck > 100);
+    }
+
+    #[test]
+    fn calls_of_their_own_survive_every_fault() {
+        sweep("multi", ["aio_read", "aio_write", "aio_fsync"]);
+    }
+
+    #[test]
+    fn lists_survive_every_fault() {
+        sweep("batch", ["lio_listio", "lio_listio", "aio_fsync"]);
+    }
+
+    #[test]
+    fn a_refused_engine_is_replaced_and_said_so() {
+        let (said, _, fired) = case("multi", "aio_init:1:ENOSYS");
+        assert_eq!((said.as_str(), fired), ("sync copied", true));
+    }
+}
