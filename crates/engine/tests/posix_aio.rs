@@ -179,7 +179,7 @@ fn make_blocking(file: &Fd) {
 /// Runs one of the ignored tests in a process of its own, and returns what it says after `=`.
 fn alone(test: &str, environment: &[(&str, &str)]) -> String {
     let output = Command::new("timeout")
-        .arg("60")
+        .arg("300")
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--nocapture"])
         .envs(environment.iter().copied())

@@ -101,6 +101,10 @@ pub(super) enum Move {
 
 /// One call of the C library. It is as good as the request that it comes from lasts.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(all(target_env = "gnu", target_pointer_width = "64")),
+    allow(dead_code, reason = "never done")
+)]
 pub(super) struct Job {
     pub(super) what: Move,
     pub(super) file: RawFd,
