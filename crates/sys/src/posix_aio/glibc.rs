@@ -19,8 +19,8 @@ use crate::operation::Operation;
 /// The most operations passed in one list: as many pointers as are worth keeping on the stack.
 pub(super) const LIST_MAX: usize = 256;
 
-/// The stack of a notification's thread, in bytes. It does little; the default of 8 MiB would be mapped anew for nearly
-/// each of them, as the C library keeps only 40 MiB of stacks for the next.
+/// The stack of a notification's thread, in bytes. It does little, and as many of them as requests may live at a time: the
+/// default of 8 MiB each would soon exceed what the C library keeps mapped for the next, and any limit on addresses.
 const NOTIFICATION_STACK_BYTES: usize = 128 << 10;
 
 /// `struct aioinit`.
