@@ -1,23 +1,20 @@
 //! A safe POSIX AIO: requests go in with everything they own, and come out with what the C library's threads made of them.
 //!
 //! How it works: there is a fixed number of slots, one for each request in flight. A slot owns the control block and all
-//! that the block names. The C library keeps the number of the slot's address from the moment it is given the block until
-//! it calls [`notified`], on a thread of its own (`SIGEV_THREAD`), and with that number goes one count of the slot's `Arc`.
-//! So a slot lives as long as a notification can come, whatever becomes of the [`PosixAio`].
+//! that the block names. The C library keeps the slot's address from the moment it is given the block until it calls
+//! [`notified`], on a thread of its own (`SIGEV_THREAD`), and with that address goes one count of the slot's `Arc`. So a
+//! slot lives as long as a notification can come, whatever becomes of the [`PosixAio`].
 //!
 //! Who may touch a slot's fields is said by its state; whoever changes a state first takes it over.
 //!
 //! ```text
-//!                enqueue               notified            a pair's write is enqueued
-//!  ┌──► OURS ──────────────► FIRST ──────────────► CLAIMED ──────────────► SECOND
-//!  │     ▲                     │                    │   ▲                    │ │
-//!  │     └── pushed to `finished`, when all is done ┘   └──── notified ──────┘ │
-//!  │                           ├────────────────────────────────────────────── ┤
-//!  │   notified                ▼ dropped with it in flight                     │
-//!  └───────────────────── CANCELLING                                           │
-//!                              ├───────────────────────────────────────────────┘
-//!                              ▼ over, but the notification never came
-//!                          ABANDONED: the request goes to a new slot, and is done in place
+//!          enqueue          notified           a pair's write is enqueued
+//!   OURS ──────────► FIRST ──────────► CLAIMED ◄────────────────────────► SECOND
+//!    ▲                                    │               notified
+//!    └─ pushed to `finished`: all is done ┘
+//!
+//!   FIRST, SECOND ── dropped while in flight ──► CANCELLING ── notified ──► OURS
+//!   FIRST, SECOND ── over, but no notification ──► ABANDONED: the request moves to a new slot, to be done in place
 //! ```
 //!
 //! OURS belongs to the thread that has the [`PosixAio`], CLAIMED to the notification's; FIRST and SECOND are the C
