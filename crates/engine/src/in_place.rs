@@ -5,6 +5,7 @@
 //! whatever happened, short transfers stay short, and the outcome's variant is that of the call.
 
 use haul_sys as sys;
+use haul_sys::{Buffer, Cache, Fd, Result};
 
 use crate::op::{Call, Outcome, Wait};
 
@@ -20,7 +21,7 @@ pub(crate) fn perform(call: Call) -> Outcome {
             let bytes = &mut buffer.bytes_mut()[..length];
             let result = match wait {
                 Wait::Allowed => sys::read(&*file, offset, bytes, cache).map(Some),
-                Wait::Never => sys::read_cached(&*file, offset, bytes),
+                Wait::Never => sys::read_cached(&*file, offset, bytes, cache),
             };
             Outcome::Read { buffer, result }
         }
@@ -30,11 +31,7 @@ pub(crate) fn perform(call: Call) -> Outcome {
         }
         Call::Pair { source, target, offset, mut buffer, length, cache } => {
             let read = sys::read(&*source, offset, &mut buffer.bytes_mut()[..length], cache);
-            let written = match read {
-                Ok(length @ 1..) => sys::write(&*target, offset, &buffer.bytes()[..length], cache),
-                Ok(0) | Err(_) => Ok(0),
-            };
-            Outcome::Paired { buffer, read, written }
+            finish_pair(&target, offset, buffer, read, cache)
         }
         Call::CopyRange { source, target, offset, length } => {
             Outcome::Copied(sys::copy_range(&*source, &*target, offset, length))
@@ -42,4 +39,19 @@ pub(crate) fn perform(call: Call) -> Outcome {
         Call::Synchronize { file } => Outcome::Synchronized(sys::synchronize(&*file)),
         Call::Close { file } => Outcome::Closed(file.close()),
     }
+}
+
+/// Does the second half of a pair, whose first half `read` is known: writes what was read, if anything was.
+pub(crate) fn finish_pair(
+    target: &Fd,
+    offset: u64,
+    buffer: Buffer,
+    read: Result<usize>,
+    cache: Cache,
+) -> Outcome {
+    let written = match read {
+        Ok(length @ 1..) => sys::write(target, offset, &buffer.bytes()[..length], cache),
+        Ok(0) | Err(_) => Ok(0),
+    };
+    Outcome::Paired { buffer, read, written }
 }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use haul_sys::Result;
 
-use crate::{Engine, PosixAio, Sync, Uring};
+use crate::{Engine, PosixAio, Retry, Sync, Uring};
 
 /// Passes the list of engines to another macro, a line each: the identifier of its tests, the type, and what `--help`
 /// says of it. The type has a `NAME`, and is also a variant of [`Choice`].
@@ -22,6 +22,7 @@ macro_rules! engines {
             sync Sync "blocking calls, with other files opened and advised ahead";
             io_uring Uring "reads in flight in an io_uring; where the kernel refuses one, sync";
             posix_aio PosixAio "reads and writes in flight in the C library's threads";
+            retry Retry "reads that do not wait, tried again when the kernel has fetched the data";
         }
     };
 }
@@ -127,6 +128,12 @@ impl Make for PosixAio {
     }
 }
 
+impl Make for Retry {
+    fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(Retry::new(setup.queue_depth)))
+    }
+}
+
 impl Choice {
     /// The name for leaving the choice to haul.
     pub const AUTO: &'static str = "auto";
@@ -206,7 +213,8 @@ mod tests {
         }
         assert_eq!("auto".parse(), Ok(Choice::Auto));
         let unknown = "aio".parse::<Choice>().unwrap_err();
-        assert_eq!(unknown.to_string(), "unknown engine 'aio'; there are auto sync io-uring posix-aio");
+        let names = "auto sync io-uring posix-aio retry";
+        assert_eq!(unknown.to_string(), format!("unknown engine 'aio'; there are {names}"));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The engines' contract: one test a line, for every engine in the list, plain and wrapped in `faulty`.
+//! The engines' contract: one test a line, for every engine in the list, made for 1, 2, 8 and 256 operations in flight,
+//! plain and wrapped in `faulty`.
 //!
 //! The lines are those of the crate's documentation; line 9 (no allocation) is in `allocation.rs`, as it needs an
 //! allocator of its own. An engine that this kernel refuses is skipped, and says why.
@@ -95,20 +96,22 @@ macro_rules! lines {
 }
 
 macro_rules! contract {
+    ($($depth:literal $name:ident),+) => {
+        $(mod $name {
+            mod plain {
+                lines! { super::super::made($depth), false }
+            }
+            mod faulty {
+                lines! { super::super::made($depth), true }
+            }
+        })+
+    };
     ($($module:ident $engine:ident $about:literal;)+) => {
         $(mod $module {
             fn made(depth: usize) -> haul_sys::Result<Box<dyn haul_engine::Engine>> {
                 crate::listed(haul_engine::Choice::$engine, depth)
             }
-            mod plain {
-                lines! { super::made(16), false }
-            }
-            mod faulty {
-                lines! { super::made(16), true }
-            }
-            mod shallow {
-                lines! { super::made(2), false }
-            }
+            contract! { 1 depth_1, 2 depth_2, 8 depth_8, 256 depth_256 }
         })+
     };
 }
@@ -185,7 +188,9 @@ mod io_uring_for_nothing {
 fn listed(choice: Choice, depth: usize) -> Result<Box<dyn Engine>> {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).expect("the list has every choice");
     let engine = listed.make(&Setup::of_depth(depth))?;
-    assert_eq!(engine.caps().name, listed.name, "the engine in use is the one asked for");
+    let caps = engine.caps();
+    assert_eq!(caps.name, listed.name, "the engine in use is the one asked for");
+    assert!(caps.depth == depth || choice == Choice::Sync, "made for {depth}, takes {}", caps.depth);
     Ok(engine)
 }
 
@@ -336,12 +341,12 @@ fn line_2_a_refused_operation_is_handed_back_untouched(mut subject: Subject) {
         engine.submit(read(token)).expect("it is not full");
         assert_eq!(engine.in_flight(), token as usize + 1);
     }
-    let mut op = read(99);
+    let mut op = read(9999);
     let Call::Read { buffer, .. } = &mut op.call else { unreachable!() };
     buffer.bytes_mut()[4095] = 42;
     let mark = address(buffer);
     let refused = engine.submit(op).expect_err("it is full");
-    assert_eq!((refused.token, engine.in_flight()), (99, depth));
+    assert_eq!((refused.token, engine.in_flight()), (9999, depth));
     let Call::Read { file: same, offset: 7, buffer, length: 1234, wait: Wait::Allowed, cache: Cache::Keep } =
         &refused.call
     else {
@@ -354,7 +359,7 @@ fn line_2_a_refused_operation_is_handed_back_untouched(mut subject: Subject) {
     assert!(!done.is_empty());
     engine.submit(*refused).expect("there is room again");
     engine.reap(engine.in_flight(), &mut done).unwrap();
-    assert_eq!(done.iter().filter(|done| done.token == 99).count(), 1);
+    assert_eq!(done.iter().filter(|done| done.token == 9999).count(), 1);
     assert_eq!((done.len(), engine.in_flight()), (depth + 1, 0));
 }
 

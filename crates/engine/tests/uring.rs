@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use ground::{Ground, address, duplicate, pattern, run_one, say};
+use ground::{Ground, address, duplicate, forbid, pattern, run_one, say};
 use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Setup, Sync, Uring, Wait, make};
 use haul_sys::{Buffer, Cache, Errno, Fd, Open};
 
@@ -289,29 +289,6 @@ fn a_wait_goes_on_after_signals() {
     duplicate(&fifo.writer).write_all(b"data").unwrap();
     let Outcome::Read { buffer, result } = waiter.join().unwrap() else { panic!("not a read") };
     assert_eq!((result.unwrap(), &buffer.bytes()[..4]), (Some(4), &b"data"[..]));
-}
-
-/// Makes `call` fail with `errno` for this thread, for good, as a sandbox does.
-fn forbid(call: libc::c_long, errno: i32) {
-    let instruction = |code: u32, jump_false, constant: u32| libc::sock_filter {
-        code: u16::try_from(code).unwrap(),
-        jt: 0,
-        jf: jump_false,
-        k: constant,
-    };
-    let mut filter = [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, u32::try_from(call).unwrap()),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
-    // SAFETY: it takes no pointers.
-    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: `program` and the filter it points to outlive the call, and the length is that of the filter.
-    let outcome =
-        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
-    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
 #[test]

@@ -39,8 +39,8 @@ pub mod fault;
 pub use buffer::Buffer;
 pub use cached::cached_pages;
 pub use data::{
-    Advice, Cache, Seek, advise, allocate, copy_range, punch_hole, read, read_cached, read_on, reflink, seek,
-    synchronize, truncate, write, write_on,
+    Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, punch_hole, read,
+    read_cached, read_on, reflink, seek, synchronize, truncate, try_read, write, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_back};
 pub use directory::DirectoryReader;

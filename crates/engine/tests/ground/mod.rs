@@ -12,6 +12,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use haul_engine::{Call, Done, Engine, Op, Outcome, Token};
@@ -27,7 +28,12 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) fn new() -> Self {
-        let place = TempDir::new().unwrap();
+        Self::at(&std::env::temp_dir())
+    }
+
+    /// Makes one on another file system.
+    pub(crate) fn at(parent: &Path) -> Self {
+        let place = TempDir::new_in(parent).unwrap();
         let path = CString::new(place.path().as_os_str().as_encoded_bytes()).unwrap();
         let directory = Arc::new(haul_sys::open_path(&path, Open::DIRECTORY).unwrap());
         Self { place, directory }
@@ -161,4 +167,37 @@ pub(crate) fn seed(what: &str) -> u64 {
 /// Returns the number of a descriptor.
 pub(crate) fn number(file: &Fd) -> i32 {
     file.as_raw_fd()
+}
+
+/// Makes `call` fail with `errno` for this thread, for good, as a sandbox does.
+pub(crate) fn forbid(call: libc::c_long, errno: i32) {
+    let instruction = |code: u32, jump_false, constant: u32| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt: 0,
+        jf: jump_false,
+        k: constant,
+    };
+    let mut filter = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, u32::try_from(call).unwrap()),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+    // SAFETY: it takes no pointers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: `program` and the filter it points to outlive the call, and the length is that of the filter.
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Makes transfers through the descriptor go past the page cache from now on.
+pub(crate) fn set_direct(file: &Fd) {
+    // SAFETY: it takes no pointers, and the descriptor is open.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    assert_ne!(flags, -1);
+    // SAFETY: as above.
+    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
