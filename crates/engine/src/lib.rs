@@ -18,6 +18,7 @@
 
 mod faulty;
 mod in_place;
+mod kernel_aio;
 mod null;
 mod op;
 mod placement;
@@ -29,6 +30,7 @@ mod sync;
 mod uring;
 
 pub use faulty::{Faulty, Mischief};
+pub use kernel_aio::KernelAio;
 pub use null::Null;
 pub use op::{Call, Done, Op, Outcome, Token, Wait};
 pub use placement::Placement;

@@ -9,9 +9,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use haul_sys::Result;
+use haul_sys::{Gather, Result};
 
-use crate::{Engine, PosixAio, Retry, Sync, Uring};
+use crate::{Engine, KernelAio, PosixAio, Retry, Sync, Uring};
 
 /// Passes the list of engines to another macro, a line each: the identifier of its tests, the type, and what `--help`
 /// says of it. The type has a `NAME`, and is also a variant of [`Choice`].
@@ -22,6 +22,7 @@ macro_rules! engines {
             sync Sync "blocking calls, with other files opened and advised ahead";
             io_uring Uring "reads in flight in an io_uring; where the kernel refuses one, sync";
             posix_aio PosixAio "reads and writes in flight in the C library's threads";
+            kernel_aio KernelAio "the kernel's AIO, which is asynchronous past the page cache; where refused, sync";
             retry Retry "reads that do not wait, tried again when the kernel has fetched the data";
         }
     };
@@ -128,6 +129,16 @@ impl Make for PosixAio {
     }
 }
 
+impl Make for KernelAio {
+    fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
+        let gather = match setup.ops {
+            Some(Ops::Batch) => Gather::Wanted,
+            Some(Ops::Single | Ops::Multi) | None => Gather::One,
+        };
+        Ok(Box::new(KernelAio::new(setup.queue_depth, gather)?))
+    }
+}
+
 impl Make for Retry {
     fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
         Ok(Box::new(Retry::new(setup.queue_depth)))
@@ -213,7 +224,7 @@ mod tests {
         }
         assert_eq!("auto".parse(), Ok(Choice::Auto));
         let unknown = "aio".parse::<Choice>().unwrap_err();
-        let names = "auto sync io-uring posix-aio retry";
+        let names = "auto sync io-uring posix-aio kernel-aio retry";
         assert_eq!(unknown.to_string(), format!("unknown engine 'aio'; there are {names}"));
     }
 

@@ -22,6 +22,7 @@ mod directory;
 mod error;
 mod fd;
 mod gate;
+mod kernel_aio;
 mod make;
 mod metadata;
 mod names;
@@ -46,6 +47,7 @@ pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_bac
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;
+pub use kernel_aio::{AioReply, AioRequest, Gather, KernelAio};
 pub use make::{Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove};
 pub use metadata::{
     Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,

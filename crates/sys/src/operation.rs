@@ -57,4 +57,9 @@ operations! {
     AioWrite = "aio_write",
     AioFsync = "aio_fsync",
     LioListio = "lio_listio",
+    IoSetup = "io_setup",
+    IoSubmit = "io_submit",
+    IoGetevents = "io_getevents",
+    IoDestroy = "io_destroy",
+    Eventfd = "eventfd2",
 }

@@ -1,0 +1,206 @@
+//! The four system calls of the kernel's AIO, and the two structures they speak in (`linux/aio_abi.h`).
+//!
+//! The C library has neither the calls nor a header for them. A [`Context`] is the kernel's queue of operations in flight
+//! with a ring of their events; it lives in this process's memory map under the address that is its name.
+//!
+//! Promise: when [`Context::destroy`] has succeeded, the kernel touches no memory of any operation of the context:
+//! `io_destroy` cancels what can be cancelled and waits for the rest (Linux 3.16 and later).
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use libc::{c_long, c_ulong};
+use rustix::io::Errno;
+
+use crate::error::Result;
+use crate::fd::last_errno;
+use crate::gate::{self, Verdict};
+use crate::operation::Operation;
+
+/// Signal an eventfd at completion (`IOCB_FLAG_RESFD`).
+const SIGNAL: u32 = 1;
+
+/// The most operations passed in one call: their addresses are gathered on the stack.
+const SUBMIT_MAX: usize = 256;
+
+/// One operation, as the kernel reads it (`struct iocb`).
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct ControlBlock {
+    data: u64,
+    #[cfg(target_endian = "little")]
+    key: u32,
+    rw_flags: u32,
+    #[cfg(target_endian = "big")]
+    key: u32,
+    opcode: u16,
+    priority: i16,
+    file: u32,
+    buffer: u64,
+    length: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    eventfd: u32,
+}
+
+/// One completion, as the kernel writes it (`struct io_event`).
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Event {
+    data: u64,
+    block: u64,
+    result: i64,
+    result_too: i64,
+}
+
+const _: () = assert!(size_of::<ControlBlock>() == 64 && size_of::<Event>() == 32);
+
+/// What a [`ControlBlock`] asks for, the kernel's numbers aside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) operation: Operation,
+    pub(super) file: i32,
+    /// Where the bytes are, as a number; 0 where none are moved.
+    pub(super) address: usize,
+    pub(super) length: usize,
+    pub(super) offset: u64,
+    /// `RWF_` flags.
+    pub(super) flags: u32,
+}
+
+impl ControlBlock {
+    /// Words it for the kernel; its event carries `index` and is signalled to `eventfd`.
+    pub(super) fn new(index: usize, ask: Ask, eventfd: BorrowedFd<'_>) -> Self {
+        let opcode = match ask.operation {
+            Operation::Read => 0,
+            Operation::Write => 1,
+            // IOCB_CMD_FSYNC: no other operation is asked of a context.
+            _ => 2,
+        };
+        Self {
+            data: index as u64,
+            opcode,
+            file: ask.file.cast_unsigned(),
+            buffer: ask.address as u64,
+            length: ask.length as u64,
+            offset: ask.offset.cast_signed(),
+            rw_flags: ask.flags,
+            flags: SIGNAL,
+            eventfd: eventfd.as_raw_fd().cast_unsigned(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Event {
+    /// Returns the index given to the operation, and its result as the kernel words it.
+    pub(super) fn take(&self) -> (usize, i64) {
+        (usize::try_from(self.data).unwrap_or(usize::MAX), self.result)
+    }
+}
+
+/// A queue of operations in the kernel.
+#[derive(Debug)]
+pub(super) struct Context {
+    /// The kernel's name for it; `None` once it is destroyed.
+    name: Option<c_ulong>,
+}
+
+impl Context {
+    /// Makes a context for `entries` operations in flight.
+    ///
+    /// # Errors
+    /// The kernel's: `EAGAIN` where `fs.aio-max-nr` is exhausted, `ENOSYS` or `EPERM` where AIO is unknown or forbidden.
+    pub(super) fn new(entries: usize) -> Result<Self> {
+        let name = gate::call(
+            Operation::IoSetup,
+            || {
+                let mut name: c_ulong = 0;
+                let entries = entries as c_ulong;
+                // SAFETY: `name` is a context's name, set to zero as the call demands, and outlives the call.
+                let outcome = unsafe { libc::syscall(libc::SYS_io_setup, entries, &raw mut name) };
+                number(outcome).map(|_| name)
+            },
+            || entries.to_string(),
+        )?;
+        Ok(Self { name: Some(name) })
+    }
+
+    /// Passes operations to the kernel, the first of `indices` first; returns how many it took. An error is the first one's.
+    ///
+    /// # Safety
+    /// Memory that the blocks name must stay as it is until their events were seen or the context is destroyed.
+    pub(super) unsafe fn submit(
+        &self,
+        blocks: &mut [ControlBlock],
+        indices: impl Iterator<Item = usize>,
+    ) -> std::result::Result<usize, Errno> {
+        let mut addresses = [ptr::null_mut(); SUBMIT_MAX];
+        let mut count = 0;
+        let start = blocks.as_mut_ptr();
+        for (address, index) in addresses.iter_mut().zip(indices) {
+            assert!(index < blocks.len(), "an operation without a block");
+            *address = start.wrapping_add(index);
+            count += 1;
+        }
+        if let Verdict::Fail(errno) = gate::verdict(Operation::IoSubmit, 0) {
+            return Err(errno);
+        }
+        let name = self.name.ok_or(Errno::INVAL)?;
+        // SAFETY: the first `count` addresses are those of blocks, which the kernel reads (and marks) during the call
+        // only; the caller answers for what the blocks name.
+        number(unsafe { libc::syscall(libc::SYS_io_submit, name, count as c_long, addresses.as_mut_ptr()) })
+    }
+
+    /// Asks whether operations may be passed at all, by passing none.
+    pub(super) fn takes_any(&self) -> bool {
+        let none: *mut *mut ControlBlock = ptr::null_mut();
+        // SAFETY: there are no blocks to point to.
+        let outcome = self.name.map(|name| unsafe { libc::syscall(libc::SYS_io_submit, name, 0, none) });
+        outcome == Some(0)
+    }
+
+    /// Fetches events, waiting until there are `min` of them; returns how many.
+    pub(super) fn fetch(&self, min: usize, events: &mut [Event]) -> std::result::Result<usize, Errno> {
+        if let Verdict::Fail(errno) = gate::verdict(Operation::IoGetevents, 0) {
+            return Err(errno);
+        }
+        let name = self.name.ok_or(Errno::INVAL)?;
+        let (least, most) = (min.min(events.len()) as c_long, events.len() as c_long);
+        let mut no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let timeout = if min == 0 { &raw mut no_time } else { ptr::null_mut() };
+        // SAFETY: the kernel writes at most `most` events to `events`, for which any bits are a value, and reads the
+        // time if there is one; both outlive the call.
+        number(unsafe {
+            libc::syscall(libc::SYS_io_getevents, name, least, most, events.as_mut_ptr(), timeout)
+        })
+    }
+
+    /// Ends the context: cancels what is in flight, or waits for it. Its events are lost.
+    ///
+    /// # Errors
+    /// The kernel's; it may then still touch the memory of operations in flight.
+    pub(super) fn destroy(&mut self) -> Result<()> {
+        let Some(name) = self.name.take() else { return Ok(()) };
+        gate::call(
+            Operation::IoDestroy,
+            // SAFETY: no pointers; the name was the kernel's and has not been destroyed.
+            || number(unsafe { libc::syscall(libc::SYS_io_destroy, name) }).map(drop),
+            || format!("{name:#x}"),
+        )
+    }
+}
+
+impl Drop for Context {
+    /// Ends a context that nobody ended: one without a twin, which has nothing in flight.
+    fn drop(&mut self) {
+        let destroyed = self.destroy();
+        debug_assert!(destroyed.is_ok(), "a context of our own could not be destroyed");
+    }
+}
+
+/// Reads the outcome of a call through the C library.
+fn number(outcome: c_long) -> std::result::Result<usize, Errno> {
+    usize::try_from(outcome).map_err(|_| last_errno())
+}
