@@ -23,8 +23,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ground::{pattern, say};
-use haul_engine::{Call, Done, Engine, Op, Outcome, Placement, Sync, Uring, Wait};
-use haul_sys::{Buffer, Cache, Errno, Error, Fd, Mode, Name, Open, Operation, Result};
+use haul_engine::{Call, Done, Engine, KernelAio, Op, Outcome, Placement, Retry, Sync, Uring, Wait};
+use haul_sys::{Buffer, Cache, Errno, Error, Fd, Gather, Mode, Name, Open, Operation, Result};
 use tempfile::TempDir;
 
 const LENGTH: usize = 50_000;
@@ -250,6 +250,16 @@ fn made(kind: &str) -> (Box<dyn Engine>, Vec<Buffer>) {
         _ => Placement::EVERYTHING,
     };
     let mut buffers = Vec::new();
+    match kind.split(' ').next() {
+        Some("retry") => return (Box::new(Retry::new(3)), buffers),
+        Some("kernel-aio") => {
+            return match KernelAio::new(3, Gather::One) {
+                Ok(engine) => (Box::new(engine), buffers),
+                Err(_) => (Box::new(Sync::new()), buffers),
+            };
+        }
+        _ => {}
+    }
     match Uring::with_placement(3, placement) {
         Ok(mut engine) if kind.contains("ring") => {
             if kind == "ring pairs" {
@@ -344,12 +354,19 @@ fn expected(engine: &str, operation: &str, effect: &str) -> Expected {
     match (operation, effect) {
         // Made once whatever happens, so that even EINTR is its result.
         ("close", _) => Expected::Failed,
+        // The engine is replaced, or did its work before it ended.
+        ("io_setup" | "eventfd2" | "io_destroy", _) => Expected::Copied,
+        // The operation that was refused is done in place.
+        ("io_submit", _) | ("io_getevents", "EAGAIN" | "EBUSY") => Expected::Copied,
+        ("io_getevents", effect) if effect != "EINTR" => Expected::Either,
+        // These do most of what is not a transfer in place, where `EAGAIN` is a failure like any other.
+        ("read", "EAGAIN") if engine.contains("retry") => Expected::Copied,
+        ("read" | "write" | "fsync", "EAGAIN") if engine.contains("kernel-aio") => Expected::Copied,
         (_, "EINTR") | ("io_uring_setup", _) | ("io_uring_enter", "EAGAIN" | "EBUSY") => Expected::Copied,
         // Half a chain is mended, in a copy that asks only for what there is.
         ("io_uring_enter", effect) if effect.starts_with("short=") => Expected::Copied,
         ("io_uring_enter" | "io_uring_register", _) => Expected::Either,
         (_, "EAGAIN") if engine.contains("ring") => Expected::Copied,
-
         ("read", "short=0") => Expected::Failed,
         (_, effect) if effect.starts_with("short=") => Expected::Copied,
         _ => Expected::Failed,
@@ -359,7 +376,9 @@ fn expected(engine: &str, operation: &str, effect: &str) -> Expected {
 fn sweep(engine: &str) {
     let clean = case(engine, "count");
     assert!(clean.verdict == "copied" && clean.identical && !clean.fired);
-    assert_eq!(clean.log.contains_key("io_uring_enter"), engine.contains("ring"), "{:?}", clean.log);
+    for (call, user) in [("io_uring_enter", "ring"), ("io_getevents", "kernel-aio")] {
+        assert_eq!(clean.log.contains_key(call), engine.contains(user), "{:?}", clean.log);
+    }
     let (mut copied, mut failed) = (0, 0);
     for (operation, count) in &clean.log {
         let transfers = matches!(operation.as_str(), "read" | "write" | "io_uring_enter");
@@ -369,8 +388,9 @@ fn sweep(engine: &str) {
             for occurrence in first..=*count {
                 let fault = format!("{operation}:{occurrence}:{effect}");
                 let case = case(engine, &fault);
-                if !case.fired && operation == "io_uring_enter" && occurrence > 5 {
-                    // How often a ring is entered depends on how fast the kernel is; this run did with less.
+                let waits = matches!(operation.as_str(), "io_uring_enter" | "io_getevents");
+                if !case.fired && waits && occurrence > 5 {
+                    // How often there is a wait depends on how fast the kernel is; this run did with less.
                     assert!(case.verdict == "copied" && case.identical && case.log[operation] < occurrence);
                     continue;
                 }
@@ -422,4 +442,26 @@ fn a_ring_survives_every_fault() {
     let older = case("ring", "io_uring_setup:1:EINVAL");
     assert_eq!((older.verdict.as_str(), older.identical, older.log["io_uring_setup"]), ("copied", true, 2));
     assert!(older.log.contains_key("io_uring_enter"), "it fell back to sync");
+}
+
+#[test]
+fn retry_survives_every_fault() {
+    sweep("retry");
+    sweep("retry pairs");
+}
+
+#[test]
+fn kernel_aio_survives_every_fault() {
+    if let Err(error) = KernelAio::new(3, Gather::One) {
+        return say(&format!("SKIPPED: the kernel refuses AIO: {error:#}"));
+    }
+    sweep("kernel-aio");
+    sweep("kernel-aio pairs");
+    for fault in ["io_setup:1:EAGAIN", "io_setup:2:EAGAIN", "eventfd2:1:EMFILE"] {
+        let refused = case("kernel-aio", fault);
+        assert!(refused.fired && refused.verdict == "copied" && refused.identical, "{}", refused.verdict);
+        assert!(!refused.log.contains_key("io_submit"), "it did not fall back to sync");
+        // The first context is not left behind when there is no second.
+        assert_eq!(refused.log.contains_key("io_destroy"), fault.starts_with("io_setup:2"));
+    }
 }

@@ -1,0 +1,289 @@
+//! Thousands of operations in flight, and thousands of failures among them, for every engine in the list.
+//!
+//! Each engine is driven by several workers at once, all of them full before the first reaps anything. Everything accepted
+//! comes back exactly once with its buffer; engines dropped while full let everything go; no descriptor stays open; and
+//! all of it ends, which a clock watches.
+//!
+//! Under `AddressSanitizer`, which says whether memory was used after it was freed:
+//!
+//! ```text
+//! RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu -p haul-engine --test storm
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod ground;
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use ground::{Ground, address, operation_of, pattern, say, seed};
+use haul_engine::{Call, Choice, Done, ENGINES, Engine, Faulty, Mischief, Op, Outcome, Setup, Wait};
+use haul_sys::{Buffer, Cache, Error, Fd, Name, Open, Operation};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const WORKERS: usize = 4;
+/// How many operations each worker's engine is made for.
+const DEPTH: usize = 1024;
+/// How many operations each worker submits, before those that are dropped.
+const OPERATIONS: u64 = 8000;
+const INJECTED_MIN: usize = 2000;
+const FILES: usize = 16;
+const FILE_BYTES: usize = 20_000;
+const BUFFER_BYTES: usize = 4096;
+/// Longer than any machine takes, shorter than anybody waits.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+macro_rules! storms {
+    ($($module:ident $engine:ident $about:literal;)+) => {
+        $(#[test]
+        fn $module() {
+            crate::storm(haul_engine::Choice::$engine);
+        })+
+    };
+}
+
+haul_engine::engines!(storms);
+
+/// What all workers of one engine share.
+struct Sea {
+    ground: Ground,
+    names: Vec<CString>,
+    sources: Vec<Arc<Fd>>,
+    targets: Vec<Arc<Fd>>,
+    /// Passed when every worker's engine is full.
+    full: Barrier,
+    in_flight: AtomicUsize,
+    injected: AtomicUsize,
+}
+
+fn storm(choice: Choice) {
+    let listed = ENGINES.iter().find(|listed| listed.choice == choice).unwrap();
+    let limit = haul_sys::raise_descriptor_limit(65_536);
+    assert!(limit > 8192, "{limit} descriptors are not enough");
+    let (sender, receiver) = mpsc::channel();
+    let seed = seed(listed.name);
+    let worker = thread::spawn(move || {
+        let outcome = all_workers(choice, seed);
+        sender.send(()).unwrap();
+        outcome
+    });
+    match receiver.recv_timeout(PATIENCE) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{} hangs", listed.name),
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => worker.join().unwrap(),
+    }
+}
+
+fn all_workers(choice: Choice, seed: u64) {
+    let ground = Ground::new();
+    let place = ground.place.path().to_owned();
+    let names = |what| (0..FILES).map(move |n| CString::new(format!("{what}{n}")).unwrap());
+    let sources = names("source").enumerate().map(|(n, name)| ground.file(&name, n as u64, FILE_BYTES));
+    let sources: Vec<_> = sources.collect();
+    let targets: Vec<_> = names("target").map(|name| ground.target(&name)).collect();
+    let sea = Arc::new(Sea {
+        names: names("source").collect(),
+        sources,
+        targets,
+        ground,
+        full: Barrier::new(WORKERS),
+        in_flight: AtomicUsize::new(0),
+        injected: AtomicUsize::new(0),
+    });
+    let made: Vec<_> = (0..WORKERS).map(|_| make(choice)).collect();
+    let Some(engines) = made.into_iter().collect::<Option<Vec<_>>>() else { return };
+    let depth = engines[0].caps().depth;
+    assert!(depth == DEPTH || choice == Choice::Sync, "made for {DEPTH}, takes {depth}");
+    let workers: Vec<_> = engines
+        .into_iter()
+        .enumerate()
+        .map(|(number, engine)| {
+            let sea = Arc::clone(&sea);
+            let seed = seed.wrapping_add(number as u64);
+            thread::spawn(move || Worker::new(&sea, engine, seed).run())
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    let (in_flight, injected) = (sea.in_flight.load(Ordering::Relaxed), sea.injected.load(Ordering::Relaxed));
+    assert_eq!(in_flight, WORKERS * depth, "were in flight at once");
+    assert!(injected >= INJECTED_MIN, "{injected} failures");
+    say(&format!("{choice:?}: {in_flight} operations in flight at once, {injected} failures injected"));
+    assert!(sea.sources.iter().chain(&sea.targets).all(|file| Arc::strong_count(file) == 1));
+    assert_eq!(open_below(&place), 1 + 2 * FILES, "the directory and our own files are open");
+    drop(sea);
+    assert_eq!(open_below(&place), 0);
+}
+
+fn make(choice: Choice) -> Option<Box<dyn Engine>> {
+    let listed = ENGINES.iter().find(|listed| listed.choice == choice).unwrap();
+    match listed.make(&Setup::of_depth(DEPTH)) {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            say(&format!("SKIPPED {}: the kernel refuses the engine: {error:#}", listed.name));
+            None
+        }
+    }
+}
+
+/// Counts this process's descriptors of files below a directory; the directory is one, and may be gone by now.
+fn open_below(place: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    links.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|file| file.starts_with(place))).count()
+}
+
+/// What an operation asked for: which, the address of its buffer, which file, where and how much.
+type Asked = (Operation, usize, usize, usize, usize);
+
+struct Worker<'a> {
+    sea: &'a Sea,
+    engine: Faulty<Box<dyn Engine>>,
+    random: StdRng,
+    outstanding: HashMap<u64, Asked>,
+    buffers: Vec<Buffer>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(sea: &'a Sea, engine: Box<dyn Engine>, seed: u64) -> Self {
+        let mischief = Mischief { seed, errors: 100, shorts: 200, delays: 300, reorder: true };
+        let engine = Faulty::new(engine, mischief);
+        let random = StdRng::seed_from_u64(!seed);
+        Self { sea, engine, random, outstanding: HashMap::new(), buffers: Vec::new() }
+    }
+
+    fn run(mut self) {
+        let depth = self.engine.caps().depth;
+        let mut done = Vec::new();
+        let mut next = 0;
+        self.fill(&mut next);
+        self.engine.flush().unwrap();
+        self.sea.in_flight.fetch_add(self.engine.in_flight(), Ordering::Relaxed);
+        self.sea.full.wait();
+        while next < OPERATIONS {
+            let min = self.random.random_range(0..=depth);
+            self.engine.reap(min, &mut done).unwrap();
+            assert!(done.len() >= min);
+            self.settle(&mut done);
+            self.fill(&mut next);
+            if self.random.random_bool(0.5) {
+                self.engine.flush().unwrap();
+            }
+        }
+        self.engine.reap(self.engine.in_flight(), &mut done).unwrap();
+        self.settle(&mut done);
+        assert!(self.outstanding.is_empty(), "never came back: {:?}", self.outstanding);
+        assert_eq!(self.engine.in_flight(), 0);
+        // Full once more, and dropped.
+        self.fill(&mut next);
+        self.engine.flush().unwrap();
+        drop(self.engine);
+    }
+
+    /// Submits until the engine is full.
+    fn fill(&mut self, next: &mut u64) {
+        while self.engine.in_flight() < self.engine.caps().depth {
+            let (call, asked) = self.call();
+            assert!(self.outstanding.insert(*next, asked).is_none());
+            self.engine.submit(Op { token: *next, call }).expect("it is not full");
+            *next += 1;
+        }
+    }
+
+    /// Makes a random operation, and says what it asks for.
+    fn call(&mut self) -> (Call, Asked) {
+        let random = &mut self.random;
+        let which = random.random_range(0..FILES);
+        let at = random.random_range(0..FILE_BYTES + 100);
+        let (offset, length) = (at as u64, random.random_range(0..=BUFFER_BYTES));
+        let (source, target) = (Arc::clone(&self.sea.sources[which]), Arc::clone(&self.sea.targets[which]));
+        let (directory, name) = (Arc::clone(&self.sea.ground.directory), self.sea.names[which].as_c_str());
+        let kind = random.random_range(0..200);
+        let mut buffer = || self.buffers.pop().unwrap_or_else(|| Buffer::new(BUFFER_BYTES));
+        let cache = Cache::Keep;
+        let call = match kind {
+            0 => Call::Synchronize { file: target },
+            1..10 => Call::Stat { file: source },
+            10..20 => Call::Open { directory, name: Name::from(name), how: Open::READ },
+            20..30 => Call::Close { file: haul_sys::open(&*directory, name, Open::READ).unwrap() },
+            30..40 => Call::CopyRange { source, target, offset, length },
+            40..80 => Call::Write { file: target, offset, buffer: buffer(), range: 0..length, cache },
+            80..130 => Call::Pair { source, target, offset, buffer: buffer(), length, cache },
+            _ => {
+                let wait = if kind % 2 == 0 { Wait::Allowed } else { Wait::Never };
+                Call::Read { file: source, offset, buffer: buffer(), length, wait, cache }
+            }
+        };
+        let mark = match &call {
+            Call::Read { buffer, .. } | Call::Write { buffer, .. } | Call::Pair { buffer, .. } => {
+                address(buffer)
+            }
+            _ => 0,
+        };
+        let asked = (call.operation(), mark, which, at, length);
+        (call, asked)
+    }
+
+    /// Checks what came back.
+    fn settle(&mut self, done: &mut Vec<Done>) {
+        for Done { token, outcome } in done.drain(..) {
+            let asked = self.outstanding.remove(&token).expect("a token came back twice, or was never given");
+            assert_eq!(operation_of(&outcome), asked.0);
+            match outcome {
+                Outcome::Opened(Ok(file)) => file.close().unwrap(),
+                Outcome::Looked(Ok(stat)) => assert_eq!(stat.size, FILE_BYTES as u64),
+                Outcome::Opened(Err(error))
+                | Outcome::Looked(Err(error))
+                | Outcome::Copied(Err(error))
+                | Outcome::Synchronized(Err(error))
+                | Outcome::Closed(Err(error)) => self.injected(&error),
+                Outcome::Copied(Ok(_)) | Outcome::Synchronized(Ok(())) | Outcome::Closed(Ok(())) => {}
+                Outcome::Read { buffer, result } => {
+                    let got = result.map(|length| length.unwrap_or(0));
+                    self.has_read(buffer, got, asked);
+                }
+                Outcome::Paired { buffer, read, written } => {
+                    assert!(written.unwrap() <= *read.as_ref().unwrap_or(&0));
+                    self.has_read(buffer, read, asked);
+                }
+                Outcome::Wrote { buffer, result } => {
+                    assert_eq!(address(&buffer), asked.1, "another buffer came back");
+                    if let Err(error) = result {
+                        self.injected(&error);
+                    }
+                    self.buffers.push(buffer);
+                }
+            }
+        }
+    }
+
+    fn has_read(&mut self, buffer: Buffer, got: haul_sys::Result<usize>, asked: Asked) {
+        let (_, mark, which, at, length) = asked;
+        assert_eq!(address(&buffer), mark, "another buffer came back");
+        match got {
+            Ok(got) => {
+                assert!(got <= length.min(FILE_BYTES.saturating_sub(at)));
+                assert_eq!(buffer.bytes()[..got], pattern(which as u64, at, got));
+            }
+            Err(error) => self.injected(&error),
+        }
+        self.buffers.push(buffer);
+    }
+
+    /// Counts a failure; there are no others than those of `faulty`.
+    fn injected(&self, error: &Error) {
+        assert!(format!("{error:#}").contains("(mischief)"), "{error:#}");
+        self.sea.injected.fetch_add(1, Ordering::Relaxed);
+    }
+}
