@@ -75,9 +75,8 @@ fn storm(choice: Choice) {
     let (sender, receiver) = mpsc::channel();
     let seed = seed(listed.name);
     let worker = thread::spawn(move || {
-        let outcome = all_workers(choice, seed);
+        all_workers(choice, seed);
         sender.send(()).unwrap();
-        outcome
     });
     match receiver.recv_timeout(PATIENCE) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("{} hangs", listed.name),
