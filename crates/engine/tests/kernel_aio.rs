@@ -287,8 +287,18 @@ fn aio_that_is_forbidden_from_the_start_becomes_sync() {
     }
 }
 
+/// What is left when calls were forbidden while operations were in flight.
+struct Aftermath {
+    error: haul_sys::Error,
+    /// By token.
+    done: Vec<Done>,
+    /// The addresses of the buffers that the kernel had.
+    marks: Vec<usize>,
+    content: Vec<u8>,
+}
+
 /// Submits a read and a pair, which the kernel takes, and forbids the calls; then a read and a pair more.
-fn forbidden(calls: &'static [libc::c_long]) -> Option<(haul_sys::Error, Vec<Done>, Vec<usize>, Vec<u8>)> {
+fn forbidden(calls: &'static [libc::c_long]) -> Option<Aftermath> {
     let _contexts = CONTEXTS.read().unwrap();
     let mut engine = engine(8, Gather::One)?;
     let worker = thread::spawn(move || {
@@ -322,7 +332,7 @@ fn forbidden(calls: &'static [libc::c_long]) -> Option<(haul_sys::Error, Vec<Don
         drop(engine);
         let (sources, targets) = (Arc::strong_count(&source), Arc::strong_count(&target));
         assert_eq!((sources, targets), (1, 1), "the files are not held");
-        (error, done, marks, ground.content("target"))
+        Aftermath { error, done, marks, content: ground.content("target") }
     });
     Some(worker.join().unwrap())
 }
@@ -339,7 +349,7 @@ fn succeeded(done: &[Done]) -> Vec<(u64, bool, bool)> {
 
 #[test]
 fn when_submitting_is_forbidden_nothing_is_lost() {
-    let Some((error, done, _, content)) = forbidden(&[libc::SYS_io_submit]) else { return };
+    let Some(Aftermath { error, done, content, .. }) = forbidden(&[libc::SYS_io_submit]) else { return };
     assert_eq!((error.operation().name(), error.errno()), ("io_submit", Errno::PERM));
     assert_eq!(
         succeeded(&done),
@@ -351,7 +361,9 @@ fn when_submitting_is_forbidden_nothing_is_lost() {
 
 #[test]
 fn when_fetching_events_is_forbidden_what_was_in_flight_fails() {
-    let Some((error, done, marks, content)) = forbidden(&[libc::SYS_io_getevents]) else { return };
+    let Some(Aftermath { error, done, marks, content }) = forbidden(&[libc::SYS_io_getevents]) else {
+        return;
+    };
     assert_eq!((error.operation().name(), error.errno()), ("io_getevents", Errno::PERM));
     // The second two went to the kernel with the flush: they too are lost.
     assert_eq!(
@@ -367,7 +379,7 @@ fn when_fetching_events_is_forbidden_what_was_in_flight_fails() {
 #[test]
 fn when_nothing_can_be_known_the_memory_is_leaked() {
     let calls = &[libc::SYS_io_getevents, libc::SYS_io_destroy];
-    let Some((error, done, marks, _)) = forbidden(calls) else { return };
+    let Some(Aftermath { error, done, marks, .. }) = forbidden(calls) else { return };
     assert_eq!(error.errno(), Errno::PERM);
     let Outcome::Read { buffer, result } = &done[0].outcome else { panic!("not a read") };
     assert_eq!(result.as_ref().unwrap_err().errno(), Errno::IO);

@@ -4,7 +4,8 @@
 //! comes back exactly once with its buffer; engines dropped while full let everything go; no descriptor stays open; and
 //! all of it ends, which a clock watches.
 //!
-//! Under `AddressSanitizer`, which says whether memory was used after it was freed:
+//! Under `AddressSanitizer`, which says whether this process used memory after it was freed (the kernel's own accesses it
+//! does not see: those go to mapped pages, of which a check is that each buffer comes back with its content):
 //!
 //! ```text
 //! RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu -p haul-engine --test storm
