@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use haul_sys as sys;
-use haul_sys::{AioReply, AioRequest, Gather, Result};
+use haul_sys::{Gather, KernelAioReply, KernelAioRequest, Result};
 
 use crate::in_place::perform;
 use crate::{Call, Caps, Done, Engine, Op, Outcome, Wait};
@@ -87,43 +87,43 @@ impl Engine for KernelAio {
 }
 
 /// Turns a call into a request, or gives it back if it is to be done in place.
-fn request(call: Call) -> std::result::Result<AioRequest, Call> {
+fn request(call: Call) -> std::result::Result<KernelAioRequest, Call> {
     Ok(match call {
         Call::Read { file, offset, buffer, length, cache, .. } => {
-            AioRequest::Read { file, offset, buffer, length, cache }
+            KernelAioRequest::Read { file, offset, buffer, length, cache }
         }
         Call::Write { file, offset, buffer, range, cache } => {
-            AioRequest::Write { file, offset, buffer, range, cache }
+            KernelAioRequest::Write { file, offset, buffer, range, cache }
         }
         Call::Pair { source, target, offset, buffer, length, cache } => {
-            AioRequest::Pair { source, target, offset, buffer, length, cache }
+            KernelAioRequest::Pair { source, target, offset, buffer, length, cache }
         }
-        Call::Synchronize { file } => AioRequest::Fsync { file },
+        Call::Synchronize { file } => KernelAioRequest::Fsync { file },
         call => return Err(call),
     })
 }
 
 /// Turns a request that was not taken back into its call.
-fn refused(request: AioRequest) -> Call {
+fn refused(request: KernelAioRequest) -> Call {
     match request {
-        AioRequest::Read { file, offset, buffer, length, cache } => {
+        KernelAioRequest::Read { file, offset, buffer, length, cache } => {
             Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache }
         }
-        AioRequest::Write { file, offset, buffer, range, cache } => {
+        KernelAioRequest::Write { file, offset, buffer, range, cache } => {
             Call::Write { file, offset, buffer, range, cache }
         }
-        AioRequest::Pair { source, target, offset, buffer, length, cache } => {
+        KernelAioRequest::Pair { source, target, offset, buffer, length, cache } => {
             Call::Pair { source, target, offset, buffer, length, cache }
         }
-        AioRequest::Fsync { file } => Call::Synchronize { file },
+        KernelAioRequest::Fsync { file } => Call::Synchronize { file },
     }
 }
 
-fn outcome(reply: AioReply) -> Outcome {
+fn outcome(reply: KernelAioReply) -> Outcome {
     match reply {
-        AioReply::Read { buffer, result } => Outcome::Read { buffer, result: result.map(Some) },
-        AioReply::Wrote { buffer, result } => Outcome::Wrote { buffer, result },
-        AioReply::Paired { buffer, read, written } => Outcome::Paired { buffer, read, written },
-        AioReply::Synchronized(result) => Outcome::Synchronized(result),
+        KernelAioReply::Read { buffer, result } => Outcome::Read { buffer, result: result.map(Some) },
+        KernelAioReply::Wrote { buffer, result } => Outcome::Wrote { buffer, result },
+        KernelAioReply::Paired { buffer, read, written } => Outcome::Paired { buffer, read, written },
+        KernelAioReply::Synchronized(result) => Outcome::Synchronized(result),
     }
 }

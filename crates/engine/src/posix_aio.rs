@@ -23,7 +23,7 @@
 
 use std::collections::VecDeque;
 
-use haul_sys::{AioPassing, AioReply, AioRequest, Cache, PosixAio as Aio, Result};
+use haul_sys::{AioPassing, Cache, PosixAio as Aio, PosixAioReply, PosixAioRequest, Result};
 
 use crate::in_place::perform;
 use crate::{Call, Caps, Done, Engine, Op, Ops, Outcome, Setup, Wait};
@@ -113,44 +113,44 @@ impl Engine for PosixAio {
 }
 
 /// Turns a call into a request for the C library, or gives it back if it is to be done in place.
-fn request(call: Call) -> std::result::Result<AioRequest, Call> {
+fn request(call: Call) -> std::result::Result<PosixAioRequest, Call> {
     Ok(match call {
         Call::Read { file, offset, buffer, length, cache: Cache::Keep, .. } => {
-            AioRequest::Read { file, offset, buffer, length }
+            PosixAioRequest::Read { file, offset, buffer, length }
         }
         Call::Write { file, offset, buffer, range, cache: Cache::Keep } => {
-            AioRequest::Write { file, offset, buffer, range }
+            PosixAioRequest::Write { file, offset, buffer, range }
         }
         Call::Pair { source, target, offset, buffer, length, cache: Cache::Keep } => {
-            AioRequest::Pair { source, target, offset, buffer, length }
+            PosixAioRequest::Pair { source, target, offset, buffer, length }
         }
-        Call::Synchronize { file } => AioRequest::Fsync { file },
+        Call::Synchronize { file } => PosixAioRequest::Fsync { file },
         call => return Err(call),
     })
 }
 
 /// Turns a request that the C library has no room for back into its call.
-fn refused(request: AioRequest) -> Call {
+fn refused(request: PosixAioRequest) -> Call {
     let cache = Cache::Keep;
     match request {
-        AioRequest::Read { file, offset, buffer, length } => {
+        PosixAioRequest::Read { file, offset, buffer, length } => {
             Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache }
         }
-        AioRequest::Write { file, offset, buffer, range } => {
+        PosixAioRequest::Write { file, offset, buffer, range } => {
             Call::Write { file, offset, buffer, range, cache }
         }
-        AioRequest::Pair { source, target, offset, buffer, length } => {
+        PosixAioRequest::Pair { source, target, offset, buffer, length } => {
             Call::Pair { source, target, offset, buffer, length, cache }
         }
-        AioRequest::Fsync { file } => Call::Synchronize { file },
+        PosixAioRequest::Fsync { file } => Call::Synchronize { file },
     }
 }
 
-fn outcome(reply: AioReply) -> Outcome {
+fn outcome(reply: PosixAioReply) -> Outcome {
     match reply {
-        AioReply::Read { buffer, result } => Outcome::Read { buffer, result: result.map(Some) },
-        AioReply::Wrote { buffer, result } => Outcome::Wrote { buffer, result },
-        AioReply::Paired { buffer, read, written } => Outcome::Paired { buffer, read, written },
-        AioReply::Synchronized(result) => Outcome::Synchronized(result),
+        PosixAioReply::Read { buffer, result } => Outcome::Read { buffer, result: result.map(Some) },
+        PosixAioReply::Wrote { buffer, result } => Outcome::Wrote { buffer, result },
+        PosixAioReply::Paired { buffer, read, written } => Outcome::Paired { buffer, read, written },
+        PosixAioReply::Synchronized(result) => Outcome::Synchronized(result),
     }
 }

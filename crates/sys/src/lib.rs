@@ -47,7 +47,7 @@ pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_bac
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;
-pub use kernel_aio::{AioReply, AioRequest, Gather, KernelAio};
+pub use kernel_aio::{AioReply as KernelAioReply, AioRequest as KernelAioRequest, Gather, KernelAio};
 pub use make::{Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove};
 pub use metadata::{
     Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,
@@ -55,7 +55,7 @@ pub use metadata::{
 pub use names::{Entry, EntryType, Name, Names};
 pub use open::{Open, open, open_parent, open_path};
 pub use operation::Operation;
-pub use posix_aio::{AioPassing, AioReply, AioRequest, PosixAio};
+pub use posix_aio::{AioPassing, AioReply as PosixAioReply, AioRequest as PosixAioRequest, PosixAio};
 pub use process::{
     Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
     widen_descriptor_table,
