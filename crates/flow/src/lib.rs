@@ -17,6 +17,7 @@ mod local;
 mod node;
 pub mod plan;
 mod report;
+mod route;
 mod run;
 mod settings;
 mod sim;
@@ -28,12 +29,13 @@ use std::sync::Arc;
 
 use haul_sys::{EntryType, Name};
 
-pub use config::Config;
+pub use config::{Config, Switches};
 pub use driver::{Driver, MakeWorker, Progress, Step, Weigh};
 pub use held::{Held, HeldCache};
 pub use links::{Claim, LinkTable};
 pub use local::Local;
 pub use node::{Found, Node};
+pub use plan::Precedence;
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
 pub use run::{Desk, Job, Run};
 pub use settings::Settings;

@@ -21,7 +21,7 @@ use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
 use crate::driver::{Driver, MakeWorker, Progress, Weigh};
-use crate::plan::{self, Preference};
+use crate::plan::{self, Precedence, Preference};
 
 /// One worker's queues. The owner's ends are behind locks that only the owner takes, hence never contended; stealers
 /// take from the other end without them.
@@ -46,6 +46,7 @@ impl<J> Queues<J> {
 
 /// Threads of this process.
 pub struct Local<J> {
+    precedence: Precedence,
     queues: Vec<CachePadded<Queues<J>>>,
     queued: CachePadded<AtomicUsize>,
     waiting_entries: CachePadded<AtomicUsize>,
@@ -60,6 +61,7 @@ impl<J: Weigh + Send> Local<J> {
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
+            precedence: Precedence::default(),
             queues: (0..workers.max(1)).map(|_| CachePadded::new(Queues::new())).collect(),
             queued: CachePadded::new(AtomicUsize::new(0)),
             waiting_entries: CachePadded::new(AtomicUsize::new(0)),
@@ -68,6 +70,12 @@ impl<J: Weigh + Send> Local<J> {
             bed: Mutex::new(()),
             alarm: Condvar::new(),
         }
+    }
+
+    /// Changes what goes first.
+    #[must_use]
+    pub fn preferring(self, precedence: Precedence) -> Self {
+        Self { precedence, ..self }
     }
 
     fn find(&self, me: usize, what: Preference) -> Option<J> {
@@ -130,10 +138,11 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
     }
 
     fn take(&self, me: usize) -> Option<J> {
-        let (first, second) = match plan::preference(self.waiting_entries.load(Ordering::Relaxed)) {
-            Preference::Directories => (Preference::Directories, Preference::Files),
-            Preference::Files => (Preference::Files, Preference::Directories),
-        };
+        let (first, second) =
+            match plan::preference(self.precedence, self.waiting_entries.load(Ordering::Relaxed)) {
+                Preference::Directories => (Preference::Directories, Preference::Files),
+                Preference::Files => (Preference::Files, Preference::Directories),
+            };
         let job = self.find(me, first).or_else(|| self.find(me, second))?;
         self.queued.fetch_sub(1, Ordering::SeqCst);
         self.waiting_entries.fetch_sub(job.entries(), Ordering::Relaxed);

@@ -46,10 +46,23 @@ pub enum Preference {
     Files,
 }
 
-/// The directory-first rule with its bound.
+/// Which of the two goes first as long as little is waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precedence {
+    /// Directories, so that no listing waits behind data.
+    #[default]
+    DirectoriesFirst,
+    /// Files, always: a directory is listed when no file is left.
+    FilesFirst,
+}
+
+/// The rule of what goes first, with its bound.
 #[must_use]
-pub fn preference(waiting_entries: usize) -> Preference {
-    if waiting_entries < WAITING_ENTRIES_MAX { Preference::Directories } else { Preference::Files }
+pub fn preference(precedence: Precedence, waiting_entries: usize) -> Preference {
+    match precedence {
+        Precedence::DirectoriesFirst if waiting_entries < WAITING_ENTRIES_MAX => Preference::Directories,
+        Precedence::DirectoriesFirst | Precedence::FilesFirst => Preference::Files,
+    }
 }
 
 #[cfg(test)]
@@ -86,7 +99,9 @@ mod tests {
 
     #[test]
     fn directories_go_first_until_enough_waits() {
-        assert_eq!(preference(0), Preference::Directories);
-        assert_eq!(preference(WAITING_ENTRIES_MAX), Preference::Files);
+        let first = Precedence::DirectoriesFirst;
+        assert_eq!(preference(first, 0), Preference::Directories);
+        assert_eq!(preference(first, WAITING_ENTRIES_MAX), Preference::Files);
+        assert_eq!(preference(Precedence::FilesFirst, 0), Preference::Files);
     }
 }

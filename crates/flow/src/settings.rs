@@ -1,8 +1,10 @@
 //! How a run uses the machine, resolved: what the user left open is chosen here, within the limits the kernel sets.
 
-use haul_engine::Choice;
+use haul_engine::{Choice, Ops};
+use haul_sys::Error;
 
-use crate::config::Config;
+use crate::config::{Config, Switches};
+use crate::plan::Precedence;
 
 /// Descriptors the process asks for; a hard limit below that is respected.
 const DESCRIPTORS_WANTED: usize = 16 << 10;
@@ -64,6 +66,10 @@ pub struct Settings {
     pub window: usize,
     /// Directories kept open.
     pub held: usize,
+    /// How an engine uses its operations; `None` for its own best way.
+    pub ops: Option<Ops>,
+    /// What is done to be fast.
+    pub switches: Switches,
 }
 
 impl Settings {
@@ -108,7 +114,37 @@ impl Settings {
             range_bytes: RANGE_BYTES,
             window: 1 + extra_files,
             held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),
+            ops: config.ops,
+            switches: config.switches,
         }
+    }
+
+    /// Says how an engine is to be made.
+    #[must_use]
+    pub fn engine_setup(&self) -> haul_engine::Setup {
+        haul_engine::Setup {
+            queue_depth: self.queue_depth,
+            ops: self.ops,
+            direct_descriptors: self.switches.direct_descriptors,
+        }
+    }
+
+    /// Finds out whether the engine that was asked for can be had, before any file is touched: one that was asked for by
+    /// name is not replaced in silence.
+    ///
+    /// # Errors
+    /// Its name, and why the kernel refuses it.
+    pub fn try_engine(&self) -> Result<(), (&'static str, Error)> {
+        match haul_engine::ENGINES.iter().find(|listed| listed.choice == self.engine) {
+            Some(listed) => listed.make(&self.engine_setup()).map(drop).map_err(|cause| (listed.name, cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Says what goes first.
+    #[must_use]
+    pub fn precedence(&self) -> Precedence {
+        if self.switches.directory_first { Precedence::DirectoriesFirst } else { Precedence::FilesFirst }
     }
 }
 

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use haul_sys::{EntryType, Fd, Stat};
 
 use crate::node::{Found, Node};
+use crate::route::Route;
 use crate::run::Desk;
 
 /// What an entry needs.
@@ -144,6 +145,7 @@ pub struct OpenFile<T: Tool> {
     failed: AtomicBool,
     in_blocks: AtomicBool,
     ended_at: AtomicU64,
+    pub(crate) route: Route,
 }
 
 impl<T: Tool> OpenFile<T> {
@@ -153,6 +155,7 @@ impl<T: Tool> OpenFile<T> {
         stat: Stat,
         target: Option<Fd>,
         own: T::File,
+        route: Route,
     ) -> Self {
         Self {
             found,
@@ -163,12 +166,13 @@ impl<T: Tool> OpenFile<T> {
             failed: AtomicBool::new(false),
             in_blocks: AtomicBool::new(false),
             ended_at: AtomicU64::new(u64::MAX),
+            route,
         }
     }
 
-    /// Records that a part of the file could not be moved; the other parts stop.
-    pub(crate) fn fail(&self) {
-        self.failed.store(true, Ordering::Release);
+    /// Records that a part of the file could not be moved; the other parts stop. Returns whether it is the first.
+    pub(crate) fn fail(&self) -> bool {
+        !self.failed.swap(true, Ordering::AcqRel)
     }
 
     /// Records that a part of the content was read in blocks.
@@ -235,6 +239,10 @@ pub trait Tool: Sync + Sized {
     /// Begins a file.
     fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>)
     -> Begin<Self::File>;
+
+    /// Tells whether [`Tool::block`] has to see the file's blocks before they are written. If not, an engine may write each
+    /// as soon as it was read, and `block` is not called for it.
+    fn looks_at_blocks(&self, file: &OpenFile<Self>) -> bool;
 
     /// Takes a block of a file's content that was read at `offset`.
     fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block;

@@ -74,6 +74,10 @@ impl Tool for Recorder {
     fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<Mutex<u64>> {
         Begin::Move { own: Mutex::new(0), target: None, transfer: Transfer::Blocks(Holes::Read) }
     }
+    fn looks_at_blocks(&self, _: &OpenFile<Self>) -> bool {
+        true
+    }
+
     fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
         *file.own.lock().unwrap() += bytes.len() as u64;
         Block::Taken

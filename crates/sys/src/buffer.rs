@@ -31,6 +31,9 @@ struct Registration {
 }
 
 impl Buffer {
+    /// What every buffer's start is a multiple of, in bytes: a page of the machines there are.
+    pub const ALIGNMENT: usize = ALIGNMENT;
+
     /// Makes a buffer of at least `capacity` bytes, rounded up to whole pages.
     ///
     /// The memory comes from the kernel directly: an allocator would touch all of it to make it zero.

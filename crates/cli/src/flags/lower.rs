@@ -17,6 +17,9 @@ pub(crate) const LOOK_AHEAD: Bounds = Bounds { least: 1, most: 4096, text: "1 to
 /// `--block-size`: from the smallest sector to what a buffer per operation can be.
 pub(crate) const BLOCK_BYTES: Bounds = Bounds { least: 512, most: 1 << 30, text: "512 to 1G" };
 
+/// The smallest sector there is: direct transfers are multiples of it.
+const SECTOR_BYTES: usize = 512;
+
 /// What the user wants to be told instead of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Information {
@@ -261,6 +264,7 @@ impl Typed {
                 Error::NoContexts
             });
         }
+        self.check_sectors()?;
         let options = self.copy_options(environment);
         let operands = Operands {
             names: names.into_iter().map(name).collect::<Result<_, _>>()?,
@@ -269,6 +273,20 @@ impl Typed {
         };
         let Self { config, statistics, progress, .. } = self;
         Ok(Request { operands, options, config, statistics, progress })
+    }
+
+    /// Checks that blocks that go past the page cache are whole sectors.
+    fn check_sectors(&self) -> Result<(), Error> {
+        match self.config.block_bytes {
+            Some(bytes) if self.config.switches.direct && !bytes.is_multiple_of(SECTOR_BYTES) => {
+                Err(Error::Number {
+                    value: bytes.to_string().into_bytes(),
+                    flag: "--block-size",
+                    wanted: format!("a multiple of {SECTOR_BYTES}, as --direct is given"),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn copy_options(&self, environment: Environment) -> CopyOptions {

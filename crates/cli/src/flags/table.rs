@@ -180,6 +180,75 @@ pub(crate) static TABLE: &[Flag] = &[
     ),
     Flag::own(
         "",
+        "ops",
+        Required("WAY", |typed, value| {
+            values::choose("--ops", value, values::OPS).map(|ops| typed.config.ops = Some(ops))
+        }),
+        "have a file's blocks in flight in this way, in engines that can: single (one at a time), multi (several) or batch \
+         (several, passed on and waited for together)",
+    ),
+    Flag::own(
+        "",
+        "direct",
+        Plain(|typed| typed.config.switches.direct = true),
+        "move data past the page cache, where both file systems can",
+    ),
+    Flag::own(
+        "",
+        "registered-buffers",
+        Plain(|typed| typed.config.switches.registered_buffers = true),
+        "make the buffers known to the kernel once (io-uring)",
+    ),
+    Flag::own(
+        "",
+        "direct-descriptors",
+        Plain(|typed| typed.config.switches.direct_descriptors = true),
+        "make each file known to the kernel once (io-uring)",
+    ),
+    Flag::own(
+        "",
+        "fallocate",
+        Plain(|typed| typed.config.switches.allocate = true),
+        "reserve a target's space before writing it",
+    ),
+    Flag::own(
+        "",
+        "no-fallocate",
+        Plain(|typed| typed.config.switches.allocate = false),
+        "do not reserve space (the default)",
+    ),
+    Flag::own(
+        "",
+        "no-readahead",
+        Plain(|typed| typed.config.switches.read_ahead = false),
+        "ask for no file's data before its turn",
+    ),
+    Flag::own(
+        "",
+        "no-advise",
+        Plain(|typed| typed.config.switches.advise = false),
+        "give the kernel no advice on how files are read",
+    ),
+    Flag::own(
+        "",
+        "drop-cache",
+        Plain(|typed| typed.config.switches.drop_cache = true),
+        "leave the page cache as it was found",
+    ),
+    Flag::own(
+        "",
+        "no-directory-first",
+        Plain(|typed| typed.config.switches.directory_first = false),
+        "list a directory only when no file is left to copy",
+    ),
+    Flag::own(
+        "",
+        "no-inode-order",
+        Plain(|typed| typed.config.switches.inode_order = false),
+        "copy a directory's files in the order of its listing",
+    ),
+    Flag::own(
+        "",
         "stats",
         Optional("json", |typed, value| {
             let form = value.map_or(Ok(StatisticsForm::Table), |value| {

@@ -308,7 +308,10 @@ fn help_lists_what_the_table_holds_and_fits_a_terminal() {
         assert_eq!(flag.help.is_empty(), flag.support == Support::None, "{long}");
     }
     let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flowing.contains("the engine named: auto, sync or io-uring"), "{text}");
+    assert!(
+        flowing.contains("the engine named: auto, sync, io-uring, posix-aio, kernel-aio or retry"),
+        "{text}"
+    );
 }
 
 /// Lines that GNU cp refuses for the same reason.

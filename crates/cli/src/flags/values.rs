@@ -1,6 +1,6 @@
 //! Values of flags: words out of a list, counts, sizes.
 
-use haul_engine::{Choice, ENGINES};
+use haul_engine::{Choice, ENGINES, Ops};
 use haul_tools::copy::{Reflink, Sparse};
 
 use super::{Doubt, Error, StatisticsForm, When};
@@ -15,6 +15,9 @@ pub(crate) const SPARSE: &Words<Sparse> =
 /// `--reflink`.
 pub(crate) const REFLINK: &Words<Reflink> =
     &[("auto", Reflink::Auto), ("always", Reflink::Always), ("never", Reflink::Never)];
+
+/// `--ops`.
+pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Multi), ("batch", Ops::Batch)];
 
 /// `--progress`.
 pub(crate) const PROGRESS: &Words<When> =

@@ -1,22 +1,20 @@
-//! One file on its way through a worker: the transitions between its states.
-//!
-//! Invariant: a file is at its end when as many bytes as `fstat` counted have been moved, or when `read` returned 0;
-//! a 0 before the counted size is asked for once more, and a 0 of `copy_file_range` means nothing at all.
+//! One file on its way through a worker: from its open to its two closes. In between, `lane.rs` moves its content.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use haul_engine::{Call, Outcome, Wait};
-use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Operation, Seek, Stat};
-use haul_sys::{Open, advise, seek};
+use haul_engine::{Call, Wait};
+use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
+use haul_sys::{advise, allocate, truncate};
 
 use super::Job;
+use super::lane::Lane;
 use super::walk::replaced;
 use super::worker::Worker;
 use crate::node::Found;
 use crate::plan;
-use crate::report::{Problem, Tally, Wording};
-use crate::tool::{Begin, Block, OpenFile, OpenedFile, Tool, Transfer};
+use crate::report::Problem;
+use crate::route::Route;
+use crate::tool::{Begin, Holes, OpenFile, OpenedFile, Tool, Transfer};
 use crate::wording;
 
 /// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
@@ -27,9 +25,6 @@ const SEQUENTIAL_BYTES: u64 = 1 << 20;
 
 /// How much of a large file is asked for ahead; the kernel's own read-ahead goes on from there.
 const FETCH_AHEAD_BYTES: u64 = 2 << 20;
-
-/// Bytes the kernel is asked to copy at a time: long enough to cost nothing, short enough to show progress.
-const KERNEL_COPY_BYTES: u64 = 8 << 20;
 
 /// Where a file is in its life.
 pub(super) enum State<T: Tool> {
@@ -56,23 +51,6 @@ pub(super) struct Looked<T: Tool> {
     stat: Stat,
 }
 
-/// A range of a file being moved by one worker.
-pub(super) struct Lane<T: Tool> {
-    file: Arc<OpenFile<T>>,
-    position: u64,
-    end: u64,
-    data_end: u64,
-    end_doubted: bool,
-    doing: Doing,
-    transfer: Transfer,
-}
-
-/// What of a block remains to be written.
-enum Doing {
-    Nothing,
-    Writing { read: usize, current: Range<usize>, rest: Vec<Range<usize>> },
-}
-
 /// A file whose content is where it belongs, or has failed to be.
 pub(super) struct Ending<T: Tool> {
     found: Found<T>,
@@ -80,21 +58,6 @@ pub(super) struct Ending<T: Tool> {
     own: Option<T::File>,
     moved: bool,
     settles: bool,
-}
-
-impl<T: Tool> Lane<T> {
-    pub(super) fn new(file: Arc<OpenFile<T>>, range: Range<u64>, transfer: Transfer) -> Self {
-        let data_end = if transfer.skips_holes() { range.start } else { range.end };
-        Self {
-            file,
-            position: range.start,
-            end: range.end,
-            data_end,
-            end_doubted: false,
-            doing: Doing::Nothing,
-            transfer,
-        }
-    }
 }
 
 impl<T: Tool> Worker<'_, T> {
@@ -107,6 +70,7 @@ impl<T: Tool> Worker<'_, T> {
         let how = if follow { Open::READ.following() } else { Open::READ };
         let name = found.name.clone();
         let slot = self.occupy(State::Free);
+        self.files += 1;
         self.submit(slot, State::Opening(found), Call::Open { directory, name, how });
     }
 
@@ -148,7 +112,8 @@ impl<T: Tool> Worker<'_, T> {
             self.desk.problem(Problem::new(wording::REPLACED).naming(found.path()));
             return self.abandon(slot, found, source);
         }
-        let probe = stat.size > 0 && !stat.is_sparse() && self.desk.tool().reads_first(&found, &stat);
+        let probe = self.probes && stat.size > 0 && !stat.is_sparse();
+        let probe = probe && self.desk.tool().reads_first(&found, &stat);
         let look = Looked { found, source, stat };
         if probe { self.probe(slot, look) } else { self.begin(slot, look, None) }
     }
@@ -158,7 +123,7 @@ impl<T: Tool> Worker<'_, T> {
         let buffer = self.take_buffer();
         let length = self.length_of_block(look.stat.size);
         let file = Arc::clone(&look.source);
-        let wait = if self.slots.len() > 1 { Wait::Never } else { Wait::Allowed };
+        let wait = if self.window > 1 { Wait::Never } else { Wait::Allowed };
         self.submit(
             slot,
             State::Probing(look),
@@ -166,7 +131,7 @@ impl<T: Tool> Worker<'_, T> {
         );
     }
 
-    fn length_of_block(&self, bytes: u64) -> usize {
+    pub(super) fn length_of_block(&self, bytes: u64) -> usize {
         usize::try_from(bytes).unwrap_or(usize::MAX).min(self.block_bytes)
     }
 
@@ -185,7 +150,7 @@ impl<T: Tool> Worker<'_, T> {
             Ok(None) => {
                 self.note_presence(false);
                 self.return_buffer(buffer);
-                if look.stat.size > FETCHED_BY_READ_BYTES {
+                if look.stat.size > FETCHED_BY_READ_BYTES && self.desk.run.settings.switches.advise {
                     // Only advice: a refusal changes nothing but the speed.
                     advise(&look.source, Advice::WillNeed, look.stat.size.min(FETCH_AHEAD_BYTES))
                         .unwrap_or_default();
@@ -224,19 +189,61 @@ impl<T: Tool> Worker<'_, T> {
                 return self.close_source(slot, ending);
             }
         };
-        let file = Arc::new(OpenFile::new(found, source, stat, target, own));
+        let (transfer, route) = match &target {
+            Some(target) => self.prepare(&found, (&source, target), &stat, transfer),
+            None => (transfer, Route::usual()),
+        };
+        let file = Arc::new(OpenFile::new(found, source, stat, target, own, route));
         if transfer == Transfer::Nothing {
             self.discard(block);
-            return self.finish(slot, file);
-        }
-        if file.stat.size >= SEQUENTIAL_BYTES {
-            // Only advice: the kernel reads further ahead, or does not.
-            advise(&file.source, Advice::Sequential, 0).unwrap_or_default();
+            return self.let_go(slot, file, true);
         }
         let lane = self.share_ranges(file, transfer);
-        match block {
-            Some((buffer, length)) => self.take_block(slot, lane, buffer, length),
-            None => self.advance_lane(slot, lane),
+        self.move_range(slot, lane, block);
+    }
+
+    /// Does what the switches ask for before a file's first byte moves.
+    fn prepare(
+        &self,
+        found: &Found<T>,
+        (source, target): (&Fd, &Fd),
+        stat: &Stat,
+        transfer: Transfer,
+    ) -> (Transfer, Route) {
+        let settings = &self.desk.run.settings;
+        let switches = &settings.switches;
+        if transfer == Transfer::Nothing {
+            return (transfer, Route::usual());
+        }
+        if switches.advise && stat.size >= SEQUENTIAL_BYTES {
+            // Only advice: the kernel reads further ahead, or does not.
+            advise(source, Advice::Sequential, 0).unwrap_or_default();
+        }
+        if switches.allocate
+            && stat.size > 0
+            && !transfer.skips_holes()
+            && let Err(cause) = allocate(target, stat.size)
+        {
+            self.remark(found, &format!("its space is not reserved: {cause:#}"));
+        }
+        if !(switches.direct || switches.drop_cache) {
+            return (transfer, Route::usual());
+        }
+        // What the kernel copies by itself goes through its cache.
+        let transfer = transfer.in_blocks();
+        if switches.direct && transfer != Transfer::Blocks(Holes::Read) {
+            self.remark(found, "it has holes: goes through the page cache");
+            return (transfer, Route::usual());
+        }
+        let drops = self.engine.caps().drops_cache;
+        let note = |why: &str| self.remark(found, &format!("goes through the page cache: {why}"));
+        (transfer, Route::choose(switches, (source, target), settings.block_bytes, drops, note))
+    }
+
+    /// Tells something of a file under `--debug`.
+    pub(super) fn remark(&self, found: &Found<T>, what: &str) {
+        if self.desk.report().wants_debug() {
+            self.desk.report().debug(&format!("{}: {what}", String::from_utf8_lossy(&found.path())));
         }
     }
 
@@ -261,177 +268,24 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Takes the next piece of a lane's range in hand, or ends the lane.
-    pub(super) fn advance_lane(&mut self, slot: usize, mut lane: Lane<T>) {
-        if lane.position >= lane.end || lane.file.has_failed() {
-            return self.end_lane(slot, lane);
-        }
-        if lane.position >= lane.data_end {
-            match next_data(&lane) {
-                Ok(Some(data)) => {
-                    self.count(Tally { bytes: data.start - lane.position, ..Tally::default() });
-                    (lane.position, lane.data_end) = (data.start, data.end);
-                }
-                Ok(None) => {
-                    self.count(Tally { bytes: lane.end - lane.position, ..Tally::default() });
-                    return self.end_lane(slot, lane);
-                }
-                Err(cause) => return self.fail_lane(slot, lane, wording::ERROR_READING, cause),
-            }
-        }
-        let left = lane.data_end - lane.position;
-        let file = Arc::clone(&lane.file.source);
-        let call = match (lane.transfer, &lane.file.target) {
-            (Transfer::Kernel(_), Some(target)) => Call::CopyRange {
-                source: file,
-                target: Arc::clone(target),
-                offset: lane.position,
-                length: usize::try_from(left.min(KERNEL_COPY_BYTES)).unwrap_or(usize::MAX),
-            },
-            _ => {
-                let (buffer, length) = (self.take_buffer(), self.length_of_block(left));
-                Call::Read {
-                    file,
-                    offset: lane.position,
-                    buffer,
-                    length,
-                    wait: Wait::Allowed,
-                    cache: Cache::Keep,
-                }
-            }
+    /// Lets go of a file after a lane, and finishes it after its last: of those that let go of it, exactly one is the last.
+    /// `is_last_here` tells whether this worker has no other lane of it.
+    pub(super) fn let_go(&mut self, slot: usize, file: Arc<OpenFile<T>>, is_last_here: bool) {
+        let Some(file) = Arc::into_inner(file) else {
+            return if is_last_here { self.vacate(slot) } else { self.leave(slot) };
         };
-        self.submit(slot, State::Moving(lane), call);
+        self.finish(slot, file);
     }
 
-    pub(super) fn moved(&mut self, slot: usize, lane: Lane<T>, outcome: Outcome) {
-        match outcome {
-            Outcome::Read { buffer, result } => match result {
-                Ok(Some(length)) if length > 0 => self.take_block(slot, lane, buffer, length),
-                Ok(_) => {
-                    self.return_buffer(buffer);
-                    self.reached_end(slot, lane);
-                }
-                Err(cause) => {
-                    self.return_buffer(buffer);
-                    self.fail_lane(slot, lane, wording::ERROR_READING, cause);
-                }
-            },
-            Outcome::Wrote { buffer, result } => self.wrote(slot, lane, buffer, result),
-            Outcome::Copied(result) => self.copied(slot, lane, result),
-            _ => self.slots[slot] = Some(State::Moving(lane)),
+    fn finish(&mut self, slot: usize, file: OpenFile<T>) {
+        if let Some(target) = &file.target
+            && self.desk.run.settings.switches.allocate
+            && file.length() < file.stat.size
+        {
+            // What was reserved beyond the end of a file that has shrunk meanwhile is given back, or stays reserved.
+            truncate(&**target, file.length()).unwrap_or_default();
         }
-    }
-
-    /// Deals with a read of 0 bytes.
-    fn reached_end(&mut self, slot: usize, mut lane: Lane<T>) {
-        let expected = lane.end != u64::MAX;
-        if expected && !lane.end_doubted {
-            lane.end_doubted = true;
-            return self.advance_lane(slot, lane);
-        }
-        lane.file.note_end(lane.position);
-        self.end_lane(slot, lane);
-    }
-
-    /// Shows the tool a block and writes what it wants written.
-    fn take_block(&mut self, slot: usize, mut lane: Lane<T>, buffer: Buffer, length: usize) {
-        lane.end_doubted = false;
-        lane.file.note_block();
-        let (current, mut rest) =
-            match self.desk.tool().block(&lane.file, lane.position, &buffer.bytes()[..length]) {
-                _ if lane.file.target.is_none() => (0..0, Vec::new()),
-                Block::Keep => (0..length, Vec::new()),
-                Block::Parts(parts) => (0..0, parts),
-                Block::Taken => (0..0, Vec::new()),
-            };
-        rest.reverse();
-        lane.doing = Doing::Writing { read: length, current, rest };
-        self.write_on(slot, lane, buffer);
-    }
-
-    /// Writes the next part of a block, or goes on to the next block.
-    fn write_on(&mut self, slot: usize, mut lane: Lane<T>, buffer: Buffer) {
-        let Doing::Writing { read, rest, current } = &mut lane.doing else {
-            return self.return_buffer(buffer);
-        };
-        if current.start >= current.end {
-            match rest.pop() {
-                Some(part) => *current = part,
-                None => {
-                    let read = *read;
-                    lane.doing = Doing::Nothing;
-                    lane.position += read as u64;
-                    self.return_buffer(buffer);
-                    self.count(Tally { bytes: read as u64, ..Tally::default() });
-                    return self.advance_lane(slot, lane);
-                }
-            }
-        }
-        let (range, Some(target)) = (current.clone(), &lane.file.target) else {
-            rest.clear();
-            *current = 0..0;
-            return self.write_on(slot, lane, buffer);
-        };
-        let call = Call::Write {
-            file: Arc::clone(target),
-            offset: lane.position + range.start as u64,
-            buffer,
-            range,
-            cache: Cache::Keep,
-        };
-        self.submit(slot, State::Moving(lane), call);
-    }
-
-    fn wrote(&mut self, slot: usize, mut lane: Lane<T>, buffer: Buffer, result: Result<usize, Error>) {
-        let cause = match result {
-            Ok(written) if written > 0 => {
-                if let Doing::Writing { current, .. } = &mut lane.doing {
-                    current.start = (current.start + written).min(current.end);
-                }
-                return self.write_on(slot, lane, buffer);
-            }
-            // A write of nothing without an error: the same as no space, as GNU takes it.
-            Ok(_) => Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC),
-            Err(cause) => cause,
-        };
-        self.return_buffer(buffer);
-        self.fail_lane(slot, lane, wording::ERROR_WRITING, cause);
-    }
-
-    /// Goes on after `copy_file_range`; where the kernel cannot, or pretends that the file has ended, in blocks.
-    fn copied(&mut self, slot: usize, mut lane: Lane<T>, result: Result<usize, Error>) {
-        match result {
-            Ok(copied) if copied > 0 => {
-                lane.position += copied as u64;
-                self.count(Tally { bytes: copied as u64, ..Tally::default() });
-            }
-            Err(cause) if matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::IO) => {
-                return self.fail_lane(slot, lane, wording::ERROR_WRITING, cause);
-            }
-            Ok(_) | Err(_) => lane.transfer = lane.transfer.in_blocks(),
-        }
-        self.advance_lane(slot, lane);
-    }
-
-    fn fail_lane(&mut self, slot: usize, lane: Lane<T>, wording: Wording, cause: Error) {
-        let found = &lane.file.found;
-        let path = if wording == wording::ERROR_READING {
-            found.path()
-        } else {
-            self.desk.tool().target_path(found)
-        };
-        self.desk.problem(Problem::new(wording).naming(path).because(cause));
-        lane.file.fail();
-        self.end_lane(slot, lane);
-    }
-
-    fn end_lane(&mut self, slot: usize, lane: Lane<T>) {
-        self.finish(slot, lane.file);
-    }
-
-    /// Finishes a file when its last lane has ended: of the workers that let go of it, exactly one is the last.
-    fn finish(&mut self, slot: usize, file: Arc<OpenFile<T>>) {
-        let Some(file) = Arc::into_inner(file) else { return self.vacate(slot) };
+        file.route.tidy(&file.source, file.target.as_ref());
         let moved = !file.has_failed() && self.desk.tool().finish(&self.desk, &file);
         let OpenFile { found, source, target, own, .. } = file;
         let ending = Ending { found, source: Some(source), own: Some(own), moved, settles: true };
@@ -484,20 +338,4 @@ impl<T: Tool> Worker<'_, T> {
             self.desk.settle(&ending.found);
         }
     }
-}
-
-/// Finds the data at or after a lane's position; `None` when only holes are left in its range.
-fn next_data<T: Tool>(lane: &Lane<T>) -> Result<Option<Range<u64>>, Error> {
-    let source = &lane.file.source;
-    let start = match seek(source, Seek::Data, lane.position) {
-        Ok(Some(start)) if start < lane.end => start,
-        Ok(_) => return Ok(None),
-        // The file system cannot tell: all of it is data.
-        Err(cause) if cause.is(Errno::INVAL) || cause.is(Errno::OPNOTSUPP) => {
-            return Ok(Some(lane.position..lane.end));
-        }
-        Err(cause) => return Err(cause),
-    };
-    let hole = seek(source, Seek::Hole, start)?.unwrap_or(lane.end);
-    Ok(Some(start..hole.clamp(start + 1, lane.end)))
 }

@@ -5,6 +5,7 @@
 //! the last entry of a directory finishes it (below, [`Desk::settle`]).
 
 mod file;
+mod lane;
 mod walk;
 mod worker;
 
@@ -103,8 +104,7 @@ impl<'r, T: Tool> Run<'r, T> {
 
     /// Makes the `me`-th worker, with an engine of its own.
     pub(crate) fn worker(&self, me: usize) -> Box<dyn Step + '_> {
-        let made =
-            haul_engine::make(self.settings.engine, &haul_engine::Setup::of_depth(self.settings.queue_depth));
+        let made = haul_engine::make(self.settings.engine, &self.settings.engine_setup());
         if me == 0 {
             self.report.settled(Means { engine: made.engine.caps().name, jobs: self.settings.jobs });
             if self.report.wants_debug() {

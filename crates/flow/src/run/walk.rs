@@ -166,8 +166,10 @@ impl<T: Tool> Desk<'_, T> {
 
     fn share_entries(&self, node: &Arc<Node<T>>, mut names: Names) {
         let mut directories = names.split_off(|entry| entry.kind != EntryType::Directory);
-        names.sort_by_inode();
-        directories.sort_by_inode();
+        if self.run.settings.switches.inode_order {
+            names.sort_by_inode();
+            directories.sort_by_inode();
+        }
         let directories = Arc::new(directories);
         for range in plan::chunks(directories.len()) {
             self.share(Job::Enter(Arc::clone(node), Batch { names: Arc::clone(&directories), range }));

@@ -19,15 +19,18 @@
 //! Termination: every step admits an entry, completes an operation, resumes a parked file, or reports that the worker
 //! is idle; entries, operations per entry and parked files are finite.
 //!
+//! With [`Ops::Multi`] and [`Ops::Batch`] a file has several slots, one for each of its lanes.
+//!
 //! Invariant: a slot in use has exactly one operation in flight, or is parked.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use haul_engine::{Call, Choice, Done, Engine, Op, Outcome};
+use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Outcome};
 use haul_sys::{Buffer, DirectoryReader, EntryType, Name};
 
-use super::file::{Lane, State};
+use super::file::State;
+use super::lane::Lane;
 use super::{Batch, Desk, Job, Run};
 use crate::driver::{Progress, Step};
 use crate::node::{Found, Node};
@@ -43,12 +46,19 @@ pub(super) struct Worker<'r, T: Tool> {
     pub(super) desk: Desk<'r, T>,
     pub(super) engine: Box<dyn Engine>,
     depth: usize,
+    /// Whether a block is read and written in one go.
+    pub(super) pairs: bool,
+    /// Whether a file's first block is looked for before the file is begun.
+    pub(super) probes: bool,
     may_change_engine: bool,
     absent_in_a_row: usize,
     reader: DirectoryReader,
     chunk: Option<(Arc<Node<T>>, Batch)>,
     pub(super) slots: Vec<Option<State<T>>>,
     free: Vec<usize>,
+    /// Files in flight, at most `window`.
+    pub(super) files: usize,
+    pub(super) window: usize,
     pub(super) parked: VecDeque<usize>,
     done: Vec<Done>,
     buffers: Vec<Buffer>,
@@ -60,21 +70,45 @@ impl<'r, T: Tool> Worker<'r, T> {
     pub(super) fn new(run: &'r Run<'r, T>, me: usize, engine: Box<dyn Engine>) -> Self {
         let caps = engine.caps();
         let window = if caps.blocks { run.settings.window } else { run.settings.window.min(caps.depth) };
-        Self {
+        let mut worker = Self {
             desk: Desk::new(run, me),
             engine,
             depth: caps.depth,
+            pairs: false,
+            probes: false,
             may_change_engine: run.settings.engine == Choice::Auto,
             absent_in_a_row: 0,
             reader: DirectoryReader::new(),
             chunk: None,
             slots: (0..window).map(|_| None).collect(),
             free: (0..window).rev().collect(),
+            files: 0,
+            window,
             parked: VecDeque::with_capacity(window),
             done: Vec::with_capacity(window),
             buffers: Vec::new(),
             block_bytes: run.settings.block_bytes,
+        };
+        worker.adapt(caps);
+        worker
+    }
+
+    /// Adapts to an engine that was just made.
+    fn adapt(&mut self, caps: Caps) {
+        let switches = self.desk.run.settings.switches;
+        self.depth = caps.depth;
+        self.pairs = caps.pairs;
+        // What the look would bring into the cache is not wanted there, or would be read twice.
+        self.probes = switches.read_ahead && !switches.direct && !switches.drop_cache && !caps.pairs;
+        if !switches.registered_buffers {
+            return;
         }
+        let mut buffers: Vec<_> = (0..caps.depth).map(|_| Buffer::new(self.block_bytes)).collect();
+        if let Err(cause) = self.engine.register(&mut buffers) {
+            let report = self.desk.report();
+            report.debug(&format!("the {} engine has no registered buffers: {cause:#}", caps.name));
+        }
+        self.buffers = buffers;
     }
 
     /// Notes whether the first block of a file was in memory.
@@ -89,7 +123,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         self.may_change_engine = false;
         let settings = self.desk.run.settings;
-        let made = haul_engine::make(Choice::Uring, &haul_engine::Setup::of_depth(settings.queue_depth));
+        let made = haul_engine::make(Choice::Uring, &settings.engine_setup());
         let caps = made.engine.caps();
         if caps.blocks {
             let why = made.note.unwrap_or_default();
@@ -99,7 +133,8 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.desk
             .report()
             .debug(&format!("the data is not in memory: worker {} reads by {}", self.desk.me, caps.name));
-        (self.engine, self.depth) = (made.engine, caps.depth);
+        self.engine = made.engine;
+        self.adapt(caps);
     }
 
     /// Takes the next entry or job, if there is one; returns whether there was.
@@ -122,7 +157,8 @@ impl<'r, T: Tool> Worker<'r, T> {
             Some(Job::List(node, fd)) => self.desk.list(&mut self.reader, &node, fd),
             Some(Job::Range(file, range, transfer)) => {
                 let slot = self.occupy(State::Free);
-                self.advance_lane(slot, Lane::new(file, range, transfer));
+                self.files += 1;
+                self.move_range(slot, Lane::new(file, range, transfer), None);
             }
         }
         true
@@ -144,7 +180,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
     }
 
-    /// Puts a state in a free slot. The window has room: `step` looked.
+    /// Puts a state in a free slot.
     pub(super) fn occupy(&mut self, state: State<T>) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -154,10 +190,21 @@ impl<'r, T: Tool> Worker<'r, T> {
         slot
     }
 
-    /// Empties a slot.
+    /// Empties a slot whose file is over, as far as this worker goes.
     pub(super) fn vacate(&mut self, slot: usize) {
+        self.files -= 1;
+        self.leave(slot);
+    }
+
+    /// Empties one of a file's slots.
+    pub(super) fn leave(&mut self, slot: usize) {
         self.slots[slot] = None;
         self.free.push(slot);
+    }
+
+    /// Returns how many more operations the engine takes, at least one.
+    pub(super) fn room(&self) -> usize {
+        self.depth.saturating_sub(self.engine.in_flight()).max(1)
     }
 
     /// Passes an operation for `slot` to the engine, which has room: of `depth` operations in flight, one is missing.
@@ -176,7 +223,11 @@ impl<'r, T: Tool> Worker<'r, T> {
 
     /// Waits for at least one completion and advances the files of all that came.
     fn complete(&mut self) {
-        let outcome = self.engine.flush().and_then(|()| self.engine.reap(1, &mut self.done));
+        let outcome = match self.desk.run.settings.ops {
+            // Passed on and waited for together: an engine that can, does both in one call.
+            Some(Ops::Batch) => self.engine.reap(self.engine.in_flight(), &mut self.done),
+            _ => self.engine.flush().and_then(|()| self.engine.reap(1, &mut self.done)),
+        };
         if let Err(cause) = outcome {
             self.desk.report().debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
         }
@@ -230,7 +281,7 @@ impl<T: Tool> Step for Worker<'_, T> {
         if self.engine.in_flight() == 0 && self.done.is_empty() {
             self.choose_engine();
         }
-        while self.engine.in_flight() < self.depth && !self.free.is_empty() {
+        while self.engine.in_flight() < self.depth && self.files < self.window {
             if !self.admit() {
                 break;
             }

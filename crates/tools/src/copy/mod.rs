@@ -56,6 +56,9 @@ const OFFLOAD_BYTES: u64 = 256 << 10;
 /// Copies what the operands name, as the options say, using the machine as the configuration says.
 pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: &dyn Report) -> Outcome {
     let settings = Settings::resolve(config);
+    if let Err((name, cause)) = settings.try_engine() {
+        return Outcome::Fatal(Problem::new(wording::CANNOT_USE_ENGINE).naming(name).because(cause));
+    }
     let cache = HeldCache::new(settings.held);
     let assignments = match operands::assign(operands, &cache) {
         Ok(assignments) => assignments,
@@ -69,7 +72,7 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
     for group in &groups {
         let (operands, problems) = places(group, &cache);
         status = status.max(tell(problems, report));
-        let driver = Local::new(settings.jobs);
+        let driver = Local::new(settings.jobs).preferring(settings.precedence());
         let setup = Setup { settings, cache: &cache, report, driver: &driver };
         status = status.max(haul_flow::run(&copier, operands, &setup));
     }
@@ -247,6 +250,10 @@ impl Tool for Copier {
             return Begin::Over;
         }
         self.begin_file(desk, found, *opened)
+    }
+
+    fn looks_at_blocks(&self, file: &OpenFile<Self>) -> bool {
+        self.makes_holes(file)
     }
 
     fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {

@@ -336,7 +336,12 @@ impl Copier {
 
     /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in a file that has holes already.
     pub(super) fn take_block(&self, file: &OpenFile<Self>, bytes: &[u8]) -> Block {
-        if file.own.has_holes { Block::Parts(holes::data_in(bytes)) } else { Block::Keep }
+        if self.makes_holes(file) { Block::Parts(holes::data_in(bytes)) } else { Block::Keep }
+    }
+
+    /// Tells whether what is written depends on what was read.
+    pub(super) fn makes_holes(&self, file: &OpenFile<Self>) -> bool {
+        file.own.has_holes
     }
 
     pub(super) fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {

@@ -107,6 +107,10 @@ impl Tool for Survey<'_> {
         Begin::Over
     }
 
+    fn looks_at_blocks(&self, _: &OpenFile<Self>) -> bool {
+        true
+    }
+
     fn block(&self, _: &OpenFile<Self>, _: u64, _: &[u8]) -> Block {
         Block::Taken
     }

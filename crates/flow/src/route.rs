@@ -1,0 +1,187 @@
+//! Which way a file's data goes: through the page cache or past it, and what it leaves there.
+//!
+//! The usual way is through the cache, and what is left there is the kernel's affair. Two switches change that:
+//! - [`Switches::direct`]: past the cache. Where a file system has no such way, or not for these two files, the data goes
+//!   through the cache after all. Direct transfers are made of whole sectors, so the last bytes of a file are read with
+//!   the rest of their sector, and written through the cache.
+//! - [`Switches::drop_cache`]: the cache is left as it was found. Where the engine and the file system can, each transfer
+//!   drops what it brought in; elsewhere the file's pages are dropped at its end, those of the source only if none of
+//!   them was there before.
+//!
+//! Invariant: a route only ever becomes plainer, so a file whose transfers are refused is tried again finitely often.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd};
+use haul_sys::{advise, bypass_cache, cached_pages, direct_alignment, use_cache, write_back};
+
+use crate::config::Switches;
+
+/// The way of one file's data.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// Bytes of which direct transfers are multiples; 0 through the cache.
+    sector_bytes: AtomicU64,
+    /// Whether each transfer drops what it brings into the cache.
+    drops: AtomicBool,
+    tidies: Tidies,
+}
+
+/// What of the page cache is to be put in order when the file is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tidies {
+    /// Nothing: the kernel keeps what it sees fit.
+    Nothing,
+    /// The target's pages; some of the source's were there before.
+    Target,
+    /// The pages of both.
+    Both,
+}
+
+impl Route {
+    /// Makes the usual route.
+    pub(crate) fn usual() -> Self {
+        Self { sector_bytes: AtomicU64::new(0), drops: AtomicBool::new(false), tidies: Tidies::Nothing }
+    }
+
+    /// Makes the route that the switches ask for, as far as the files can take it, before any data has moved. `note` is
+    /// told why not better.
+    pub(crate) fn choose(
+        switches: &Switches,
+        (source, target): (&Fd, &Fd),
+        block_bytes: usize,
+        engine_drops: bool,
+        note: impl FnOnce(&str),
+    ) -> Self {
+        let route = Self::usual();
+        if switches.direct {
+            match open_direct(source, target, block_bytes) {
+                Ok(sector_bytes) => {
+                    route.sector_bytes.store(sector_bytes, Ordering::Relaxed);
+                    return route;
+                }
+                Err(why) => note(&why),
+            }
+        }
+        if !switches.drop_cache {
+            return route;
+        }
+        // A kernel that cannot tell counts as one that has the file: what is there is left.
+        let found = cached_pages(source).map_or(true, |pages| pages > 0);
+        let tidies = if found { Tidies::Target } else { Tidies::Both };
+        Self { drops: AtomicBool::new(engine_drops), tidies, ..route }
+    }
+
+    /// Returns what a transfer is to leave in the cache.
+    pub(crate) fn cache(&self) -> Cache {
+        if self.drops.load(Ordering::Relaxed) { Cache::Drop } else { Cache::Keep }
+    }
+
+    /// Returns how much of `length` bytes from a sector's start are whole sectors: all of it through the cache.
+    pub(crate) fn whole_sectors(&self, length: usize) -> usize {
+        match self.sector_bytes() {
+            0 => length,
+            sector => length - length % sector,
+        }
+    }
+
+    /// Returns how many bytes have to be asked for to read `length` bytes from a sector's start.
+    pub(crate) fn sectors_around(&self, length: usize) -> usize {
+        match self.sector_bytes() {
+            0 => length,
+            sector => length.next_multiple_of(sector),
+        }
+    }
+
+    /// Returns what of a buffer's `range` can be written at `offset` at once. Bytes that fill no sector go through the
+    /// cache, and so does what follows them.
+    ///
+    /// # Errors
+    /// When the target cannot be opened to the cache.
+    pub(crate) fn writable(
+        &self,
+        target: &Fd,
+        offset: u64,
+        range: Range<usize>,
+    ) -> Result<Range<usize>, Error> {
+        let sector = self.sector_bytes();
+        if sector == 0 {
+            return Ok(range);
+        }
+        let starts_whole = offset.is_multiple_of(sector as u64) && range.start.is_multiple_of(sector);
+        let whole = if starts_whole { self.whole_sectors(range.len()) } else { 0 };
+        if whole > 0 {
+            return Ok(range.start..range.start + whole);
+        }
+        use_cache(target)?;
+        Ok(range)
+    }
+
+    /// Becomes plainer, if `cause` is the refusal of something that a plainer route does without; returns whether it did.
+    pub(crate) fn becomes_plainer(&self, cause: &Error, source: &Fd, target: Option<&Arc<Fd>>) -> bool {
+        if cause.is(Errno::OPNOTSUPP) && self.drops.swap(false, Ordering::Relaxed) {
+            return true;
+        }
+        if !cause.is(Errno::INVAL) || self.sector_bytes.swap(0, Ordering::Relaxed) == 0 {
+            return false;
+        }
+        use_cache(source).is_ok() && target.is_none_or(|target| use_cache(&**target).is_ok())
+    }
+
+    /// Puts the page cache in order after the last of the file's data was written. A kernel that refuses leaves something
+    /// in the cache, which changes nothing but the speed of others.
+    pub(crate) fn tidy(&self, source: &Fd, target: Option<&Arc<Fd>>) {
+        if self.tidies == Tidies::Nothing {
+            return;
+        }
+        if let Some(target) = target {
+            // Dirty pages cannot be dropped.
+            write_back(&**target).and_then(|()| advise(&**target, Advice::DontNeed, 0)).unwrap_or_default();
+        }
+        if self.tidies == Tidies::Both {
+            advise(source, Advice::DontNeed, 0).unwrap_or_default();
+        }
+    }
+
+    fn sector_bytes(&self) -> usize {
+        usize::try_from(self.sector_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+}
+
+/// Makes both files direct; returns the bytes of which their transfers have to be multiples, or why it cannot be.
+fn open_direct(source: &Fd, target: &Fd, block_bytes: usize) -> Result<u64, String> {
+    let alignment = |file: &Fd, which: &str| match direct_alignment(file) {
+        Ok(Some(alignment)) => Ok(alignment),
+        Ok(None) => Err(format!("the {which}'s file system has no direct I/O")),
+        Err(cause) => Err(format!("{cause:#}")),
+    };
+    let (from, to) = (alignment(source, "source")?, alignment(target, "target")?);
+    let sector = from.offset.max(to.offset);
+    // Buffers begin on a page; blocks have to end on a sector.
+    if from.memory.max(to.memory) > Buffer::ALIGNMENT || !block_bytes.is_multiple_of(sector) {
+        return Err(format!("direct transfers have to be multiples of {sector} bytes"));
+    }
+    bypass_cache(source).map_err(|cause| format!("{cause:#}"))?;
+    if let Err(cause) = bypass_cache(target) {
+        return match use_cache(source) {
+            Ok(()) => Err(format!("{cause:#}")),
+            Err(worse) => Err(format!("{worse:#}")),
+        };
+    }
+    Ok(sector as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_sectors_are_moved_directly_and_the_rest_is_not() {
+        let route = Route { sector_bytes: AtomicU64::new(512), ..Route::usual() };
+        assert_eq!((route.whole_sectors(1300), route.sectors_around(1300)), (1024, 1536));
+        assert_eq!((route.whole_sectors(511), route.sectors_around(1)), (0, 512));
+        assert_eq!((Route::usual().whole_sectors(1300), Route::usual().sectors_around(1300)), (1300, 1300));
+    }
+}
