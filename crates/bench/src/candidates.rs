@@ -153,6 +153,21 @@ pub(crate) struct Search {
     pub(crate) only: Vec<String>,
 }
 
+/// Returns the whole path of haul's binary: the one given, or the one that is running.
+///
+/// # Errors
+///
+/// [`Error::Io`] when it is not there.
+pub(crate) fn haul_binary(given: Option<&Path>) -> Result<PathBuf> {
+    let running = || {
+        std::env::current_exe()
+            .map_err(|source| Error::Io { doing: "find the running program".to_owned(), source })
+    };
+    let haul = given.map(Path::to_owned).map_or_else(running, Ok)?;
+    // A bare name would be looked for in PATH when it is run.
+    haul.canonicalize().map_err(Error::doing("find", &haul))
+}
+
 /// Finds the candidates, haul first and then the rivals in the order of [`RIVALS`].
 ///
 /// # Errors
@@ -181,6 +196,13 @@ pub(crate) fn find(search: &Search) -> Result<Vec<Candidate>> {
         None if found.is_empty() => Err(Error::Refused("no candidate was found on this machine".to_owned())),
         None => Ok(found),
     }
+}
+
+/// Returns what haul and GNU cp call themselves, those of them that are there.
+pub(crate) fn versions(haul: &Path) -> Vec<String> {
+    let gnu = RIVALS.iter().find(|rival| rival.id == GNU);
+    let gnu = gnu.and_then(|rival| find_rival(rival, &programs::path_folders()));
+    version_of(haul).into_iter().chain(gnu.map(|candidate| candidate.version)).collect()
 }
 
 /// Returns haul, once for each of its settings.

@@ -136,10 +136,10 @@ fn workloads(options: &CompareOptions) -> Result<Vec<Workload>> {
 }
 
 /// Refuses a machine on which images cannot be made and mounted.
-fn check_machine(layout: Layout) -> Result<()> {
+pub(crate) fn check_machine(layout: Layout) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Refused(
-            "haul bench compare makes and mounts file-system images, which only root may do; nothing was done".to_owned(),
+            "haul bench makes and mounts file-system images for this, which only root may do; nothing was done".to_owned(),
         ));
     }
     for program in ["losetup", "mount", "umount", layout.source.maker(), layout.target.maker()] {
@@ -155,13 +155,7 @@ impl CompareOptions {
     }
 
     fn search(&self) -> Result<Search> {
-        let running = || {
-            std::env::current_exe()
-                .map_err(|source| Error::Io { doing: "find the running program".to_owned(), source })
-        };
-        let haul = self.haul.clone().map_or_else(running, Ok)?;
-        // A bare name would be looked for in PATH when it is run.
-        let haul = haul.canonicalize().map_err(Error::doing("find", &haul))?;
+        let haul = candidates::haul_binary(self.haul.as_deref())?;
         let folders = [self.rivals_path.clone(), programs::path_folders()].concat();
         Ok(Search { haul, haul_settings: self.haul_args.clone(), folders, only: self.only.clone() })
     }

@@ -144,14 +144,7 @@ impl Ground {
     ///
     /// [`Error::Refused`] when there is too little room for the images, or the place is no disk.
     pub(crate) fn new(parent: &Path, layout: Layout, totals: Totals) -> Result<Ground> {
-        let entries = totals.files.saturating_add(totals.directories).saturating_add(2);
-        let source_room = Room { bytes: totals.bytes, entries };
-        let target_room = match layout.sides {
-            Sides::Two => source_room,
-            Sides::One => Room { bytes: 2 * totals.bytes, entries: 2 * entries },
-        };
-        check_disk(parent)?;
-        check_room(parent, source_room, target_room)?;
+        let (source_room, target_room) = check_place(parent, layout, totals)?;
         let work = tempfile::Builder::new()
             .prefix("haul-bench-")
             .tempdir_in(parent)
@@ -256,6 +249,24 @@ impl Ground {
 pub(crate) fn sync(top: &Path) -> Result<()> {
     let directory = fs::File::open(top).map_err(Error::doing("open", top))?;
     rustix::fs::syncfs(&directory).map_err(|errno| Error::doing("sync", top)(errno.into()))
+}
+
+/// Makes sure that `parent` is on a disk with room for a workload of this size, and returns the room that
+/// source and target need.
+///
+/// # Errors
+///
+/// [`Error::Refused`] when it is not.
+pub(crate) fn check_place(parent: &Path, layout: Layout, totals: Totals) -> Result<(Room, Room)> {
+    let entries = totals.files.saturating_add(totals.directories).saturating_add(2);
+    let source = Room { bytes: totals.bytes, entries };
+    let target = match layout.sides {
+        Sides::Two => source,
+        Sides::One => Room { bytes: 2 * totals.bytes, entries: 2 * entries },
+    };
+    check_disk(parent)?;
+    check_room(parent, source, target)?;
+    Ok((source, target))
 }
 
 /// What statfs calls a file system that is in memory: tmpfs, ramfs.

@@ -1,4 +1,5 @@
-//! The benchmark of haul: makes trees to copy, and races haul against its rivals over them.
+//! The benchmark of haul: makes trees to copy, races haul against its rivals over
+//! them, and runs the studies of the documents.
 //!
 //! It knows nothing of the inside of any tool: it runs built programs, haul's own included, times them
 //! from outside and reads what they made.
@@ -9,7 +10,8 @@
 //!    │        │         └─► verify                   is the copy right?
 //!    │        ├─► candidates                         who takes part
 //!    │        └─► results ─► table                   what came out
-//!    └─► trees ─► shapes, noise                      the workloads
+//!    ├─► trees ─► shapes, noise                      the workloads
+//!    └─► run (s1 s2 s3 s4) ─► series; findings ─► report, student     the documents' studies
 //! ```
 //!
 //! The method, and why it is what it is, is in docs/measurements/README.md.
@@ -28,10 +30,13 @@ mod machine;
 mod measure;
 mod noise;
 mod programs;
+mod report;
 mod results;
+mod run;
 mod series;
 mod shapes;
 mod statistics;
+mod student;
 mod table;
 mod trees;
 mod verify;
@@ -44,6 +49,7 @@ use clap::{Args, Subcommand};
 
 pub use compare::{CompareOptions, Verdict};
 pub use error::Error;
+pub use run::RunOptions;
 pub use shapes::{Kind, ShapeOptions};
 
 use interrupt::Interrupt;
@@ -56,6 +62,8 @@ pub enum Command {
     Make(MakeOptions),
     /// Compare haul with the other copiers of this machine (needs root)
     Compare(CompareOptions),
+    /// Run a study of the documents, with their tables, plots and published figures (needs root)
+    Run(RunOptions),
 }
 
 /// Says which tree to make, and where.
@@ -104,6 +112,7 @@ pub fn execute(
     match command {
         Command::Make(options) => make(options, output, &interrupt),
         Command::Compare(options) => compare::compare(options, output, progress, &interrupt),
+        Command::Run(options) => run::run(options, output, progress, &interrupt),
     }
 }
 

@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getgid, kill_process_group, pidfd_open};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
 /// What a command used.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// From before the fork to the end of the leader.
     pub(crate) seconds: f64,

@@ -12,16 +12,18 @@
 //! | `flat` | 1 | - | 50,000 | 1,024 | |
 //! | `many` | 2 | 500 | 50,000 in the leaves | 4,096 | |
 //! | `large` | 1 | - | 1 | 1,500,000,000 | |
+//! | `practical` | 2 | 5 | 10 in the leaves | 570,000,000 | the DCP paper: 5.7 GB of videos in 5 directories |
 //!
-//! The papers count in decimal bytes, and so do `broad`, `fat`, `deep` and `large`; the "4 KB" and
+//! The papers count in decimal bytes, and so do `broad`, `fat`, `deep`, `large` and `practical`; the "4 KB" and
 //! "1 KB" of the others are 4,096 and 1,024 bytes, one page and a quarter of one.
 //!
 //! `--scale F` makes a workload F times as big without changing what is hard about it: the counts of
 //! `flat` and `many` (files and directories alike, so that a directory stays as full as it was), the
-//! fan-out of `broad` and `fat`, the files per directory of `binary`, the size of `deep` and `large`.
+//! fan-out of `broad` and `fat`, the files per directory of `binary`, the size of `deep`,
+//! `large` and `practical`.
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -49,6 +51,8 @@ pub enum Kind {
     Many,
     /// One file of 1,500,000,000 bytes
     Large,
+    /// 10 files of 570,000,000 bytes in 5 directories
+    Practical,
 }
 
 impl Kind {
@@ -62,6 +66,7 @@ impl Kind {
             Kind::Flat => "flat",
             Kind::Many => "many",
             Kind::Large => "large",
+            Kind::Practical => "practical",
         }
     }
 }
@@ -69,27 +74,42 @@ impl Kind {
 /// Changes a tree of the documents.
 #[derive(Args, Clone, Debug)]
 pub struct ShapeOptions {
-    /// Files per directory; for flat, many and large: files in all
+    /// Files per directory; for flat, many, large and practical: files in all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    files: Option<u64>,
+    pub(crate) files: Option<u64>,
     /// Bytes per file; K, M, G are powers of 1024 and KB, MB, GB of 1000
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    size: Option<u64>,
-    /// Directories that hold the files of many
+    pub(crate) size: Option<u64>,
+    /// Directories that hold the files of many and practical
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    directories: Option<u64>,
+    pub(crate) directories: Option<u64>,
     /// Subdirectories per directory, for broad, fat and deep
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    fan_out: Option<u64>,
+    pub(crate) fan_out: Option<u64>,
     /// Levels of directories, the top one counted, for binary, broad, fat and deep
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    depth: Option<u32>,
-    /// Make it F times as big: fewer (or more) files; for deep and large, smaller ones
+    pub(crate) depth: Option<u32>,
+    /// Make it F times as big: fewer (or more) files; for deep, large and practical, smaller ones
     #[arg(long, value_name = "F", default_value_t = 1.0)]
-    scale: f64,
+    pub(crate) scale: f64,
     /// Seed of the files' contents
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+impl Default for ShapeOptions {
+    /// Changes nothing.
+    fn default() -> ShapeOptions {
+        ShapeOptions {
+            files: None,
+            size: None,
+            directories: None,
+            fan_out: None,
+            depth: None,
+            scale: 1.0,
+            seed: 1,
+        }
+    }
 }
 
 /// Where the files of a tree are.
@@ -116,7 +136,7 @@ pub(crate) struct Shape {
 }
 
 /// The sums over a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Totals {
     /// Everything that is not a directory.
     pub(crate) files: u64,
@@ -142,13 +162,14 @@ impl Shape {
             Kind::Flat => (1, 1, 50_000, 1_024),
             Kind::Many => (2, 500, 50_000, 4_096),
             Kind::Large => (1, 1, 1, 1_500_000_000),
+            Kind::Practical => (2, 5, 10, 570_000_000),
         };
         let levels = options.depth.unwrap_or(levels);
         let fan_out = options.fan_out.or(options.directories).unwrap_or(fan_out);
         let files = options.files.unwrap_or(files);
         let file_bytes = options.size.unwrap_or(file_bytes);
         let mut shape = Shape { kind, levels, fan_out, file_bytes, placing: Placing::Everywhere(files) };
-        if kind == Kind::Many {
+        if matches!(kind, Kind::Many | Kind::Practical) {
             shape.placing = Placing::Leaves(files);
         }
         shape.scale(options.scale);
@@ -170,7 +191,7 @@ impl Shape {
                 self.fan_out = scaled(self.fan_out, factor.powf(1.0 / f64::from(self.levels - 1)));
             }
             Kind::Broad | Kind::Fat => placing.scale(factor),
-            Kind::Deep | Kind::Large => self.file_bytes = scaled(self.file_bytes, factor),
+            Kind::Deep | Kind::Large | Kind::Practical => self.file_bytes = scaled(self.file_bytes, factor),
         }
     }
 
@@ -241,7 +262,7 @@ fn scaled(count: u64, factor: f64) -> u64 {
 
 fn check_options(kind: Kind, options: &ShapeOptions) -> Result<()> {
     let has_tree = matches!(kind, Kind::Binary | Kind::Broad | Kind::Fat | Kind::Deep);
-    let wrong = if options.directories.is_some() && kind != Kind::Many {
+    let wrong = if options.directories.is_some() && !matches!(kind, Kind::Many | Kind::Practical) {
         "--directories"
     } else if options.fan_out.is_some() && (!has_tree || kind == Kind::Binary) {
         "--fan-out"
@@ -305,6 +326,7 @@ pub(crate) mod tests {
             (Kind::Flat, 50_000, 0, 51_200_000),
             (Kind::Many, 50_000, 500, 204_800_000),
             (Kind::Large, 1, 0, 1_500_000_000),
+            (Kind::Practical, 10, 5, 5_700_000_000),
         ];
         for (kind, files, directories, bytes) in expected {
             assert_eq!(totals(kind, ""), Totals { files, directories, bytes }, "{kind:?}");
@@ -326,6 +348,8 @@ pub(crate) mod tests {
         assert_eq!(totals(Kind::Flat, "--scale 0.1").files, 5_000);
         assert_eq!(totals(Kind::Deep, "--scale 0.001").bytes, 140_000);
         assert_eq!(totals(Kind::Large, "--scale 0.01").bytes, 15_000_000);
+        let practical = Totals { files: 10, directories: 5, bytes: 57_000_000 };
+        assert_eq!(totals(Kind::Practical, "--scale 0.01"), practical);
         // Fan-out 15 becomes 5: 1 + 5 + 25 directories.
         assert_eq!(totals(Kind::Broad, "--scale 0.1").files, 7 * 31);
         assert_eq!(totals(Kind::Binary, "--files 8 --scale 0.5").files, 15 * 4);

@@ -1,12 +1,12 @@
 //! Figures out of a handful of runs.
 //!
 //! A shared machine makes long tails, so the figure quoted is the median, and beside it the whole range;
-//! the mean and the sample deviation are kept in the JSON for whoever wants to test a difference.
+//! the mean and the sample deviation are kept in the JSON, and `student` tests a difference with them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What the counted runs of one candidate say about one quantity.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     /// How many runs were counted.
     pub(crate) count: usize,

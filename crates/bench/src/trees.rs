@@ -143,7 +143,7 @@ mod tests {
     }
 
     /// Small versions of all kinds.
-    const SMALL: [(Kind, &str); 7] = [
+    const SMALL: [(Kind, &str); 8] = [
         (Kind::Binary, "--depth 4 --files 2 --size 100"),
         (Kind::Broad, "--scale 0.02 --size 3000"),
         (Kind::Fat, "--scale 0.01 --size 2000"),
@@ -151,6 +151,7 @@ mod tests {
         (Kind::Flat, "--scale 0.002"),
         (Kind::Many, "--scale 0.002"),
         (Kind::Large, "--scale 0.001"),
+        (Kind::Practical, "--scale 0.0001"),
     ];
 
     #[test]

@@ -1,0 +1,175 @@
+//! Writes a line for each figure, measured and published, as RFC 4180 has it.
+
+use crate::run::findings::{Findings, Line, Measured, Outcome, Test};
+
+/// The names of the columns.
+const COLUMNS: [&str; 28] = [
+    "study",
+    "source",
+    "part",
+    "group",
+    "label",
+    "setting",
+    "command",
+    "quantity",
+    "unit",
+    "count",
+    "mean",
+    "deviation",
+    "median",
+    "min",
+    "max",
+    "synced_mean",
+    "cpu_seconds_mean",
+    "cpu_seconds_per_gib",
+    "cpu_seconds_per_1000_files",
+    "memory_peak_bytes",
+    "against",
+    "expected",
+    "times_as_good",
+    "welch_t",
+    "welch_degrees",
+    "welch_p",
+    "pooled_p",
+    "failure",
+];
+
+/// Writes all figures.
+pub(crate) fn whole(findings: &Findings) -> String {
+    let mut out = String::new();
+    record(&mut out, COLUMNS.map(str::to_owned));
+    for part in &findings.parts {
+        for line in &part.lines {
+            record(&mut out, measured(findings, part, line));
+        }
+    }
+    for one in findings.published {
+        let mut fields: [String; 28] = Default::default();
+        fields[0] = findings.study.name().to_owned();
+        fields[1] = "published".to_owned();
+        fields[2] = one.part.to_owned();
+        fields[5] = one.id.to_owned();
+        fields[7] = one.quantity.to_owned();
+        fields[8] = one.unit.to_owned();
+        fields[10] = one.value.to_string();
+        record(&mut out, fields);
+    }
+    out
+}
+
+fn measured(findings: &Findings, part: &Measured, line: &Line) -> [String; 28] {
+    let mut fields: [String; 28] = Default::default();
+    let known = [
+        findings.study.name(),
+        "measured",
+        &part.name,
+        &part.group,
+        &part.label,
+        &line.id,
+        &line.command,
+        "mean of the counted rounds",
+        findings.unit.symbol(),
+    ];
+    for (field, value) in fields.iter_mut().zip(known) {
+        *field = value.to_owned();
+    }
+    let figures = match &line.outcome {
+        Outcome::Timed(figures) => figures,
+        Outcome::Failed(why) => {
+            fields[27].clone_from(why);
+            return fields;
+        }
+    };
+    let some = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let value = figures.value;
+    fields[9] = value.count.to_string();
+    let numbers = [
+        Some(value.mean),
+        value.deviation,
+        Some(value.median),
+        Some(value.min),
+        Some(value.max),
+        figures.seconds_with_sync.map(|seconds| seconds.mean),
+        Some(figures.cpu_seconds.mean),
+        Some(figures.cpu_seconds_per_gib),
+        figures.cpu_seconds_per_thousand_files,
+        Some(figures.memory_peak_bytes as f64),
+    ];
+    for (field, number) in fields[10..].iter_mut().zip(numbers) {
+        *field = some(number);
+    }
+    if let Some(Test { against, expected, times_as_good, welch, pooled }) = &figures.test {
+        fields[20].clone_from(against);
+        fields[21] = format!("{expected:?}").to_lowercase();
+        fields[22] = times_as_good.to_string();
+        fields[23] = some(welch.map(|test| test.t));
+        fields[24] = some(welch.map(|test| test.degrees));
+        fields[25] = some(welch.map(|test| test.p));
+        fields[26] = some(pooled.map(|test| test.p));
+    }
+    fields
+}
+
+fn record(out: &mut String, fields: [String; 28]) {
+    let quoted = fields.map(|field| {
+        if field.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field
+        }
+    });
+    out.push_str(&quoted.join(","));
+    out.push_str("\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::findings::tests::example;
+    use crate::run::study::Name;
+
+    /// Splits a record into its fields, as a reader of RFC 4180 does.
+    fn fields(record: &str) -> Vec<String> {
+        let mut fields = vec![String::new()];
+        let mut quoted = false;
+        let mut letters = record.chars().peekable();
+        while let Some(letter) = letters.next() {
+            let last = fields.last_mut().unwrap();
+            match letter {
+                '"' if quoted && letters.peek() == Some(&'"') => last.push(letters.next().unwrap()),
+                '"' => quoted = !quoted,
+                ',' if !quoted => fields.push(String::new()),
+                _ => last.push(letter),
+            }
+        }
+        assert!(!quoted, "{record}");
+        fields
+    }
+
+    #[test]
+    fn every_record_has_all_fields_and_every_figure_a_record() {
+        for name in [Name::S1, Name::S2, Name::S3, Name::S4] {
+            let mut findings = example(name);
+            findings.parts[0].lines[0].command = "cp \"a, b\" SOURCE TARGET".to_owned();
+            let text = whole(&findings);
+            let records: Vec<Vec<String>> = text.trim_end().split("\r\n").map(fields).collect();
+            let lines: usize = findings.parts.iter().map(|part| part.lines.len()).sum();
+            assert_eq!(records.len(), 1 + lines + findings.published.len());
+            assert!(records.iter().all(|record| record.len() == COLUMNS.len()));
+            assert_eq!(records[0], COLUMNS);
+            assert_eq!(records[1][6], "cp \"a, b\" SOURCE TARGET");
+            assert_eq!(records[2][27], "exit status 1: no <such> engine & more");
+            assert_eq!(records.iter().filter(|one| one[1] == "published").count(), findings.published.len());
+        }
+    }
+
+    #[test]
+    fn a_mean_is_written_whole() {
+        let findings = example(Name::S1);
+        let text = whole(&findings);
+        let record = fields(text.lines().nth(1).unwrap());
+        let mean = findings.parts[0].lines[0].mean().unwrap();
+        assert_eq!(record[10].parse::<f64>().unwrap(), mean);
+        assert_eq!(record[20], "");
+    }
+}

@@ -1,0 +1,178 @@
+//! Shows S1: the document's three plots and its Table 1, each beside ours, and what it concludes.
+
+use super::View;
+use super::figure::{
+    Bar, Bars, Claim, DotRow, Dots, Figure, Group, Panel, Row, Source, Table, Tone, number, winners,
+};
+use crate::run::findings::{Findings, Measured};
+use crate::run::published::{document, find};
+use crate::run::s1::{COLUMNS, DEPTHS, SIZES, group, label};
+use crate::run::study::{AUTO, CP, Role};
+
+/// The asynchronous programs, and what the document calls them.
+const PROGRAMS: [(&str, Role, &str); 3] = [
+    ("k-D", Role::KernelAio, "k-D: kernel AIO, O_DIRECT"),
+    ("k-N", Role::KernelAio, "k-N: kernel AIO, buffered"),
+    ("posix", Role::PosixAio, "posix: POSIX AIO"),
+];
+
+/// Says what to show.
+pub(crate) fn view(findings: &Findings) -> View {
+    let mut figures: Vec<Figure> = DEPTHS.iter().filter_map(|(levels, _)| depth(findings, *levels)).collect();
+    figures.push(then_and_now(findings));
+    let mut tables = vec![table_1(findings)];
+    tables.push(published_table(findings));
+    View {
+        title: "cp -r over Linux AIO, ten years and more later",
+        about: "Trees of directories with files of one size, copied with nothing in memory by GNU cp, by \
+                kernel AIO with O_DIRECT (k-D) and without (k-N), by POSIX AIO, and by haul left to its own \
+                choice. The asynchronous programs are haul\u{2019}s engines with the document\u{2019}s \
+                settings: a buffer of one page, the target allocated beforehand, the source announced.",
+        claims: claims(findings),
+        figures,
+        tables,
+    }
+}
+
+fn depth(findings: &Findings, levels: u32) -> Option<Figure> {
+    let group_name = group(levels);
+    let parts: Vec<&Measured> = findings.group(&group_name).collect();
+    let files = parts.first()?.totals.files;
+    let ours = parts
+        .iter()
+        .map(|part| Group { heading: part.label.clone(), bars: part.lines.iter().map(Bar::of).collect() });
+    let theirs = parts.iter().map(|part| Group {
+        heading: part.label.clone(),
+        bars: part
+            .lines
+            .iter()
+            .filter_map(|line| {
+                let value = find(findings.published, &part.name, &line.id)?;
+                Some(Bar::published(&line.label, Tone::of(line.role), value))
+            })
+            .collect(),
+    });
+    let axis = "seconds to return; shorter is better".to_owned();
+    let source = Source::Published(document(findings.study).short);
+    let bars = |title: &str, source, groups| {
+        Panel::Bars(Bars { title: title.to_owned(), source, axis: axis.clone(), groups })
+    };
+    let title = format!("{levels} levels, {files} files");
+    let winners = winners(parts.iter().map(|part| part.lines.iter()), findings.unit);
+    Some(Figure {
+        title: format!("Depth {levels}: time to copy the tree, by size of file"),
+        caption: format!(
+            "Mean time of {} cold copies of {files} files in a binary tree of {levels} levels, with one sample \
+             standard deviation to each side, beside what the document gives for its own (on a scale of its \
+             own). {winners}",
+            findings.rounds
+        ),
+        panels: vec![bars(&title, Source::Measured, ours.collect()), bars(&title, source, theirs.collect())],
+    })
+}
+
+fn then_and_now(findings: &Findings) -> Figure {
+    let panels = PROGRAMS.map(|(id, role, title)| {
+        let rows = findings.parts.iter().map(|part| {
+            let published = |id| find(findings.published, &part.name, id);
+            DotRow {
+                label: format!("{}, {}", part.group, part.label),
+                tone: Tone::of(role),
+                measured: ratio(part.mean(id), part.mean(CP)),
+                published: ratio(published(id), published(CP)),
+            }
+        });
+        Panel::Dots(Dots {
+            title: title.to_owned(),
+            axis: "time divided by that of cp -r".to_owned(),
+            rows: rows.collect(),
+        })
+    });
+    Figure {
+        title: "Then and now: each program beside the cp of its own machine".to_owned(),
+        caption:
+            "Time of each asynchronous copy divided by that of cp -r on the same machine, which is what \
+                  can be compared across the years: filled here, hollow as published. Left of 1 is faster \
+                  than cp."
+                .to_owned(),
+        panels: panels.to_vec(),
+    }
+}
+
+fn ratio(value: Option<f64>, base: Option<f64>) -> Option<f64> {
+    Some(value? / base?).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+}
+
+/// The table in the document's own form, with haul's choice as a column more.
+fn table_1(findings: &Findings) -> Table {
+    let cell = |levels: u32, kilobytes: u64, id: &str| {
+        let part = findings.part(&format!("depth-{levels}/{kilobytes}K"))?;
+        part.mean(id).map(|mean| number(mean, findings.unit))
+    };
+    form("Table 1, measured here: completion time in seconds", &COLUMNS, &cell)
+}
+
+fn published_table(findings: &Findings) -> Table {
+    let cell = |levels: u32, kilobytes: u64, id: &str| {
+        let value = find(findings.published, &format!("depth-{levels}/{kilobytes}K"), id)?;
+        Some(value.to_string())
+    };
+    form("Table 1, as published: completion time in seconds", &COLUMNS[..4], &cell)
+}
+
+fn form(title: &str, columns: &[&str], cell: &dyn Fn(u32, u64, &str) -> Option<String>) -> Table {
+    let headings =
+        DEPTHS.iter().flat_map(|(levels, _)| {
+            columns.iter().enumerate().map(move |(index, id)| {
+                if index == 0 { format!("d{levels}: {id}") } else { (*id).to_owned() }
+            })
+        });
+    let rows = SIZES.iter().map(|kilobytes| {
+        let cells = DEPTHS.iter().flat_map(|(levels, _)| {
+            columns.iter().map(|id| cell(*levels, *kilobytes, id).unwrap_or_else(|| "-".to_owned()))
+        });
+        Row { name: label(*kilobytes), cells: Ok(cells.collect()), is_auto: false }
+    });
+    Table {
+        title: title.to_owned(),
+        note: "d2, d4, d8: levels of directories.".to_owned(),
+        columns: headings.collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn claims(findings: &Findings) -> Vec<Claim> {
+    let ratios = |id: &str| -> Vec<f64> {
+        findings.parts.iter().filter_map(|part| ratio(part.mean(id), part.mean(CP))).collect()
+    };
+    let beside_cp = |id: &str| {
+        let ratios = ratios(id);
+        let faster = ratios.iter().filter(|ratio| **ratio < 1.0).count();
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = ratios.iter().copied().fold(0.0, f64::max);
+        (!ratios.is_empty()).then(|| {
+            format!("faster than cp in {faster} of {}; {:.2} to {:.2} of its time", ratios.len(), least, most)
+        })
+    };
+    let of_4k = findings.part("depth-2/4K").and_then(|part| ratio(part.mean("k-D"), part.mean(CP)));
+    vec![
+        Claim::new(
+            "The POSIX implementation \u{201c}has the best performance of all the tested programs\u{201d}, \
+             nearly 8\u{2013}23% better than cp.",
+            beside_cp("posix"),
+        ),
+        Claim::new(
+            "The kernel implementation with O_DIRECT \u{201c}is the slowest\u{201d}.",
+            beside_cp("k-D"),
+        ),
+        Claim::new(
+            "Without O_DIRECT the kernel implementation \u{201c}is also mostly faster than cp\u{201d}.",
+            beside_cp("k-N"),
+        ),
+        Claim::new(
+            "At depth 2 with files of 4 KB, k-D is faster than cp (0.127 s to 0.194 s).",
+            of_4k.map(|ratio| format!("k-D takes {ratio:.2} of cp\u{2019}s time")),
+        ),
+        Claim::new("(haul\u{2019}s own choice, which the document does not have)", beside_cp(AUTO)),
+    ]
+}

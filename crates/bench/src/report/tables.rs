@@ -1,0 +1,93 @@
+//! The table of details: every figure of every setting of a part.
+
+use super::figure::{Row, Table, number, probability, rate};
+use crate::run::findings::{Figures, Findings, Line, Measured, Outcome, Test};
+use crate::run::study::{AUTO, Unit};
+use crate::table;
+
+/// Returns the details of each part.
+pub(crate) fn details(findings: &Findings) -> Vec<Table> {
+    findings.parts.iter().map(|part| part_table(part, findings.unit)).collect()
+}
+
+fn part_table(part: &Measured, unit: Unit) -> Table {
+    let totals = part.totals;
+    let size = match unit {
+        Unit::Seconds => {
+            format!(
+                "{} files, {} directories, {:.1} MB",
+                totals.files,
+                totals.directories,
+                totals.bytes as f64 / 1e6
+            )
+        }
+        Unit::MegabytesPerSecond => format!("one file of {:.1} MB", totals.bytes as f64 / 1e6),
+    };
+    let mut columns = vec![unit.symbol(), "\u{b1}", "median"];
+    if unit == Unit::Seconds {
+        columns.push("synced");
+    }
+    columns.extend(["CPU/GiB", "CPU/1000", "peak MB", "x", "p Welch", "p pooled"]);
+    Table {
+        title: format!("{}: {size}", part.name),
+        note: note(part),
+        columns: columns.into_iter().map(str::to_owned).collect(),
+        rows: part.lines.iter().map(|line| row(line, unit)).collect(),
+    }
+}
+
+/// Says against whom was tested.
+fn note(part: &Measured) -> String {
+    let tests: Vec<&Test> =
+        part.lines.iter().filter_map(Line::timed).filter_map(|figures| figures.test.as_ref()).collect();
+    let Some(first) = tests.first() else { return String::new() };
+    if tests.iter().all(|test| test.against == first.against) {
+        format!("x: times as fast as {}.", first.against)
+    } else {
+        "x: times as fast as the reference of its kind.".to_owned()
+    }
+}
+
+fn row(line: &Line, unit: Unit) -> Row {
+    let cells = match &line.outcome {
+        Outcome::Timed(figures) => Ok(cells(figures, unit)),
+        Outcome::Failed(why) => Err(why.clone()),
+    };
+    Row { name: line.label.clone(), cells, is_auto: line.id == AUTO }
+}
+
+fn cells(figures: &Figures, unit: Unit) -> Vec<String> {
+    let none = || "-".to_owned();
+    let mut cells = vec![
+        number(figures.value.mean, unit),
+        figures.value.deviation.map_or_else(none, |deviation| number(deviation, unit)),
+        number(figures.value.median, unit),
+    ];
+    if unit == Unit::Seconds {
+        let synced = figures.seconds_with_sync;
+        cells.push(synced.map_or_else(none, |seconds| table::seconds(seconds.mean)));
+    }
+    cells.push(table::seconds(figures.cpu_seconds_per_gib));
+    cells.push(figures.cpu_seconds_per_thousand_files.map_or_else(none, table::seconds));
+    cells.push(peak(figures));
+    let test = figures.test.as_ref();
+    cells.push(test.map_or_else(none, |test| format!("{:.2}", test.times_as_good)));
+    let p = |pick: fn(&Test) -> Option<f64>| test.and_then(pick).map_or_else(none, probability);
+    cells.push(p(|test| test.welch.map(|found| found.p)));
+    cells.push(p(|test| test.pooled.map(|found| found.p)));
+    cells
+}
+
+/// Writes the peak of memory, as a bound where the benchmark's own pages are all that was seen.
+fn peak(figures: &Figures) -> String {
+    let is_bound = figures.memory_peak_bytes <= figures.memory_floor_bytes + 200_000;
+    let bound = if is_bound { "\u{2264}" } else { "" };
+    format!("{bound}{}", rate(figures.memory_peak_bytes as f64 / 1e6))
+}
+
+/// What the columns of the details mean, for whoever reads them first.
+pub(crate) const LEGEND: &str = "Means of the counted rounds, with the sample standard deviation (\u{b1}) and the median. \
+    synced: seconds to the return of a sync of the target after the command. CPU/GiB and CPU/1000: \
+    processor seconds, of user and kernel together, for each GiB and for every thousand files. peak MB: \
+    the largest resident set in any run. p: how likely a difference as large, in the direction expected, is \
+    by chance, by Welch's test and by the pooled t-test, both one-tailed and unpaired.";

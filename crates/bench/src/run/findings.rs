@@ -1,0 +1,392 @@
+//! What a study found out. This is what the JSON holds, and all that tables and plots are made of: a
+//! report can be made again from the JSON, on another machine.
+
+use serde::{Deserialize, Serialize};
+
+use super::published::Published;
+use super::study::{Against, Name, Part, Role, Setting, Unit};
+use crate::machine::Machine;
+use crate::measure::Usage;
+use crate::shapes::Totals;
+use crate::statistics::Summary;
+use crate::student::{Samples, TTest};
+
+/// Everything about one run of a study.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Findings {
+    /// Which study.
+    pub(crate) study: Name,
+    /// What the figures are.
+    pub(crate) unit: Unit,
+    /// Where it was run.
+    pub(crate) machine: Machine,
+    /// Where it was run from and to.
+    pub(crate) place: String,
+    /// How it was made sure that nothing was in memory.
+    pub(crate) cold: String,
+    /// How big it was, beside the document's.
+    pub(crate) scale: f64,
+    /// Rounds that count.
+    pub(crate) rounds: u32,
+    /// The programs, each as it calls itself.
+    pub(crate) versions: Vec<String>,
+    /// What was measured.
+    pub(crate) parts: Vec<Measured>,
+    /// What the document says.
+    #[serde(skip_deserializing)]
+    pub(crate) published: &'static [Published],
+}
+
+/// One part that was run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// Its name.
+    pub(crate) name: String,
+    /// What stands above it.
+    pub(crate) group: String,
+    /// What it is called there.
+    pub(crate) label: String,
+    /// The tree that was copied; for rates, the one file.
+    pub(crate) totals: Totals,
+    /// What the tree holds, as one number; absent for rates.
+    pub(crate) digest: Option<String>,
+    /// What came out, in the order of the settings.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// What came out for one setting.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    /// The setting's id.
+    pub(crate) id: String,
+    /// What it is called.
+    pub(crate) label: String,
+    /// What it is.
+    pub(crate) role: Role,
+    /// The number that is varied.
+    pub(crate) x: Option<f64>,
+    /// Its command line.
+    pub(crate) command: String,
+    /// Its figures, or why it has none.
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+    /// Every run, round 0 too.
+    pub(crate) runs: Vec<RunFigures>,
+}
+
+/// Figures, or why there are none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Outcome {
+    /// It did right every time.
+    Timed(Box<Figures>),
+    /// It did not, for this reason.
+    Failed(String),
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RunFigures {
+    /// Its round; 0 does not count.
+    pub(crate) round: u32,
+    /// The figure, in the study's unit.
+    pub(crate) value: f64,
+    /// What the command used.
+    pub(crate) usage: Usage,
+    /// From the start of the command to the return of the sync after it; absent for rates.
+    pub(crate) seconds_with_sync: Option<f64>,
+    /// Why it has no figure, if it has none.
+    pub(crate) failure: Option<String>,
+}
+
+/// What the counted runs of a setting come to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// The figure, in the study's unit.
+    pub(crate) value: Summary,
+    /// Seconds to the return of the sync after it; absent for rates.
+    pub(crate) seconds_with_sync: Option<Summary>,
+    /// Processor seconds, user and system.
+    pub(crate) cpu_seconds: Summary,
+    /// Mean processor seconds for each GiB of the work.
+    pub(crate) cpu_seconds_per_gib: f64,
+    /// Mean processor seconds for every thousand files; absent for rates.
+    pub(crate) cpu_seconds_per_thousand_files: Option<f64>,
+    /// The largest peak of memory.
+    pub(crate) memory_peak_bytes: u64,
+    /// The least that could have been measured.
+    pub(crate) memory_floor_bytes: u64,
+    /// Processors that the rest of the machine kept busy meanwhile.
+    pub(crate) processors_elsewhere: f64,
+    /// How it stands to another setting of its part.
+    pub(crate) test: Option<Test>,
+}
+
+/// How a setting stands to another one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Test {
+    /// The other's id.
+    pub(crate) against: String,
+    /// What was expected of this one.
+    pub(crate) expected: Expected,
+    /// How much better than the other its mean is: 2 is twice as fast.
+    pub(crate) times_as_good: f64,
+    /// Welch's test, one-tailed; absent where it cannot be done.
+    pub(crate) welch: Option<TTest>,
+    /// The pooled test, one-tailed.
+    pub(crate) pooled: Option<TTest>,
+}
+
+/// What a test expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Expected {
+    /// That it is better than the other.
+    Better,
+    /// That it is worse.
+    Worse,
+}
+
+impl Line {
+    /// Returns the figures, if there are any.
+    pub(crate) fn timed(&self) -> Option<&Figures> {
+        match &self.outcome {
+            Outcome::Timed(figures) => Some(figures),
+            Outcome::Failed(_) => None,
+        }
+    }
+
+    /// Returns the mean of the figure, if there is one.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        self.timed().map(|figures| figures.value.mean)
+    }
+}
+
+impl Measured {
+    /// Returns the line of a setting.
+    pub(crate) fn line(&self, id: &str) -> Option<&Line> {
+        self.lines.iter().find(|line| line.id == id)
+    }
+
+    /// Returns the mean of a setting.
+    pub(crate) fn mean(&self, id: &str) -> Option<f64> {
+        self.line(id)?.mean()
+    }
+}
+
+impl Findings {
+    /// Returns a part by its name.
+    pub(crate) fn part(&self, name: &str) -> Option<&Measured> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+
+    /// Returns the parts of a group.
+    pub(crate) fn group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Measured> {
+        self.parts.iter().filter(move |part| part.group == group)
+    }
+}
+
+/// A setting's runs, before they are summed up.
+pub(crate) struct Collected<'a> {
+    /// The setting.
+    pub(crate) setting: &'a Setting,
+    /// Its command line.
+    pub(crate) command: String,
+    /// Its runs.
+    pub(crate) runs: Vec<RunFigures>,
+}
+
+/// Sums the runs of a part up and does the tests.
+pub(crate) fn measured(
+    part: &Part,
+    totals: Totals,
+    digest: Option<String>,
+    collected: Vec<Collected<'_>>,
+    unit: Unit,
+) -> Measured {
+    let against: Vec<Against> = collected.iter().map(|one| one.setting.against.clone()).collect();
+    let lines: Vec<Line> = collected
+        .into_iter()
+        .map(|Collected { setting, command, runs }| Line {
+            id: setting.id.clone(),
+            label: setting.label.clone(),
+            role: setting.role,
+            x: setting.x,
+            command,
+            outcome: sum_up(&runs, totals),
+            runs,
+        })
+        .collect();
+    let tests: Vec<Option<Test>> =
+        lines.iter().zip(&against).map(|(line, against)| test(line, against, &lines, unit)).collect();
+    let mut measured = Measured {
+        name: part.name.clone(),
+        group: part.group.clone(),
+        label: part.label.clone(),
+        totals,
+        digest,
+        lines,
+    };
+    for (line, test) in measured.lines.iter_mut().zip(tests) {
+        if let Outcome::Timed(figures) = &mut line.outcome {
+            figures.test = test;
+        }
+    }
+    measured
+}
+
+fn sum_up(runs: &[RunFigures], totals: Totals) -> Outcome {
+    if let Some(failure) = runs.iter().find_map(|run| run.failure.clone()) {
+        return Outcome::Failed(failure);
+    }
+    let counted = || runs.iter().filter(|run| run.round > 0);
+    let summary = |value: fn(&RunFigures) -> f64| Summary::of(counted().map(value));
+    let cpu = summary(|run| run.usage.user_seconds + run.usage.system_seconds);
+    let (Some(value), Some(cpu_seconds)) = (summary(|run| run.value), cpu) else {
+        return Outcome::Failed("it was not run".to_owned());
+    };
+    let gibibytes = totals.bytes.max(1) as f64 / f64::from(1 << 30);
+    let is_tree = runs.iter().any(|run| run.seconds_with_sync.is_some());
+    let sum = |value: fn(&RunFigures) -> f64| counted().map(value).sum::<f64>();
+    let most = |value: fn(&RunFigures) -> u64| counted().map(value).max().unwrap_or_default();
+    Outcome::Timed(Box::new(Figures {
+        value,
+        seconds_with_sync: Summary::of(counted().filter_map(|run| run.seconds_with_sync)),
+        cpu_seconds,
+        cpu_seconds_per_gib: cpu_seconds.mean / gibibytes,
+        cpu_seconds_per_thousand_files: is_tree
+            .then(|| cpu_seconds.mean * 1000.0 / totals.files.max(1) as f64),
+        memory_peak_bytes: most(|run| run.usage.memory_peak_bytes),
+        memory_floor_bytes: most(|run| run.usage.memory_floor_bytes),
+        processors_elsewhere: sum(|run| run.usage.elsewhere_seconds) / sum(|run| run.usage.seconds).max(1e-9),
+        test: None,
+    }))
+}
+
+fn test(line: &Line, against: &Against, lines: &[Line], unit: Unit) -> Option<Test> {
+    let (id, expected) = match against {
+        Against::BetterThan(id) => (*id, Expected::Better),
+        Against::WorseThan(id) => (*id, Expected::Worse),
+        Against::Nobody => return None,
+    };
+    let own = &line.timed()?.value;
+    let other = &lines.iter().find(|line| line.id == id)?.timed()?.value;
+    // Seconds are better when smaller, rates when larger.
+    let samples = if (expected == Expected::Better) == (unit == Unit::Seconds) {
+        Samples { smaller: own, larger: other }
+    } else {
+        Samples { smaller: other, larger: own }
+    };
+    let times_as_good = match unit {
+        Unit::Seconds => other.mean / own.mean,
+        Unit::MegabytesPerSecond => own.mean / other.mean,
+    };
+    Some(Test {
+        against: id.to_owned(),
+        expected,
+        times_as_good,
+        welch: samples.welch(),
+        pooled: samples.pooled(),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::run::study::Study;
+    use crate::run::{Ablate, study};
+
+    /// A run with a value.
+    pub(crate) fn run(round: u32, value: f64) -> RunFigures {
+        let usage = Usage {
+            seconds: value,
+            user_seconds: value / 4.0,
+            system_seconds: value / 4.0,
+            memory_peak_bytes: 5_000_000,
+            memory_floor_bytes: 600_000,
+            elsewhere_seconds: value / 10.0,
+        };
+        RunFigures { round, value, usage, seconds_with_sync: Some(value * 2.0), failure: None }
+    }
+
+    /// Invented findings of a whole study: every setting has figures but for the last forced one of the
+    /// first part, which has a reason.
+    pub(crate) fn example(name: Name) -> Findings {
+        let laid_out: Study = study(name, 1.0, Ablate::Yes).unwrap();
+        let parts = laid_out.parts.iter().enumerate().map(|(number, part)| {
+            let collected = part.settings.iter().enumerate().map(|(index, setting)| {
+                let base = 1.0 + number as f64 / 4.0 + ((index * 7) % 5) as f64 / 5.0;
+                let mut runs = vec![run(0, 9.0), run(1, base), run(2, base * 1.1), run(3, base * 0.95)];
+                if number == 0 && setting.id == part.settings[1].id {
+                    runs.truncate(1);
+                    runs[0].failure = Some("exit status 1: no <such> engine & more".to_owned());
+                }
+                Collected { setting, command: format!("haul cp {} SOURCE TARGET", setting.id), runs }
+            });
+            let totals = Totals { files: 128, directories: 3, bytes: 1 << 27 };
+            measured(part, totals, Some("0123".to_owned()), collected.collect(), laid_out.unit)
+        });
+        Findings {
+            study: name,
+            unit: laid_out.unit,
+            machine: Machine::look(),
+            place: "ext4 image to ext4 image".to_owned(),
+            cold: "invented".to_owned(),
+            scale: 1.0,
+            rounds: 3,
+            versions: vec!["haul 0.1.0".to_owned(), "cp (GNU coreutils) 9.1".to_owned()],
+            parts: parts.collect(),
+            published: super::super::published::of(name),
+        }
+    }
+
+    #[test]
+    fn processor_time_is_given_for_each_gibibyte_and_for_a_thousand_files() {
+        let totals = Totals { files: 500, directories: 0, bytes: 1 << 29 };
+        let Outcome::Timed(figures) = sum_up(&[run(0, 50.0), run(1, 2.0), run(2, 4.0)], totals) else {
+            panic!()
+        };
+        assert_eq!(figures.value.mean, 3.0);
+        assert_eq!(figures.cpu_seconds.mean, 1.5);
+        assert_eq!(figures.cpu_seconds_per_gib, 3.0);
+        assert_eq!(figures.cpu_seconds_per_thousand_files, Some(3.0));
+        assert!((figures.processors_elsewhere - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_test_points_to_the_side_that_is_better_in_its_unit() {
+        for (unit, own, other) in [(Unit::Seconds, 1.0, 2.0), (Unit::MegabytesPerSecond, 2.0, 1.0)] {
+            let runs = |value: f64| vec![run(1, value), run(2, value * 1.01), run(3, value * 0.99)];
+            let totals = Totals::default();
+            let line = |id: &str, value| Line {
+                id: id.to_owned(),
+                label: id.to_owned(),
+                role: Role::Auto,
+                x: None,
+                command: String::new(),
+                outcome: sum_up(&runs(value), totals),
+                runs: runs(value),
+            };
+            let lines = [line("other", other), line("own", own)];
+            let better = test(&lines[1], &Against::BetterThan("other"), &lines, unit).unwrap();
+            assert!((better.times_as_good - 2.0).abs() < 1e-9);
+            assert!(better.welch.unwrap().p < 0.001, "{unit:?} {better:?}");
+            let worse = test(&lines[1], &Against::WorseThan("other"), &lines, unit).unwrap();
+            assert!(worse.pooled.unwrap().p > 0.999, "{unit:?} {worse:?}");
+        }
+    }
+
+    #[test]
+    fn findings_survive_their_json() {
+        for name in [Name::S1, Name::S2, Name::S3, Name::S4] {
+            let findings = example(name);
+            let text = serde_json::to_string(&findings).unwrap();
+            assert!(text.contains("\"published\":[{"), "{name:?}");
+            let back: Findings = serde_json::from_str(&text).unwrap();
+            assert_eq!(back.parts.len(), findings.parts.len());
+            let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            value["published"] = serde_json::json!([]);
+            assert_eq!(serde_json::to_value(&back).unwrap(), value);
+        }
+    }
+}

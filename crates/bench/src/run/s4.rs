@@ -1,0 +1,93 @@
+//! S4, DCP (Morriss and Kim, 2014): broad, fat and deep trees and a practical test, against `cp -r`.
+//!
+//! Five runs each; mean, sample standard deviation, and a one-tailed unpaired t-test. The document's
+//! program had POSIX AIO with notification by thread, a buffer of 0x80000 bytes, `fallocate`,
+//! `fadvise(SEQUENTIAL)` and drop-behind, and read-ahead: haul so set is called `as dcp` here. With
+//! `--ablate` each optimisation is turned off alone, of haul's own choice; "12 threads" is the document's
+//! number. The practical test was 5.7 GB of videos in 5 directories; how many files is not said: 10 here.
+
+use super::Ablate;
+use super::study::{AUTO, Against, Name, Part, Role, Setting, Study, Unit, Work};
+use crate::error::Result;
+use crate::shapes::{Kind, Shape, ShapeOptions};
+
+/// The trees, in the document's order.
+pub(crate) const TREES: [Kind; 4] = [Kind::Broad, Kind::Fat, Kind::Deep, Kind::Practical];
+
+/// The id of haul with the document's program's settings.
+pub(crate) const AS_DCP: &str = "as-dcp";
+
+/// What is turned off, or set: id and option. The first four are the document's.
+pub(crate) const ABLATIONS: [(&str, &str); 7] = [
+    ("1-thread", "-j 1"),
+    ("12-thread", "-j 12"),
+    ("no-fadvise", "--no-advise"),
+    ("no-readahead", "--no-readahead"),
+    ("no-fallocate", "--no-fallocate"),
+    ("no-directory-first", "--no-directory-first"),
+    ("no-inode-order", "--no-inode-order"),
+];
+
+/// Lays the study out; trees are scaled as `haul bench make` does it.
+pub(crate) fn study(scale: f64, ablate: Ablate) -> Result<Study> {
+    let mut parts = Vec::new();
+    for kind in TREES {
+        let shape = Shape::new(kind, &ShapeOptions { scale, ..ShapeOptions::default() })?;
+        let part = |name: String, group: &str, settings| Part {
+            name,
+            group: group.to_owned(),
+            label: kind.name().to_owned(),
+            work: Work::Copy(shape.clone()),
+            settings,
+        };
+        parts.push(part(kind.name().to_owned(), "against cp -r", programs()));
+        if ablate == Ablate::Yes && kind != Kind::Practical {
+            parts.push(part(format!("{}-ablated", kind.name()), "ablations", ablations()));
+        }
+    }
+    Ok(Study { name: Name::S4, unit: Unit::Seconds, rounds: 5, parts })
+}
+
+fn programs() -> Vec<Setting> {
+    let dcp = "--engine=posix-aio --block-size=524288 --fallocate";
+    vec![Setting::gnu(), Setting::haul(AS_DCP, Role::PosixAio, dcp).called("haul, as dcp"), Setting::auto()]
+}
+
+fn ablations() -> Vec<Setting> {
+    let whole = Setting { against: Against::Nobody, ..Setting::auto() };
+    let ablated = ABLATIONS.map(|(id, option)| {
+        let setting = Setting::haul(id, Role::Ablation, option).called(&id.replace('-', " "));
+        Setting { against: Against::WorseThan(AUTO), ..setting }
+    });
+    std::iter::once(whole).chain(ablated).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trees_are_the_documents() {
+        let study = study(1.0, Ablate::No).unwrap();
+        let totals: Vec<(u64, u64)> = study
+            .parts
+            .iter()
+            .map(|part| match &part.work {
+                Work::Copy(shape) => (shape.totals().files, shape.totals().bytes),
+                Work::Rate { .. } => panic!("{part:?}"),
+            })
+            .collect();
+        let expected = [(1_687, 506_100_000), (3_783, 756_600_000), (7, 140_000_000), (10, 5_700_000_000)];
+        assert_eq!(totals, expected);
+        assert_eq!(study.rounds, 5);
+    }
+
+    #[test]
+    fn ablations_are_of_the_three_trees_and_tested_against_the_whole() {
+        let study = study(1.0, Ablate::Yes).unwrap();
+        let names: Vec<&str> = study.parts.iter().map(|part| part.name.as_str()).collect();
+        let expected = ["broad", "broad-ablated", "fat", "fat-ablated", "deep", "deep-ablated", "practical"];
+        assert_eq!(names, expected);
+        assert!(study.parts[1].settings[1..].iter().all(|one| one.against == Against::WorseThan(AUTO)));
+    }
+}

@@ -1,0 +1,296 @@
+//! What a study of the documents consists of, as data: parts, each with a piece of work and the settings
+//! that take their turns at it.
+//!
+//! ```text
+//!   Study ─► Part "depth-2/4K" ─► Work: a tree to copy, or a file to read and write
+//!              │                └► Settings: cp, k-D, k-N, posix, haul     in turn, round after round
+//!              └ group "depth 2", label "4 KB": where it stands in tables and plots
+//! ```
+//!
+//! `s1` to `s4` say which; `copies` and `rates` run them.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::shapes::Shape;
+
+/// Names a study of the documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Name {
+    /// Linux AIO copies (2014): 5 file sizes x 3 depths x 4 programs, Table 1
+    S1,
+    /// Buffered AIO by retry (aio-stress): random and sequential reads and writes, MB/s
+    S2,
+    /// aio, io_uring and cp (2022): 128 files of 3 sizes, kinds of operations, queue depths, memory
+    S3,
+    /// DCP (2014): broad, fat, deep and a practical test against cp -r, with t-tests
+    S4,
+}
+
+impl Name {
+    /// Returns the name it has on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Name::S1 => "s1",
+            Name::S2 => "s2",
+            Name::S3 => "s3",
+            Name::S4 => "s4",
+        }
+    }
+}
+
+/// What the figures of a study are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Unit {
+    /// Seconds to the return of the command: less is better.
+    #[serde(rename = "s")]
+    Seconds,
+    /// Millions of bytes a second: more is better.
+    #[serde(rename = "MB/s")]
+    MegabytesPerSecond,
+}
+
+impl Unit {
+    /// Returns its symbol.
+    pub(crate) fn symbol(self) -> &'static str {
+        match self {
+            Unit::Seconds => "s",
+            Unit::MegabytesPerSecond => "MB/s",
+        }
+    }
+}
+
+/// A whole study.
+#[derive(Clone, Debug)]
+pub(crate) struct Study {
+    /// Its name.
+    pub(crate) name: Name,
+    /// What its figures are.
+    pub(crate) unit: Unit,
+    /// Rounds that count, unless told otherwise.
+    pub(crate) rounds: u32,
+    /// What is run, in this order.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A piece of work, and those who do it in turn. Only figures of one part are compared with each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// What `--only` calls it.
+    pub(crate) name: String,
+    /// What stands above several parts in a table or plot.
+    pub(crate) group: String,
+    /// What it is called there.
+    pub(crate) label: String,
+    /// What is done.
+    pub(crate) work: Work,
+    /// Who does it; ids and command lines differ.
+    pub(crate) settings: Vec<Setting>,
+}
+
+/// What is done in a part.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Work {
+    /// A tree is copied.
+    Copy(Shape),
+    /// A file is read or written, by `haul bench aio` with these words.
+    Rate {
+        /// Bytes of the file.
+        file_bytes: u64,
+        /// The words that all settings share.
+        words: Vec<String>,
+    },
+}
+
+/// What a setting is to the study; plots give each a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Role {
+    /// GNU cp, or whatever all are compared with.
+    Reference,
+    /// haul as it is without options.
+    Auto,
+    /// haul with its blocking engine.
+    Sync,
+    /// haul with its io_uring engine.
+    IoUring,
+    /// The same with registered buffers.
+    IoUringRegistered,
+    /// haul with its POSIX AIO engine.
+    PosixAio,
+    /// haul with its kernel AIO engine.
+    KernelAio,
+    /// haul with its engine of retries.
+    Retry,
+    /// haul with an optimisation turned off.
+    Ablation,
+}
+
+/// Who a setting is tested against, and what is expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// It is expected to be better than the setting of this id.
+    BetterThan(&'static str),
+    /// It is expected to be worse than the setting of this id.
+    WorseThan(&'static str),
+    /// It is not tested.
+    Nobody,
+}
+
+/// A program with its options.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// What `--only` and the CSV call it.
+    pub(crate) id: String,
+    /// What plots and tables call it.
+    pub(crate) label: String,
+    /// What it is.
+    pub(crate) role: Role,
+    /// Options of haul; none for GNU cp.
+    pub(crate) words: Option<Vec<String>>,
+    /// The number that is varied, in a part that varies one.
+    pub(crate) x: Option<f64>,
+    /// Its test.
+    pub(crate) against: Against,
+}
+
+/// The id of GNU cp in every study.
+pub(crate) const CP: &str = "cp";
+
+/// The id of haul's own choice in every study.
+pub(crate) const AUTO: &str = "haul";
+
+impl Setting {
+    /// Names GNU's `cp -r`.
+    pub(crate) fn gnu() -> Setting {
+        Setting {
+            id: CP.to_owned(),
+            label: "cp -r".to_owned(),
+            role: Role::Reference,
+            words: None,
+            x: None,
+            against: Against::Nobody,
+        }
+    }
+
+    /// Names haul as it is without options.
+    pub(crate) fn auto() -> Setting {
+        Setting { label: "haul (auto)".to_owned(), ..Setting::haul(AUTO, Role::Auto, "") }
+    }
+
+    /// Names haul with options, split at spaces; it is called by its id and tested against GNU cp.
+    pub(crate) fn haul(id: &str, role: Role, words: &str) -> Setting {
+        Setting {
+            id: id.to_owned(),
+            label: id.to_owned(),
+            role,
+            words: Some(words.split_whitespace().map(str::to_owned).collect()),
+            x: None,
+            against: Against::BetterThan(CP),
+        }
+    }
+
+    /// Changes what plots and tables call it.
+    pub(crate) fn called(self, label: &str) -> Setting {
+        Setting { label: label.to_owned(), ..self }
+    }
+}
+
+impl Study {
+    /// Keeps the parts and settings that `only` names; naming no part keeps all parts, and naming no
+    /// setting all settings. A part is also named by the beginning of its name, up to a `/`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] for a name that is neither, and when nothing is left.
+    pub(crate) fn keep(&mut self, only: &[String]) -> Result<()> {
+        let is_part = |part: &Part, name: &str| {
+            part.name == name || part.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let (parts, settings): (Vec<&String>, Vec<&String>) =
+            only.iter().partition(|name| self.parts.iter().any(|part| is_part(part, name)));
+        let ids = self.setting_ids();
+        if let Some(unknown) = settings.iter().find(|id| !ids.contains(&id.as_str())) {
+            return Err(Error::Refused(format!(
+                "--only: '{unknown}' is neither a part of {} ({}) nor a setting ({})",
+                self.name.name(),
+                self.part_names().join(", "),
+                ids.join(", ")
+            )));
+        }
+        self.parts.retain(|part| parts.is_empty() || parts.iter().any(|name| is_part(part, name)));
+        for part in &mut self.parts {
+            part.settings
+                .retain(|setting| settings.is_empty() || settings.iter().any(|id| setting.id == **id));
+        }
+        self.parts.retain(|part| !part.settings.is_empty());
+        if self.parts.is_empty() {
+            return Err(Error::Refused("--only leaves nothing to run".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn part_names(&self) -> Vec<&str> {
+        self.parts.iter().map(|part| part.name.as_str()).collect()
+    }
+
+    fn setting_ids(&self) -> Vec<&str> {
+        let mut ids: Vec<&str> = Vec::new();
+        for setting in self.parts.iter().flat_map(|part| &part.settings) {
+            if !ids.contains(&setting.id.as_str()) {
+                ids.push(&setting.id);
+            }
+        }
+        ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{Ablate, study};
+    use std::collections::BTreeSet;
+
+    fn names(only: &[&str]) -> Result<Vec<(String, usize)>> {
+        let mut study = study(Name::S1, 1.0, Ablate::No)?;
+        study.keep(&only.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+        Ok(study.parts.iter().map(|part| (part.name.clone(), part.settings.len())).collect())
+    }
+
+    #[test]
+    fn parts_and_settings_are_chosen_apart() {
+        assert_eq!(names(&[]).unwrap().len(), 15);
+        assert_eq!(names(&["depth-2"]).unwrap().len(), 5);
+        assert_eq!(names(&["depth-4/8K", "cp", "haul"]).unwrap(), [("depth-4/8K".to_owned(), 2)]);
+        assert_eq!(names(&["k-D"]).unwrap().len(), 15);
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_known_ones() {
+        let refusal = names(&["depth-3"]).unwrap_err().to_string();
+        assert!(refusal.contains("'depth-3' is neither a part of s1 (depth-2/4K, "), "{refusal}");
+        assert!(refusal.contains("nor a setting (cp, k-D, k-N, posix, haul)"), "{refusal}");
+    }
+
+    #[test]
+    fn no_two_settings_of_a_part_are_alike_and_tests_find_their_partner() {
+        for name in [Name::S1, Name::S2, Name::S3, Name::S4] {
+            let study = study(name, 1.0, Ablate::Yes).unwrap();
+            let parts: BTreeSet<&str> = study.part_names().into_iter().collect();
+            assert_eq!(parts.len(), study.parts.len(), "{name:?}");
+            for part in &study.parts {
+                let ids: BTreeSet<&str> = part.settings.iter().map(|setting| setting.id.as_str()).collect();
+                let lines: BTreeSet<_> = part.settings.iter().map(|setting| &setting.words).collect();
+                assert_eq!(ids.len(), part.settings.len(), "{} {:?}", part.name, part.settings);
+                assert_eq!(lines.len(), part.settings.len(), "{} {:?}", part.name, part.settings);
+                for setting in &part.settings {
+                    if let Against::BetterThan(id) | Against::WorseThan(id) = setting.against {
+                        assert!(ids.contains(id) && id != setting.id, "{} {}", part.name, setting.id);
+                    }
+                }
+            }
+        }
+    }
+}
