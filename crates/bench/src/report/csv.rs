@@ -89,7 +89,7 @@ fn measured(findings: &Findings, part: &Measured, line: &Line) -> [String; 28] {
         Some(value.median),
         Some(value.min),
         Some(value.max),
-        figures.seconds_with_sync.map(|seconds| seconds.mean),
+        figures.with_sync.map(|synced| synced.mean),
         Some(figures.cpu_seconds.mean),
         Some(figures.cpu_seconds_per_gib),
         figures.cpu_seconds_per_thousand_files,

@@ -215,7 +215,7 @@ fn memory_bar(line: &Line) -> Option<Bar> {
 /// Engines by kinds of operations, for one size.
 fn table(findings: &Findings, name: &str) -> Option<Table> {
     let part = findings.part(name)?;
-    let columns = MODES.iter().flat_map(|(mode, _)| OPS.iter().map(move |ops| format!("{ops}, {mode}")));
+    let columns = ["", "D:"].into_iter().flat_map(|mode| OPS.iter().map(move |ops| format!("{mode}{ops}")));
     let cell = |id: &str| part.mean(id).map_or_else(|| "-".to_owned(), |mean| number(mean, Unit::Seconds));
     let mut rows: Vec<Row> = ENGINES
         .iter()
@@ -234,7 +234,7 @@ fn table(findings: &Findings, name: &str) -> Option<Table> {
     rows.push(once("haul (auto)", cell(AUTO), "-".to_owned(), Role::Auto));
     Some(Table {
         title: format!("{}: seconds", part.label),
-        note: "rb: with registered buffers. Who knows only one kind of operation stands in the first column."
+        note: "D: with O_DIRECT; rb: with registered buffers. Who knows only one kind of operation stands in the first column."
             .to_owned(),
         columns: columns.collect(),
         rows,

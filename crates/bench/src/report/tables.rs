@@ -23,11 +23,18 @@ fn part_table(part: &Measured, unit: Unit) -> Table {
         }
         Unit::MegabytesPerSecond => format!("one file of {:.1} MB", totals.bytes as f64 / 1e6),
     };
-    let mut columns = vec![unit.symbol(), "\u{b1}", "median"];
-    if unit == Unit::Seconds {
-        columns.push("synced");
-    }
-    columns.extend(["CPU/GiB", "CPU/1000", "peak MB", "x", "p Welch", "p pooled"]);
+    let columns = [
+        unit.symbol(),
+        "\u{b1}",
+        "median",
+        "synced",
+        "CPU/GiB",
+        "CPU/1000",
+        "peak MB",
+        "x",
+        "p Welch",
+        "p pooled",
+    ];
     Table {
         title: format!("{}: {size}", part.name),
         note: note(part),
@@ -63,10 +70,7 @@ fn cells(figures: &Figures, unit: Unit) -> Vec<String> {
         figures.value.deviation.map_or_else(none, |deviation| number(deviation, unit)),
         number(figures.value.median, unit),
     ];
-    if unit == Unit::Seconds {
-        let synced = figures.seconds_with_sync;
-        cells.push(synced.map_or_else(none, |seconds| table::seconds(seconds.mean)));
-    }
+    cells.push(figures.with_sync.map_or_else(none, |synced| number(synced.mean, unit)));
     cells.push(table::seconds(figures.cpu_seconds_per_gib));
     cells.push(figures.cpu_seconds_per_thousand_files.map_or_else(none, table::seconds));
     cells.push(peak(figures));
@@ -87,7 +91,7 @@ fn peak(figures: &Figures) -> String {
 
 /// What the columns of the details mean, for whoever reads them first.
 pub(crate) const LEGEND: &str = "Means of the counted rounds, with the sample standard deviation (\u{b1}) and the median. \
-    synced: seconds to the return of a sync of the target after the command. CPU/GiB and CPU/1000: \
+    synced: the same when the sync that follows counts too. CPU/GiB and CPU/1000: \
     processor seconds, of user and kernel together, for each GiB and for every thousand files. peak MB: \
     the largest resident set in any run. p: how likely a difference as large, in the direction expected, is \
     by chance, by Welch's test and by the pooled t-test, both one-tailed and unpaired.";

@@ -143,7 +143,7 @@ fn figures(run: &Run) -> RunFigures {
         round: run.round,
         value: run.usage.seconds,
         usage: run.usage,
-        seconds_with_sync: Some(run.seconds_with_sync),
+        with_sync: Some(run.seconds_with_sync),
         failure: run.failure.clone(),
     }
 }

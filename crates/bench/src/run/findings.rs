@@ -93,8 +93,8 @@ pub(crate) struct RunFigures {
     pub(crate) value: f64,
     /// What the command used.
     pub(crate) usage: Usage,
-    /// From the start of the command to the return of the sync after it; absent for rates.
-    pub(crate) seconds_with_sync: Option<f64>,
+    /// The figure when the sync after the command counts too; absent where there was none.
+    pub(crate) with_sync: Option<f64>,
     /// Why it has no figure, if it has none.
     pub(crate) failure: Option<String>,
 }
@@ -104,8 +104,8 @@ pub(crate) struct RunFigures {
 pub(crate) struct Figures {
     /// The figure, in the study's unit.
     pub(crate) value: Summary,
-    /// Seconds to the return of the sync after it; absent for rates.
-    pub(crate) seconds_with_sync: Option<Summary>,
+    /// The figure when the sync after the command counts too; absent where there was none.
+    pub(crate) with_sync: Option<Summary>,
     /// Processor seconds, user and system.
     pub(crate) cpu_seconds: Summary,
     /// Mean processor seconds for each GiB of the work.
@@ -213,7 +213,7 @@ pub(crate) fn measured(
             role: setting.role,
             x: setting.x,
             command,
-            outcome: sum_up(&runs, totals),
+            outcome: sum_up(&runs, totals, unit),
             runs,
         })
         .collect();
@@ -235,7 +235,7 @@ pub(crate) fn measured(
     measured
 }
 
-fn sum_up(runs: &[RunFigures], totals: Totals) -> Outcome {
+fn sum_up(runs: &[RunFigures], totals: Totals, unit: Unit) -> Outcome {
     if let Some(failure) = runs.iter().find_map(|run| run.failure.clone()) {
         return Outcome::Failed(failure);
     }
@@ -246,15 +246,14 @@ fn sum_up(runs: &[RunFigures], totals: Totals) -> Outcome {
         return Outcome::Failed("it was not run".to_owned());
     };
     let gibibytes = totals.bytes.max(1) as f64 / f64::from(1 << 30);
-    let is_tree = runs.iter().any(|run| run.seconds_with_sync.is_some());
     let sum = |value: fn(&RunFigures) -> f64| counted().map(value).sum::<f64>();
     let most = |value: fn(&RunFigures) -> u64| counted().map(value).max().unwrap_or_default();
     Outcome::Timed(Box::new(Figures {
         value,
-        seconds_with_sync: Summary::of(counted().filter_map(|run| run.seconds_with_sync)),
+        with_sync: Summary::of(counted().filter_map(|run| run.with_sync)),
         cpu_seconds,
         cpu_seconds_per_gib: cpu_seconds.mean / gibibytes,
-        cpu_seconds_per_thousand_files: is_tree
+        cpu_seconds_per_thousand_files: (unit == Unit::Seconds)
             .then(|| cpu_seconds.mean * 1000.0 / totals.files.max(1) as f64),
         memory_peak_bytes: most(|run| run.usage.memory_peak_bytes),
         memory_floor_bytes: most(|run| run.usage.memory_floor_bytes),
@@ -306,7 +305,7 @@ pub(crate) mod tests {
             memory_floor_bytes: 600_000,
             elsewhere_seconds: value / 10.0,
         };
-        RunFigures { round, value, usage, seconds_with_sync: Some(value * 2.0), failure: None }
+        RunFigures { round, value, usage, with_sync: Some(value * 2.0), failure: None }
     }
 
     /// Invented findings of a whole study: every setting has figures but for the last forced one of the
@@ -343,7 +342,9 @@ pub(crate) mod tests {
     #[test]
     fn processor_time_is_given_for_each_gibibyte_and_for_a_thousand_files() {
         let totals = Totals { files: 500, directories: 0, bytes: 1 << 29 };
-        let Outcome::Timed(figures) = sum_up(&[run(0, 50.0), run(1, 2.0), run(2, 4.0)], totals) else {
+        let Outcome::Timed(figures) =
+            sum_up(&[run(0, 50.0), run(1, 2.0), run(2, 4.0)], totals, Unit::Seconds)
+        else {
             panic!()
         };
         assert_eq!(figures.value.mean, 3.0);
@@ -364,7 +365,7 @@ pub(crate) mod tests {
                 role: Role::Auto,
                 x: None,
                 command: String::new(),
-                outcome: sum_up(&runs(value), totals),
+                outcome: sum_up(&runs(value), totals, unit),
                 runs: runs(value),
             };
             let lines = [line("other", other), line("own", own)];

@@ -26,8 +26,31 @@ use crate::shapes::Totals;
 
 /// What is wanted of what `haul bench aio` prints.
 #[derive(Deserialize)]
-struct Rate {
+struct Printed {
+    results: Vec<Row>,
+    #[serde(default)]
+    refused: Vec<Refused>,
+}
+
+/// What one engine did.
+#[derive(Deserialize)]
+struct Row {
     megabytes_per_second: f64,
+    #[serde(default)]
+    fsync_seconds: Vec<f64>,
+}
+
+/// An engine that the kernel has not.
+#[derive(Deserialize)]
+struct Refused {
+    why: String,
+}
+
+/// A rate, and the same when the fsync after it counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate {
+    value: f64,
+    with_sync: Option<f64>,
 }
 
 /// Runs all parts; `done` gets each as soon as it is finished.
@@ -133,22 +156,29 @@ fn run_once(
     let rate = match measured.ending.failure() {
         Some(failure) if complaint.is_empty() => Err(failure),
         Some(failure) => Err(format!("{failure}: {complaint}")),
-        None => read_rate(&programs::text_of(printed)?),
+        None => read_rate(&programs::text_of(printed)?, totals(part).bytes),
     };
     Ok(RunFigures {
         round,
-        value: rate.as_ref().copied().unwrap_or_default(),
+        value: rate.as_ref().map_or(0.0, |rate| rate.value),
         usage: measured.usage,
-        seconds_with_sync: None,
+        with_sync: rate.as_ref().ok().and_then(|rate| rate.with_sync),
         failure: rate.err(),
     })
 }
 
-fn read_rate(printed: &str) -> std::result::Result<f64, String> {
-    match serde_json::from_str::<Rate>(printed) {
-        Ok(Rate { megabytes_per_second }) if megabytes_per_second > 0.0 => Ok(megabytes_per_second),
-        Ok(_) => Err("it gives a rate of nothing".to_owned()),
-        Err(error) => Err(format!("it printed no rate: {error}")),
+/// Reads the rate of the one engine asked for, over a file of so many bytes.
+fn read_rate(printed: &str, bytes: u64) -> std::result::Result<Rate, String> {
+    let printed: Printed =
+        serde_json::from_str(printed).map_err(|error| format!("it printed no rate: {error}"))?;
+    match (printed.results.as_slice(), printed.refused.first()) {
+        ([Row { megabytes_per_second: value, fsync_seconds }], _) if *value > 0.0 => {
+            let megabytes = bytes as f64 / 1e6;
+            let synced = |seconds: &f64| megabytes / (megabytes / value + seconds);
+            Ok(Rate { value: *value, with_sync: fsync_seconds.first().map(synced) })
+        }
+        ([], Some(Refused { why })) => Err(why.clone()),
+        _ => Err("it printed no rate, or several".to_owned()),
     }
 }
 
@@ -158,9 +188,17 @@ mod tests {
 
     #[test]
     fn a_rate_is_read_among_other_figures_and_must_be_one() {
-        assert_eq!(read_rate("{\"engine\": \"sync\", \"megabytes_per_second\": 12.5}"), Ok(12.5));
-        for wrong in ["", "{}", "{\"megabytes_per_second\": 0}", "{\"megabytes_per_second\": \"x\"}"] {
-            assert!(read_rate(wrong).is_err(), "{wrong}");
+        let plain =
+            "{\"machine\": {}, \"results\": [{\"engine\": \"sync\", \"megabytes_per_second\": 12.5}]}";
+        assert_eq!(read_rate(plain, 1_000_000), Ok(Rate { value: 12.5, with_sync: None }));
+        // A megabyte in a tenth of a second, and nine tenths for the fsync.
+        let synced =
+            "{\"results\": [{\"megabytes_per_second\": 10, \"fsync_seconds\": [0.9]}], \"refused\": []}";
+        assert_eq!(read_rate(synced, 1_000_000), Ok(Rate { value: 10.0, with_sync: Some(1.0) }));
+        let refused = "{\"results\": [], \"refused\": [{\"engine\": \"retry\", \"why\": \"no such call\"}]}";
+        assert_eq!(read_rate(refused, 1), Err("no such call".to_owned()));
+        for wrong in ["", "{}", "{\"results\": []}", "{\"results\": [{\"megabytes_per_second\": 0}]}"] {
+            assert!(read_rate(wrong, 1).is_err(), "{wrong}");
         }
     }
 
@@ -172,7 +210,7 @@ mod tests {
         assert_eq!(
             line,
             "bench aio --json --pattern random --kind read --file-size 134217728 --record-size 65536 \
-             --depth 64 --per-iteration 8 --max-submit 8 --alignment 4096 --engine kernel-aio --direct"
+             --depth 64 --per-iteration 8 --max-submit 8 --alignment 4096 --rounds 1 --engine kernel-aio --direct"
         );
     }
 }
