@@ -151,7 +151,7 @@ fn a_wrong_copy_fails_the_study_and_an_earlier_one_can_be_reported_again() {
     let lines = lines(&ran, "s4", 1);
     assert_eq!(lines.len(), 4);
     let failed = find(&lines, "broad", "haul")["failed"].as_str().unwrap();
-    assert!(failed.starts_with("wrong copy: f00000 has other content"), "{failed}");
+    assert!(failed.starts_with("wrong copy: f00000 has 300005 bytes"), "{failed}");
     assert!(find(&lines, "broad", "cp")["timed"].is_object());
     let results = tempfile::tempdir().unwrap();
     let (json, html) = (results.path().join("json"), results.path().join("html"));
@@ -171,7 +171,7 @@ fn every_study_runs_with_the_haul_that_was_built() {
     for (study, line, least) in [
         ("s1", "s1 --scale 0.2 --rounds 1 --only depth-8/64K", 5),
         ("s2", "s2 --scale 0.001 --rounds 1 --only sequential-read,sync,io-uring,io-uring/direct", 3),
-        ("s3", "s3 --scale 0.0001 --rounds 1 --only small,depth-buffered,cp,haul,sync/direct,io-uring/8", 5),
+        ("s3", "s3 --scale 0.0001 --rounds 1 --only small,depth-buffered,cp,haul,sync/direct,io-uring/8", 6),
         ("s4", "s4 --scale 0.001 --rounds 1 --ablate --only deep,deep-ablated,cp,haul,1-thread", 4),
     ] {
         let ran = run(line, &haul);

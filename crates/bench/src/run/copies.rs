@@ -10,7 +10,7 @@ use super::findings::{Collected, Measured, RunFigures, measured};
 use super::study::{Part, Setting, Study, Unit, Work};
 use crate::candidates::{self, Candidate, HAUL, Search};
 use crate::error::{Error, Result};
-use crate::ground::{CacheState, Ground, Layout, Workload, check_place};
+use crate::ground::{CacheState, Ground, Layout, Workload};
 use crate::programs;
 use crate::series::{self, Plan, Run};
 use crate::shapes::{Shape, Totals};
@@ -24,15 +24,10 @@ const SEED: u64 = 1;
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when a program is missing or the disk too small, before anything is made; then
-/// whatever makes a ground useless.
+/// [`Error::Refused`] when a program is missing, before anything is made; then whatever makes a ground
+/// useless.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
     let candidates = find(study, session)?;
-    for part in &study.parts {
-        if let Work::Copy(shape) = &part.work {
-            check_place(&session.options.work, session.options.layout(), shape.totals())?;
-        }
-    }
     let copier = Copier { candidates, layout: session.options.layout() };
     for parts in study.parts.chunk_by(|one, other| one.work == other.work) {
         let Some(Work::Copy(shape)) = parts.first().map(|part| &part.work) else { continue };

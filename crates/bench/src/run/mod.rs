@@ -31,7 +31,7 @@ use clap::Args;
 use crate::candidates;
 use crate::compare::{self, Verdict};
 use crate::error::{Error, Result};
-use crate::ground::{Layout, Sides};
+use crate::ground::{Layout, Sides, check_place};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
@@ -178,6 +178,7 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
     let mut study = study(options.study, options.scale, ablate)?;
     study.keep(&options.only)?;
     compare::check_machine(options.layout())?;
+    check_place(&options.work, options.layout(), study.largest())?;
     Ok(study)
 }
 

@@ -18,11 +18,9 @@ use super::Session;
 use super::findings::{Collected, Measured, RunFigures, measured};
 use super::study::{Part, Setting, Study, Unit, Work};
 use crate::error::{Error, Result};
-use crate::ground::check_place;
 use crate::image::{Access, Image, Room};
 use crate::measure::measure;
 use crate::programs;
-use crate::shapes::Totals;
 
 /// What is wanted of what `haul bench aio` prints.
 #[derive(Deserialize)]
@@ -57,17 +55,15 @@ struct Rate {
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when the disk is too small; then whatever makes an image useless.
+/// Whatever makes an image useless.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
-    let bytes = study.parts.iter().map(|part| totals(part).bytes).max().unwrap_or_default();
-    let totals = Totals { files: 1, directories: 0, bytes };
-    let (room, _) = check_place(&session.options.work, session.options.layout(), totals)?;
+    let room = Room { bytes: study.largest().bytes, entries: 16 };
     let work = tempfile::Builder::new()
         .prefix("haul-bench-")
         .tempdir_in(&session.options.work)
         .map_err(Error::doing("create a directory in", &session.options.work))?;
     let place = work.path().canonicalize().map_err(Error::doing("resolve", work.path()))?;
-    let mut image = Image::new(&place, "file", session.options.fs, Room { bytes: room.bytes, entries: 16 });
+    let mut image = Image::new(&place, "file", session.options.fs, room);
     let run = image.attach().and_then(|()| {
         study.parts.iter().try_for_each(|part| {
             done(run_part(&mut image, part, session)?);
@@ -84,13 +80,6 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
         return run;
     }
     Err(Error::LeftBehind { leftovers, cause: run.err().map(Box::new) })
-}
-
-fn totals(part: &Part) -> Totals {
-    match &part.work {
-        Work::Rate { file_bytes, .. } => Totals { files: 1, directories: 0, bytes: *file_bytes },
-        Work::Copy(shape) => shape.totals(),
-    }
 }
 
 fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result<Measured> {
@@ -120,7 +109,7 @@ fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result
             one.runs.push(run);
         }
     }
-    Ok(measured(part, totals(part), None, collected, Unit::MegabytesPerSecond))
+    Ok(measured(part, part.work.totals(), None, collected, Unit::MegabytesPerSecond))
 }
 
 /// Returns the words behind `haul` for a setting, up to the directory.
@@ -156,7 +145,7 @@ fn run_once(
     let rate = match measured.ending.failure() {
         Some(failure) if complaint.is_empty() => Err(failure),
         Some(failure) => Err(format!("{failure}: {complaint}")),
-        None => read_rate(&programs::text_of(printed)?, totals(part).bytes),
+        None => read_rate(&programs::text_of(printed)?, part.work.totals().bytes),
     };
     Ok(RunFigures {
         round,

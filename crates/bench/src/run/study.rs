@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::shapes::Shape;
+use crate::shapes::{Shape, Totals};
 
 /// Names a study of the documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -102,6 +102,16 @@ pub(crate) enum Work {
         /// The words that all settings share.
         words: Vec<String>,
     },
+}
+
+impl Work {
+    /// Sums it up; a file alone is a tree of one.
+    pub(crate) fn totals(&self) -> Totals {
+        match self {
+            Work::Copy(shape) => shape.totals(),
+            Work::Rate { file_bytes, .. } => Totals { files: 1, directories: 0, bytes: *file_bytes },
+        }
+    }
 }
 
 /// What a setting is to the study; plots give each a colour.
@@ -230,6 +240,15 @@ impl Study {
             return Err(Error::Refused("--only leaves nothing to run".to_owned()));
         }
         Ok(())
+    }
+
+    /// Returns what has to fit on the disk: the most files, directories and bytes of any part.
+    pub(crate) fn largest(&self) -> Totals {
+        self.parts.iter().map(|part| part.work.totals()).fold(Totals::default(), |most, one| Totals {
+            files: most.files.max(one.files),
+            directories: most.directories.max(one.directories),
+            bytes: most.bytes.max(one.bytes),
+        })
     }
 
     fn part_names(&self) -> Vec<&str> {
