@@ -4,9 +4,7 @@
 //! its reason in place of a bar. Bars begin at 0.
 
 use super::canvas::{Anchor, At, Canvas, LETTER, WIDTH, shortened, tick_label, ticks};
-use super::figure::rate;
-use super::figure::{Bar, Bars, Group, Source, Value};
-use crate::table;
+use super::figure::{Bar, Bars, Group, Source, Value, digits};
 
 const ROW: f64 = 18.0;
 const BAR: f64 = 11.0;
@@ -30,7 +28,7 @@ impl Frame {
         let left = (letters as f64 * LETTER + 8.0).clamp(30.0, 170.0);
         let ends = all().filter_map(|bar| bar.value.as_ref().ok()).map(|value| value.mean + value.deviation);
         let most = ends.fold(0.0, f64::max);
-        let right = WIDTH - NUMBER - if remark > 0 { remark as f64 * LETTER } else { 0.0 };
+        let right = WIDTH - NUMBER - if remark > 0 { remark as f64 * LETTER + 7.0 } else { 0.0 };
         Frame { left, right, most: ticks(most).last().copied().unwrap_or(1.0) }
     }
 
@@ -104,8 +102,11 @@ fn draw_number(canvas: &mut Canvas, frame: &Frame, y: f64, value: Value, bar: &B
         canvas.whisker(from, At { x: frame.x(value.mean + value.deviation), y: middle });
     }
     let behind = frame.x(value.mean + value.deviation) + 6.0;
-    let number = if value.mean < 100.0 { table::seconds(value.mean) } else { rate(value.mean) };
+    let number = digits(value.mean);
     let emphasis = if bar.tone.is_auto() { "number strong" } else { "number" };
-    let said = if bar.remark.is_empty() { number } else { format!("{number} {}", bar.remark) };
-    canvas.text(At { x: behind, y: y + 12.5 }, Anchor::Start, emphasis, &said);
+    canvas.text(At { x: behind, y: y + 12.5 }, Anchor::Start, emphasis, &number);
+    // Bold figures are wider.
+    let letter = if bar.tone.is_auto() { LETTER * 1.2 } else { LETTER };
+    let after = behind + number.len() as f64 * letter + 7.0;
+    canvas.text(At { x: after, y: y + 12.5 }, Anchor::Start, "number tick", &bar.remark);
 }

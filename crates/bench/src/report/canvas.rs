@@ -140,7 +140,8 @@ pub(crate) fn ticks(most: f64) -> Vec<f64> {
     let step =
         [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= rough * 0.999);
     let step = step.unwrap_or(10.0 * power);
-    let count = (most / step).ceil() as u32;
+    // A hair over a multiple is that multiple: the last tick is asked for ticks again.
+    let count = (most / step - 1e-9).ceil() as u32;
     (0..=count).map(|index| f64::from(index) * step).collect()
 }
 
@@ -162,6 +163,10 @@ mod tests {
         for most in [0.001, 0.13, 0.4, 1.0, 3.9, 77.0, 12_345.0] {
             let ticks = ticks(most);
             assert!(*ticks.last().unwrap() >= most && ticks.len() <= 6, "{most}: {ticks:?}");
+        }
+        for most in [0.13, 0.6, 0.7, 3.0] {
+            let reached = ticks(most);
+            assert_eq!(ticks(*reached.last().unwrap()).len(), reached.len(), "{most}");
         }
         assert_eq!(ticks(0.0), [0.0, 1.0]);
         assert_eq!([0.0, 0.05, 2.5, 100.0].map(tick_label), ["0", "0.05", "2.5", "100"]);

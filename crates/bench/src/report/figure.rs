@@ -264,6 +264,16 @@ pub(crate) fn rate(value: f64) -> String {
     }
 }
 
+/// Writes any number with three digits that mean something, as the documents do.
+pub(crate) fn digits(value: f64) -> String {
+    match value {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
 /// Writes a probability.
 pub(crate) fn probability(p: f64) -> String {
     match p {
@@ -290,10 +300,13 @@ pub(crate) fn winners<'a>(parts: impl Iterator<Item = impl Iterator<Item = &'a L
         }
     }
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let said: Vec<String> = wins.iter().map(|(label, wins)| format!("{label} in {wins}")).collect();
-    match said.is_empty() {
-        true => "Nothing was measured here.".to_owned(),
-        false => format!("Fastest, of {count}: {}.", said.join(", ")),
+    match (wins.as_slice(), count) {
+        ([], _) => "Nothing was measured here.".to_owned(),
+        ([(label, _)], 1) => format!("The fastest is {label}."),
+        (wins, _) => {
+            let said: Vec<String> = wins.iter().map(|(label, wins)| format!("{label} in {wins}")).collect();
+            format!("Fastest, of {count}: {}.", said.join(", "))
+        }
     }
 }
 
@@ -306,6 +319,7 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         assert_eq!([1_234.5, 12.345, 1.2345].map(rate), ["1234", "12.3", "1.23"]);
+        assert_eq!([130.0, 10.3, 1.2, 0.19].map(digits), ["130", "10.3", "1.20", "0.190"]);
         assert_eq!([0.5, 0.00123, 0.0000002].map(probability), ["0.5000", "0.0012", "2e-7"]);
     }
 

@@ -5,7 +5,7 @@
 //! by side. Colours are properties of the page, one set for light, one for dark, and light on paper.
 
 use super::canvas::escaped;
-use super::figure::{Bars, Claim, Figure, Panel, Row, Source, Table};
+use super::figure::{Bars, Claim, Dots, Figure, Panel, Row, Source, Table};
 use super::tables::{LEGEND, details};
 use super::{bars, curves, dots, facts, view};
 use crate::run::findings::Findings;
@@ -77,7 +77,7 @@ fn write_figure(out: &mut String, number: usize, figure: &Figure) {
         let (title, tag, plot) = match panel {
             Panel::Bars(panel) => (&panel.title, bars_tag(panel), bars::draw(panel)),
             Panel::Curves(panel) => (&panel.title, String::new(), curves::draw(panel)),
-            Panel::Dots(panel) => (&panel.title, dots_tag(), dots::draw(panel)),
+            Panel::Dots(panel) => (&panel.title, dots_tag(panel), dots::draw(panel)),
         };
         out.push_str(&format!("<div class=\"panel\"><h3>{}{tag}</h3>{plot}</div>\n", escaped(title)));
     }
@@ -92,8 +92,10 @@ fn bars_tag(panel: &Bars) -> String {
     }
 }
 
-fn dots_tag() -> String {
-    " <span class=\"tag filled\">here</span> <span class=\"tag\">published</span>".to_owned()
+fn dots_tag(panel: &Dots) -> String {
+    let has_published = panel.rows.iter().any(|row| row.published.is_some());
+    let published = if has_published { " <span class=\"tag\">published</span>" } else { "" };
+    format!(" <span class=\"tag filled\">here</span>{published}")
 }
 
 fn write_table(out: &mut String, table: &Table) {

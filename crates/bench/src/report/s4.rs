@@ -32,7 +32,7 @@ fn trees(findings: &Findings) -> impl Iterator<Item = &Measured> {
 fn remark(line: &Line) -> String {
     let test = line.timed().and_then(|figures| figures.test.as_ref());
     let welch = test.and_then(|test| test.welch);
-    welch.map_or_else(String::new, |welch| format!("p={}", probability(welch.p)))
+    welch.map_or_else(String::new, |welch| format!("p {}", probability(welch.p)))
 }
 
 fn against_cp(findings: &Findings) -> Figure {
@@ -93,7 +93,7 @@ fn published_practical(findings: &Findings) -> Panel {
     let bars = bars.iter().filter_map(|(id, label, role)| {
         let mut bar = Bar::published(label, Tone::of(*role), is_time(id)?);
         if *id == "dcp" {
-            bar.remark = "p<0.01".to_owned();
+            bar.remark = "p < 0.01".to_owned();
         }
         Some(bar)
     });

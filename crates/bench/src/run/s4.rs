@@ -17,15 +17,15 @@ pub(crate) const TREES: [Kind; 4] = [Kind::Broad, Kind::Fat, Kind::Deep, Kind::P
 /// The id of haul with the document's program's settings.
 pub(crate) const AS_DCP: &str = "as-dcp";
 
-/// What is turned off, or set: id and option. The first four are the document's.
-pub(crate) const ABLATIONS: [(&str, &str); 7] = [
-    ("1-thread", "-j 1"),
-    ("12-thread", "-j 12"),
-    ("no-fadvise", "--no-advise"),
-    ("no-readahead", "--no-readahead"),
-    ("no-fallocate", "--no-fallocate"),
-    ("no-directory-first", "--no-directory-first"),
-    ("no-inode-order", "--no-inode-order"),
+/// What is turned off, or set: id, what plots call it, option. The first four are the document's.
+pub(crate) const ABLATIONS: [(&str, &str, &str); 7] = [
+    ("1-thread", "1 thread", "-j 1"),
+    ("12-thread", "12 threads", "-j 12"),
+    ("no-fadvise", "no fadvise", "--no-advise"),
+    ("no-readahead", "no read-ahead", "--no-readahead"),
+    ("no-fallocate", "no fallocate", "--no-fallocate"),
+    ("no-directory-first", "no directory first", "--no-directory-first"),
+    ("no-inode-order", "no inode order", "--no-inode-order"),
 ];
 
 /// Lays the study out; trees are scaled as `haul bench make` does it.
@@ -55,8 +55,8 @@ fn programs() -> Vec<Setting> {
 
 fn ablations() -> Vec<Setting> {
     let whole = Setting { against: Against::Nobody, ..Setting::auto() };
-    let ablated = ABLATIONS.map(|(id, option)| {
-        let setting = Setting::haul(id, Role::Ablation, option).called(&id.replace('-', " "));
+    let ablated = ABLATIONS.map(|(id, label, option)| {
+        let setting = Setting::haul(id, Role::Ablation, option).called(label);
         Setting { against: Against::WorseThan(AUTO), ..setting }
     });
     std::iter::once(whole).chain(ablated).collect()
