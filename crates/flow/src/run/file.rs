@@ -144,11 +144,11 @@ impl<T: Tool> Worker<'_, T> {
     ) {
         match result {
             Ok(Some(length)) if length > 0 => {
-                self.note_presence(true);
+                self.note_present();
                 self.begin(slot, look, Some((buffer, length)));
             }
             Ok(None) => {
-                self.note_presence(false);
+                self.note_absent(look.stat.size);
                 self.return_buffer(buffer);
                 if look.stat.size > FETCHED_BY_READ_BYTES && self.desk.run.settings.switches.advise {
                     // Only advice: a refusal changes nothing but the speed.

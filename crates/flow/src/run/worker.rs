@@ -13,8 +13,8 @@
 //! open, the file parked first goes on. With an engine that does not block, files wait in the engine instead.
 //!
 //! Left to choose (`Choice::Auto`), a worker begins with blocking calls, which are the fastest way to data in memory.
-//! When some files in a row turn out not to be there, it changes to a ring, which passes many reads to the disk at once
-//! so that neighbours are fetched together (docs/measurements/).
+//! When some small files in a row turn out not to be there, it changes to a ring, which passes many reads to the disk at
+//! once so that neighbours are fetched together (docs/measurements/).
 //!
 //! Termination: every step admits an entry, completes an operation, resumes a parked file, or reports that the worker
 //! is idle; entries, operations per entry and parked files are finite.
@@ -38,8 +38,12 @@ use crate::report::{Means, Tally};
 use crate::tool::{Need, Tool};
 use crate::wording;
 
-/// Files in a row whose data is not in memory, after which a ring pays for itself.
+/// Small files in a row whose data is not in memory, after which a ring pays for itself.
 const ABSENT_IN_A_ROW: usize = 8;
+
+/// Files longer than this fill the disk's queue by themselves, fetched ahead: a ring gains nothing for them, and every
+/// operation in it has a buffer (docs/measurements/choices.md).
+const SMALL_BYTES: u64 = 64 << 10;
 
 /// One worker of a run.
 pub(super) struct Worker<'r, T: Tool> {
@@ -111,9 +115,16 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.buffers = buffers;
     }
 
-    /// Notes whether the first block of a file was in memory.
-    pub(super) fn note_presence(&mut self, present: bool) {
-        self.absent_in_a_row = if present { 0 } else { self.absent_in_a_row + 1 };
+    /// Notes that the first block of a file was in memory.
+    pub(super) fn note_present(&mut self) {
+        self.absent_in_a_row = 0;
+    }
+
+    /// Notes that the first block of a file of `bytes` bytes was not in memory.
+    pub(super) fn note_absent(&mut self, bytes: u64) {
+        if bytes <= SMALL_BYTES {
+            self.absent_in_a_row += 1;
+        }
     }
 
     /// Changes to a ring if the data has to come from the disk, once; nothing is in flight.
