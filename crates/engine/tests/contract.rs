@@ -95,15 +95,21 @@ macro_rules! lines {
     };
 }
 
+macro_rules! plain_and_faulty {
+    ($made:expr) => {
+        mod plain {
+            lines! { $made, false }
+        }
+        mod faulty {
+            lines! { $made, true }
+        }
+    };
+}
+
 macro_rules! contract {
     ($($depth:literal $name:ident),+) => {
         $(mod $name {
-            mod plain {
-                lines! { super::super::made($depth), false }
-            }
-            mod faulty {
-                lines! { super::super::made($depth), true }
-            }
+            plain_and_faulty! { super::super::made($depth) }
         })+
     };
     ($($module:ident $engine:ident $about:literal;)+) => {
@@ -120,44 +126,24 @@ haul_engine::engines!(contract);
 
 /// Everything goes through the ring that can, whatever the measurements say of it.
 mod io_uring_for_everything {
-    mod plain {
-        lines! { crate::placed(haul_engine::Placement::EVERYTHING), false }
-    }
-    mod faulty {
-        lines! { crate::placed(haul_engine::Placement::EVERYTHING), true }
-    }
+    plain_and_faulty! { crate::placed(haul_engine::Placement::EVERYTHING) }
 }
 
 /// Everything, and pairs bound together.
 mod io_uring_pairs {
-    mod plain {
-        lines! { crate::placed(haul_engine::Placement::EVERYTHING.with_pairs()), false }
-    }
-    mod faulty {
-        lines! { crate::placed(haul_engine::Placement::EVERYTHING.with_pairs()), true }
-    }
+    plain_and_faulty! { crate::placed(haul_engine::Placement::EVERYTHING.with_pairs()) }
 }
 
 /// Everything and pairs, every byte through a registered buffer.
 mod io_uring_registered_buffers {
-    mod plain {
-        lines! { crate::registered(), false }
-    }
-    mod faulty {
-        lines! { crate::registered(), true }
-    }
+    plain_and_faulty! { crate::registered() }
 }
 
 /// Everything and pairs, every file in the ring's own table; closes in the ring, and in place.
 mod io_uring_direct_descriptors {
     use haul_sys::Operation;
 
-    mod plain {
-        lines! { crate::direct(haul_engine::Placement::EVERYTHING.with_pairs()), false }
-    }
-    mod faulty {
-        lines! { crate::direct(haul_engine::Placement::EVERYTHING.with_pairs()), true }
-    }
+    plain_and_faulty! { crate::direct(haul_engine::Placement::EVERYTHING.with_pairs()) }
     mod closed_in_place {
         lines! {
             crate::direct(haul_engine::Placement::EVERYTHING.with_pairs().without(super::Operation::Close)), false
@@ -167,22 +153,12 @@ mod io_uring_direct_descriptors {
 
 /// As `--ops` and the switches beside it ask for it.
 mod io_uring_asked_for {
-    mod plain {
-        lines! { crate::asked_for(), false }
-    }
-    mod faulty {
-        lines! { crate::asked_for(), true }
-    }
+    plain_and_faulty! { crate::asked_for() }
 }
 
 /// Every operation masked off.
 mod io_uring_for_nothing {
-    mod plain {
-        lines! { crate::placed(haul_engine::Placement::NOTHING), false }
-    }
-    mod faulty {
-        lines! { crate::placed(haul_engine::Placement::NOTHING), true }
-    }
+    plain_and_faulty! { crate::placed(haul_engine::Placement::NOTHING) }
 }
 
 fn listed(choice: Choice, depth: usize) -> Result<Box<dyn Engine>> {
