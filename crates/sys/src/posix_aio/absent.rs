@@ -45,10 +45,6 @@ impl Control {
     pub(super) unsafe fn outcome(&self) -> isize {
         -1
     }
-
-    /// # Safety
-    /// None is needed.
-    pub(super) unsafe fn cancel(&self) {}
 }
 
 /// # Safety

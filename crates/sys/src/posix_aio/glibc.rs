@@ -169,19 +169,6 @@ impl Control {
         let error = unsafe { libc::aio_error(self.0.get()) };
         isize::try_from(-error).unwrap_or(-1)
     }
-
-    /// Asks for the job not to be done, if it has not begun. It is over and notified all the same.
-    ///
-    /// # Safety
-    /// Nobody prepares the block meanwhile, and the job's descriptor is open.
-    pub(super) unsafe fn cancel(&self) {
-        let block = self.0.get();
-        // SAFETY: `aio_fildes` is written only by `prepare`.
-        let file = unsafe { (*block).aio_fildes };
-        // Whatever it answers, the notification tells the end of the job.
-        // SAFETY: the block is a valid one, and that of this descriptor.
-        let _answer = unsafe { libc::aio_cancel(file, block) };
-    }
 }
 
 /// Gives several jobs to the C library in one call.
