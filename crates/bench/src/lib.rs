@@ -2,7 +2,7 @@
 //! them, and runs the studies of the documents.
 //!
 //! It knows nothing of the inside of any tool: it runs built programs, haul's own included, times them
-//! from outside and reads what they made.
+//! from outside and reads what they made. Only `aio`, which measures the engines alone, calls them itself.
 //!
 //! ```text
 //!   lib ─► compare ─► series ─► ground ─► image      the run engine; compare is its first user
@@ -11,7 +11,8 @@
 //!    │        ├─► candidates                         who takes part
 //!    │        └─► results ─► table                   what came out
 //!    ├─► trees ─► shapes, noise                      the workloads
-//!    └─► run (s1 s2 s3 s4) ─► series; findings ─► report, student     the documents' studies
+//!    ├─► run (s1 s2 s3 s4) ─► series; findings ─► report, student     the documents' studies
+//!    └─► aio                                         the engines over one file
 //! ```
 //!
 //! The method, and why it is what it is, is in docs/measurements/README.md.
@@ -20,6 +21,7 @@
 //! in turn, in one series; and whatever was mounted, attached or written for it is taken away at the end,
 //! at an error, and at ^C, SIGTERM and SIGHUP, or named.
 
+mod aio;
 mod candidates;
 mod compare;
 mod error;
@@ -47,6 +49,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+pub use aio::{AioOptions, Pattern, Transfer};
 pub use compare::{CompareOptions, Verdict};
 pub use error::Error;
 pub use run::RunOptions;
@@ -64,6 +67,8 @@ pub enum Command {
     Compare(CompareOptions),
     /// Run a study of the documents, with their tables, plots and published figures (needs root)
     Run(RunOptions),
+    /// Measure the engines themselves: one file, records of one size, many in flight
+    Aio(AioOptions),
 }
 
 /// Says which tree to make, and where.
@@ -113,6 +118,7 @@ pub fn execute(
         Command::Make(options) => make(options, output, &interrupt),
         Command::Compare(options) => compare::compare(options, output, progress, &interrupt),
         Command::Run(options) => run::run(options, output, progress, &interrupt),
+        Command::Aio(options) => aio::aio(options, output, progress, &interrupt),
     }
 }
 

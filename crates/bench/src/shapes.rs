@@ -277,7 +277,7 @@ fn check_options(kind: Kind, options: &ShapeOptions) -> Result<()> {
 }
 
 /// Reads a size: a number, and perhaps a unit (K M G T: powers of 1024; KB MB GB TB: of 1000).
-fn parse_size(text: &str) -> std::result::Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> std::result::Result<u64, String> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size"))?;

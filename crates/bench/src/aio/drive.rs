@@ -1,0 +1,233 @@
+//! The inner loop: records through one engine, as aio-stress drives them.
+//!
+//! ```text
+//!              room for an iteration                     no room, or no records left
+//!   issue up to `per_iteration` records, ─────────►  wait for as many completions ─┐
+//!   flushed after every `max_submit`     ◄──────────────────────────────────────────┘
+//! ```
+//!
+//! Completions are not looked for while there is room, and never more than `depth` records are in flight, or what the
+//! engine takes if that is less. A short transfer is gone on with at once. The clock runs from before the first record
+//! is issued to after the last has come back; the descriptor is opened and the buffers are touched before.
+//!
+//! Promises: every record is moved once, whole, or there is no figure. Each read is checked to have brought the record
+//! that was asked for, at the cost of looking at 16 bytes of it.
+//!
+//! Termination: a turn of the loop issues a record or waits for a completion; a completion moves at least one byte of its
+//! record, or ends the benchmark.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use haul_engine::{Call, Done, Engine, Op, Outcome, Wait};
+use haul_sys::{Buffer, Cache, Fd};
+
+use crate::aio::file::TestFile;
+use crate::aio::order::Order;
+use crate::aio::settings::{Settings, Transfer};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::noise::Noise;
+
+/// What one engine is to do in one round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job<'a> {
+    /// The file.
+    pub(crate) file: &'a TestFile,
+    /// The numbers.
+    pub(crate) settings: Settings,
+    /// What to do with each record.
+    pub(crate) transfer: Transfer,
+    /// In which order.
+    pub(crate) order: &'a Order,
+}
+
+/// What it took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Timing {
+    /// Seconds from the first submission to the last completion.
+    pub(crate) seconds: f64,
+    /// Most records that were in flight at once.
+    pub(crate) in_flight_max: usize,
+}
+
+/// Moves every record through `engine`.
+///
+/// # Errors
+///
+/// The first failed transfer, a record with the wrong bytes, or a signal.
+pub(crate) fn run(engine: &mut dyn Engine, job: &Job<'_>, interrupt: &Interrupt) -> Result<Timing> {
+    let mut run = Run::new(engine, job)?;
+    let began = Instant::now();
+    while run.finished < job.order.count() {
+        interrupt.check()?;
+        if run.has_room() { run.issue()? } else { run.wait()? }
+    }
+    Ok(Timing { seconds: began.elapsed().as_secs_f64(), in_flight_max: run.in_flight_max })
+}
+
+/// A record on its way, or the room for one.
+struct Slot {
+    record: u32,
+    /// Bytes that were moved already, in a transfer that was short.
+    moved: usize,
+    /// Away while the engine has it.
+    buffer: Option<Buffer>,
+}
+
+struct Run<'a> {
+    engine: &'a mut dyn Engine,
+    job: &'a Job<'a>,
+    descriptor: Arc<Fd>,
+    /// One for each record that can be in flight; an operation's token is the number of its slot.
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    /// Records issued at a time.
+    iteration: usize,
+    /// Position in the order of the next record.
+    next: u32,
+    /// Records moved.
+    finished: u32,
+    in_flight_max: usize,
+    done: Vec<Done>,
+}
+
+impl<'a> Run<'a> {
+    fn new(engine: &'a mut dyn Engine, job: &'a Job<'a>) -> Result<Run<'a>> {
+        let Settings { depth, per_iteration, record_bytes, seed, .. } = job.settings;
+        let depth = depth.min(engine.caps().depth).min(job.order.count() as usize).max(1);
+        let slot = |_| {
+            let mut buffer = Buffer::new(record_bytes);
+            Noise::new(seed, u64::MAX).fill(&mut buffer.bytes_mut()[..record_bytes]);
+            Slot { record: 0, moved: 0, buffer: Some(buffer) }
+        };
+        Ok(Run {
+            engine,
+            job,
+            descriptor: job.file.open(job.transfer)?,
+            slots: (0..depth).map(slot).collect(),
+            free: (0..depth).rev().collect(),
+            iteration: per_iteration.min(depth),
+            next: 0,
+            finished: 0,
+            in_flight_max: 0,
+            done: Vec::with_capacity(depth),
+        })
+    }
+
+    /// Tells whether a whole iteration, or all that is left, can be issued.
+    fn has_room(&self) -> bool {
+        self.next < self.job.order.count() && self.free.len() >= self.iteration
+    }
+
+    /// Issues the records of one iteration.
+    fn issue(&mut self) -> Result<()> {
+        let mut waiting = 0;
+        for _ in 0..self.iteration {
+            let Some(record) = self.job.order.record(self.next) else { break };
+            let Some(slot) = self.free.pop() else { break };
+            self.next += 1;
+            self.begin(slot, record);
+            self.submit(slot)?;
+            waiting += 1;
+            if waiting == self.job.settings.max_submit {
+                self.flush()?;
+                waiting = 0;
+            }
+        }
+        if waiting > 0 { self.flush() } else { Ok(()) }
+    }
+
+    fn begin(&mut self, slot: usize, record: u32) {
+        let slot = &mut self.slots[slot];
+        (slot.record, slot.moved) = (record, 0);
+        if let (Transfer::Write | Transfer::SyncWrite, Some(buffer)) = (self.job.transfer, &mut slot.buffer) {
+            self.job.file.stamp(record).put(buffer.bytes_mut());
+        }
+    }
+
+    /// Gives the engine what is left of a slot's record.
+    fn submit(&mut self, number: usize) -> Result<()> {
+        let (record_bytes, slot) = (self.job.settings.record_bytes, &mut self.slots[number]);
+        let Some(buffer) = slot.buffer.take() else {
+            return Err(unreliable(format!("record {} was completed twice", slot.record)));
+        };
+        let (file, cache) = (Arc::clone(&self.descriptor), Cache::Keep);
+        let offset = self.job.settings.offset(slot.record) + slot.moved as u64;
+        let call = match self.job.transfer {
+            Transfer::Read => Call::Read {
+                file,
+                offset,
+                buffer,
+                length: record_bytes - slot.moved,
+                wait: Wait::Allowed,
+                cache,
+            },
+            Transfer::Write | Transfer::SyncWrite => {
+                Call::Write { file, offset, buffer, range: slot.moved..record_bytes, cache }
+            }
+        };
+        match self.engine.submit(Op { token: number as u64, call }) {
+            Ok(()) => {
+                self.in_flight_max = self.in_flight_max.max(self.engine.in_flight());
+                Ok(())
+            }
+            Err(_) => Err(unreliable("it took fewer records than its depth".to_owned())),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.engine.flush().map_err(|error| self.job.file.failed("use the engine on", error.errno().into()))
+    }
+
+    /// Waits for an iteration's worth of completions, and goes on with those that were short.
+    fn wait(&mut self) -> Result<()> {
+        let wanted = self.iteration.min(self.engine.in_flight());
+        if wanted == 0 {
+            return Err(unreliable("records were lost".to_owned()));
+        }
+        let mut done = std::mem::take(&mut self.done);
+        let reaped = self.engine.reap(wanted, &mut done);
+        reaped.map_err(|error| self.job.file.failed("use the engine on", error.errno().into()))?;
+        let mut short = false;
+        for done in done.drain(..) {
+            short |= self.complete(done)?;
+        }
+        self.done = done;
+        if short { self.flush() } else { Ok(()) }
+    }
+
+    /// Takes a completion; tells whether the rest of its record was given to the engine.
+    fn complete(&mut self, done: Done) -> Result<bool> {
+        let number = usize::try_from(done.token).unwrap_or(usize::MAX);
+        let Some(slot) = self.slots.get_mut(number) else {
+            return Err(unreliable("a record came back that was not issued".to_owned()));
+        };
+        let (verb, buffer, result) = match done.outcome {
+            Outcome::Read { buffer, result } => ("read", buffer, result.map(Option::unwrap_or_default)),
+            Outcome::Wrote { buffer, result } => ("write", buffer, result),
+            _ => return Err(unreliable("the completion is of another operation".to_owned())),
+        };
+        let moved = result.map_err(|error| self.job.file.failed(verb, error.errno().into()))?;
+        if moved == 0 {
+            return Err(unreliable(format!("nothing was moved of record {}", slot.record)));
+        }
+        if self.job.transfer == Transfer::Read && slot.moved == 0 {
+            self.job.file.stamp(slot.record).check(&buffer.bytes()[..moved])?;
+        }
+        slot.moved += moved;
+        slot.buffer = Some(buffer);
+        if slot.moved < self.job.settings.record_bytes {
+            return self.submit(number).map(|()| true);
+        }
+        self.free.push(number);
+        self.finished += 1;
+        Ok(false)
+    }
+}
+
+/// Makes the error for an engine that breaks its contract.
+fn unreliable(why: String) -> Error {
+    Error::Io { doing: "measure this engine".to_owned(), source: io::Error::other(why) }
+}

@@ -1,0 +1,242 @@
+//! The file that the engines read and write.
+//!
+//! It has no name: the kernel frees it with its last descriptor, however the process ends, so there is nothing to
+//! clean up. Every record begins with a stamp, its number and the generation that wrote it; behind it is noise, so
+//! that no device can take it for less than it is.
+//!
+//! Promises: all of the file is on the disk before anything is measured; a round begins with nothing of it in the page
+//! cache, where the kernel lets us look; what a round of writes says it wrote is read back.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haul_sys::{Advice, Errno, Fd, Open};
+use rustix::fs::{AtFlags, FsWord, StatxFlags};
+
+use crate::aio::settings::{Settings, Transfer};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::noise::Noise;
+
+/// Bytes of a stamp.
+const STAMP_BYTES: usize = 16;
+
+/// `TMPFS_MAGIC` of `linux/magic.h`.
+const TMPFS: FsWord = 0x0102_1994;
+
+/// How often the kernel is asked to forget the file; pages that something looks at just then stay.
+const DROPS_MAX: u32 = 20;
+
+/// Says whether the kernel told that nothing of the file was in the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    /// It did.
+    Surely,
+    /// It was asked to drop everything, and does not tell what it kept (before Linux 6.5).
+    AsFarAsKnown,
+}
+
+/// A file of stamped records, without a name.
+#[derive(Debug)]
+pub(crate) struct TestFile {
+    file: File,
+    directory: PathBuf,
+    settings: Settings,
+    /// What wrote the records last: 0 for the making of the file, then a number for each round of writes.
+    generation: u64,
+}
+
+impl TestFile {
+    /// Makes the file in `directory` and writes all of it to the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], before anything is written, where direct I/O is asked for and cannot be had.
+    pub(crate) fn make(directory: &Path, settings: Settings, interrupt: &Interrupt) -> Result<TestFile> {
+        let file = tempfile::tempfile_in(directory).map_err(Error::doing("make a file in", directory))?;
+        let mut made = TestFile { file, directory: directory.to_owned(), settings, generation: 0 };
+        if settings.direct {
+            made.check_direct()?;
+        }
+        made.fill(interrupt).map_err(|cause| match cause {
+            Error::Io { source, .. } => made.failed("write", source),
+            cause => cause,
+        })?;
+        Ok(made)
+    }
+
+    /// Refuses direct I/O where the file system does, or only seems to take it.
+    fn check_direct(&self) -> Result<()> {
+        let name = self.directory.display();
+        let kept = rustix::fs::fstatfs(&self.file).map_err(|errno| self.failed("look at", errno.into()))?;
+        let refused = |why: String| Error::Refused(format!("{why}; nothing was written"));
+        if kept.f_type == TMPFS {
+            return Err(refused(format!("{name} is in memory (tmpfs): --direct means nothing there")));
+        }
+        let look = rustix::fs::statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        let look = look.map_err(|errno| self.failed("look at", errno.into()))?;
+        let told = look.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+        let (least, alignment) = (u64::from(look.stx_dio_offset_align), self.settings.alignment);
+        let impossible = || refused(format!("the file system of {name} refuses --direct (O_DIRECT)"));
+        if told && least == 0 {
+            return Err(impossible());
+        }
+        if told && least > alignment {
+            return Err(refused(format!(
+                "--alignment {alignment}: the file system of {name} takes direct I/O in multiples of {least}"
+            )));
+        }
+        match self.open(Transfer::Read) {
+            Err(Error::Io { source, .. }) if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                Err(impossible())
+            }
+            opened => opened.map(drop),
+        }
+    }
+
+    fn fill(&mut self, interrupt: &Interrupt) -> Result<()> {
+        // Whole records in pieces of a megabyte or so.
+        let record_bytes = self.settings.record_bytes;
+        let mut piece = vec![0; record_bytes * (1_usize << 20).div_ceil(record_bytes)];
+        let mut written = 0;
+        while written < self.settings.records {
+            interrupt.check()?;
+            let mut filled = 0;
+            for (record, bytes) in (written..self.settings.records).zip(piece.chunks_exact_mut(record_bytes))
+            {
+                Noise::new(self.settings.seed, u64::from(record)).fill(bytes);
+                self.stamp(record).put(bytes);
+                filled += 1;
+            }
+            let whole = &piece[..filled as usize * record_bytes];
+            self.file.write_all(whole).map_err(|source| self.failed("write", source))?;
+            written += filled;
+        }
+        self.synchronize()
+    }
+
+    /// Waits until all that was written is on the disk.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.file.sync_all().map_err(|source| self.failed("write", source))
+    }
+
+    /// Opens the file once more, in the way that a kind of transfer needs.
+    pub(crate) fn open(&self, transfer: Transfer) -> Result<Arc<Fd>> {
+        let how = match transfer {
+            Transfer::Read => Open::READ,
+            Transfer::Write => Open::WRITE,
+            Transfer::SyncWrite => Open::WRITE.synchronous(),
+        };
+        let how = if self.settings.direct { how.direct() } else { how };
+        let opened = CString::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+            .map_err(io::Error::from)
+            // What /proc shows is a symbolic link; the file is a regular one, which makes nobody wait.
+            .and_then(|path| {
+                haul_sys::open_path(&path, how.following().blocking()).map_err(|error| error.errno().into())
+            });
+        opened.map(Arc::new).map_err(|source| self.failed("open", source))
+    }
+
+    /// Takes the file out of the page cache.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when it stays there: reading it would measure memory.
+    pub(crate) fn drop_cache(&self) -> Result<Dropped> {
+        let mut left = 0;
+        for _ in 0..DROPS_MAX {
+            self.synchronize()?;
+            haul_sys::advise(&self.file, Advice::DontNeed, 0)
+                .map_err(|error| self.failed("drop from memory", error.errno().into()))?;
+            match haul_sys::cached_pages(&self.file) {
+                Ok(0) => return Ok(Dropped::Surely),
+                Ok(pages) => left = pages,
+                Err(error) if [Errno::NOSYS, Errno::PERM, Errno::OPNOTSUPP].contains(&error.errno()) => {
+                    return Ok(Dropped::AsFarAsKnown);
+                }
+                Err(error) => return Err(self.failed("look for in memory", error.errno().into())),
+            }
+        }
+        Err(Error::Refused(format!(
+            "the file in {} stays in memory: {left} pages of it cannot be dropped from the page cache; choose a \
+             directory on a disk",
+            self.directory.display()
+        )))
+    }
+
+    /// Returns what a record begins with now.
+    pub(crate) fn stamp(&self, record: u32) -> Stamp {
+        Stamp { record, generation: self.generation }
+    }
+
+    /// Begins a round of writes: from now on records are expected to have its stamps.
+    pub(crate) fn begin_generation(&mut self) {
+        self.generation += 1;
+    }
+
+    /// Reads back that every record was written in this generation.
+    pub(crate) fn verify(&self) -> Result<()> {
+        let mut bytes = [0; STAMP_BYTES];
+        for record in 0..self.settings.records {
+            let read = self.file.read_exact_at(&mut bytes, self.settings.offset(record));
+            read.map_err(|source| self.failed("read back", source))?;
+            self.stamp(record).check(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the error of a failed call on the file.
+    pub(crate) fn failed(&self, verb: &str, source: io::Error) -> Error {
+        let Settings { file_bytes, .. } = self.settings;
+        Error::Io {
+            doing: format!(
+                "{verb} the file of {file_bytes} bytes in {} (it is removed again)",
+                self.directory.display()
+            ),
+            source,
+        }
+    }
+}
+
+/// What a record begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    record: u32,
+    generation: u64,
+}
+
+impl Stamp {
+    fn bytes(self) -> [u8; STAMP_BYTES] {
+        let mut bytes = [0; STAMP_BYTES];
+        // Counted from 1: a record of zeros is none.
+        bytes[..8].copy_from_slice(&(u64::from(self.record) + 1).to_le_bytes());
+        bytes[8..].copy_from_slice(&self.generation.to_le_bytes());
+        bytes
+    }
+
+    /// Puts it at the start of a record.
+    pub(crate) fn put(self, record: &mut [u8]) {
+        record[..STAMP_BYTES].copy_from_slice(&self.bytes());
+    }
+
+    /// Fails unless a record, of which there may be less than a stamp, begins with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] of invalid data.
+    pub(crate) fn check(self, record: &[u8]) -> Result<()> {
+        let known = record.len().min(STAMP_BYTES);
+        if known > 0 && record[..known] == self.bytes()[..known] {
+            return Ok(());
+        }
+        Err(Error::Io {
+            doing: format!("find record {} where it was written", self.record),
+            source: io::Error::new(io::ErrorKind::InvalidData, "other bytes are there"),
+        })
+    }
+}

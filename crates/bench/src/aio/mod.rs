@@ -1,0 +1,176 @@
+//! `haul bench aio`: the engines alone, over records of one file, as aio-stress drove the kernel's asynchronous I/O.
+//!
+//! ```text
+//!   settings ──► file (made once) ──► for each pattern and kind, for each round, for each engine:
+//!                                       drop the file from the cache ─► drive ─► check ─► outcome
+//! ```
+//!
+//! It answers what a copy cannot: how fast an engine moves bytes when nothing else is asked of it, to be held against fio's
+//! figures for the same settings (docs/measurements/aio.md).
+//!
+//! Promises: engines are made anew for each round and take turns; a round begins with nothing of the file in the page
+//! cache; what was read is looked at, and what was written is read back; a failure is the end, and the file has no name that
+//! could stay behind.
+
+mod drive;
+mod file;
+mod order;
+mod outcome;
+mod settings;
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use haul_engine::{ENGINES, Engine, Listed, Ops, Setup};
+
+use crate::compare::Verdict;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::machine::Machine;
+
+use drive::Job;
+use file::{Dropped, TestFile};
+use order::Order;
+use outcome::{Refused, Report, Rounds, Row};
+use settings::Settings;
+pub use settings::{AioOptions, Pattern, Transfer};
+
+/// Measures, printing the table, or the JSON, to `output` and what is going on to `progress`.
+///
+/// # Errors
+///
+/// [`Error::Refused`] for what cannot be done here, before anything was written; and whatever goes wrong afterwards.
+pub(crate) fn aio(
+    options: &AioOptions,
+    output: &mut dyn Write,
+    progress: &mut dyn Write,
+    interrupt: &Interrupt,
+) -> Result<Verdict> {
+    let settings = Settings::new(options)?;
+    let (engines, refused) = engines(&options.engine, settings)?;
+    let file = TestFile::make(&options.directory, settings, interrupt)?;
+    let report =
+        Report { machine: Machine::look(), settings, cache_checked: true, refused, results: Vec::new() };
+    let mut benchmark = Benchmark { file, engines, report, output, progress, interrupt };
+    if !options.json {
+        let heading = outcome::heading(&benchmark.report);
+        benchmark.output.write_all(heading.as_bytes()).map_err(no_output)?;
+    }
+    for kind in &options.kind {
+        for pattern in &options.pattern {
+            for row in benchmark.run(*pattern, *kind)? {
+                if !options.json {
+                    benchmark.output.write_all(outcome::row(&row).as_bytes()).map_err(no_output)?;
+                }
+                benchmark.report.results.push(row);
+            }
+        }
+    }
+    if options.json {
+        serde_json::to_writer_pretty(&mut *benchmark.output, &benchmark.report)
+            .map_err(io::Error::from)
+            .and_then(|()| benchmark.output.write_all(b"\n"))
+            .map_err(no_output)?;
+    }
+    Ok(Verdict::Good)
+}
+
+/// Finds the engines that are asked for, and those that the kernel refuses.
+///
+/// # Errors
+///
+/// [`Error::Refused`] when one that was asked for by name, or every one, is refused.
+fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>, Vec<Refused>)> {
+    let (mut usable, mut refused) = (Vec::new(), Vec::new());
+    for listed in
+        ENGINES.iter().filter(|listed| names.is_empty() || names.iter().any(|name| name == listed.name))
+    {
+        match make(listed, settings) {
+            Ok(_) => usable.push(listed),
+            Err(error) if names.is_empty() => {
+                refused.push(Refused { engine: listed.name, why: error.to_string() })
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((usable, refused))
+}
+
+fn make(listed: &Listed, settings: Settings) -> Result<Box<dyn Engine>> {
+    // Several in flight for one file; an engine that has a choice for writes then keeps those in flight as well.
+    let setup = Setup { ops: Some(Ops::Multi), ..Setup::of_depth(settings.depth) };
+    listed.make(&setup).map_err(|error| {
+        Error::Refused(format!(
+            "the engine {} cannot be had here: {error:#}; nothing was written",
+            listed.name
+        ))
+    })
+}
+
+/// A benchmark under way.
+struct Benchmark<'a> {
+    file: TestFile,
+    engines: Vec<&'static Listed>,
+    report: Report,
+    output: &'a mut dyn Write,
+    progress: &'a mut dyn Write,
+    interrupt: &'a Interrupt,
+}
+
+impl Benchmark<'_> {
+    /// Runs every round of every engine for one pattern and kind.
+    fn run(&mut self, pattern: Pattern, kind: Transfer) -> Result<Vec<Row>> {
+        let Settings { records, seed, rounds, direct, .. } = self.report.settings;
+        let mut results = vec![Rounds::default(); self.engines.len()];
+        for round in 0..rounds {
+            let order = Order::new(pattern, records, seed, round);
+            for (listed, result) in self.engines.clone().into_iter().zip(&mut results) {
+                self.round(listed, &order, kind, result)?;
+                let speed = result.speeds.last().copied().unwrap_or_default();
+                let line = format!(
+                    "{} {} {} {}/{rounds}: {} MB/s",
+                    listed.name,
+                    pattern.name(),
+                    kind.name(),
+                    round + 1,
+                    outcome::speed(speed)
+                );
+                writeln!(self.progress, "{line}").map_err(no_output)?;
+            }
+        }
+        let rows = self.engines.iter().zip(results);
+        Ok(rows.filter_map(|(listed, result)| result.row(listed.name, pattern, kind, direct)).collect())
+    }
+
+    /// Runs one engine once.
+    fn round(&mut self, listed: &Listed, order: &Order, kind: Transfer, result: &mut Rounds) -> Result<()> {
+        let settings = self.report.settings;
+        if self.file.drop_cache()? == Dropped::AsFarAsKnown {
+            self.report.cache_checked = false;
+        }
+        if kind != Transfer::Read {
+            self.file.begin_generation();
+        }
+        let mut engine = make(listed, settings)?;
+        let job = Job { file: &self.file, settings, transfer: kind, order };
+        let timing = drive::run(&mut *engine, &job, self.interrupt)?;
+        if kind == Transfer::Write {
+            let began = Instant::now();
+            self.file.synchronize()?;
+            result.fsync_seconds.push(began.elapsed().as_secs_f64());
+        }
+        if kind != Transfer::Read {
+            self.file.verify()?;
+        }
+        result.speeds.push(settings.file_bytes as f64 / timing.seconds / 1e6);
+        result.in_flight_max = result.in_flight_max.max(timing.in_flight_max);
+        Ok(())
+    }
+}
+
+fn no_output(source: io::Error) -> Error {
+    Error::Io { doing: "write the results".to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests;

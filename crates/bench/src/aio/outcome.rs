@@ -1,0 +1,191 @@
+//! What the engines did: rows of a table that fits in 100 columns, and the JSON.
+
+use serde::Serialize;
+
+use crate::aio::settings::{Pattern, Settings, Transfer};
+use crate::machine::Machine;
+use crate::statistics::Summary;
+
+/// Everything about one benchmark; this is what `--json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// Where it was run.
+    pub(crate) machine: Machine,
+    /// The numbers.
+    pub(crate) settings: Settings,
+    /// Whether every round began with none of the file in the page cache, as far as the kernel told.
+    pub(crate) cache_checked: bool,
+    /// Engines that the kernel refused, and why.
+    pub(crate) refused: Vec<Refused>,
+    /// One for each pattern, kind and engine.
+    pub(crate) results: Vec<Row>,
+}
+
+/// An engine that could not be measured.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Refused {
+    /// Its name.
+    pub(crate) engine: &'static str,
+    /// What the kernel said.
+    pub(crate) why: String,
+}
+
+/// One engine with one pattern and kind.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    /// The engine's name.
+    pub(crate) engine: &'static str,
+    /// The order of the records.
+    pub(crate) pattern: Pattern,
+    /// What was done with them.
+    pub(crate) kind: Transfer,
+    /// Whether the page cache was passed by.
+    pub(crate) direct: bool,
+    /// Most records that were in flight at once, in any round.
+    pub(crate) in_flight_max: usize,
+    /// The mean of the rounds, in 10^6 bytes a second.
+    pub(crate) megabytes_per_second: f64,
+    /// Their sample deviation; absent with one round.
+    pub(crate) deviation: Option<f64>,
+    /// The slowest.
+    pub(crate) min: f64,
+    /// The fastest.
+    pub(crate) max: f64,
+    /// Every round, in 10^6 bytes a second.
+    pub(crate) rounds: Vec<f64>,
+    /// Of writes without O_SYNC: the seconds that an fsync took afterwards, in every round. They are not in the figures above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) fsync_seconds: Vec<f64>,
+}
+
+/// The rounds of one engine, as they come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rounds {
+    /// In 10^6 bytes a second.
+    pub(crate) speeds: Vec<f64>,
+    /// Seconds of the fsync after each, if there was one.
+    pub(crate) fsync_seconds: Vec<f64>,
+    /// Most records in flight.
+    pub(crate) in_flight_max: usize,
+}
+
+impl Rounds {
+    /// Sums up; there is nothing to say of no rounds.
+    pub(crate) fn row(
+        self,
+        engine: &'static str,
+        pattern: Pattern,
+        kind: Transfer,
+        direct: bool,
+    ) -> Option<Row> {
+        let Summary { mean, deviation, min, max, .. } = Summary::of(self.speeds.iter().copied())?;
+        Some(Row {
+            engine,
+            pattern,
+            kind,
+            direct,
+            in_flight_max: self.in_flight_max,
+            megabytes_per_second: mean,
+            deviation,
+            min,
+            max,
+            rounds: self.speeds,
+            fsync_seconds: self.fsync_seconds,
+        })
+    }
+}
+
+/// Says what the rows below it are of, and heads their columns.
+pub(crate) fn heading(report: &Report) -> String {
+    let Settings { file_bytes, record_bytes, records, depth, per_iteration, max_submit, alignment, .. } =
+        report.settings;
+    let Machine { kernel, processor, processors, date, .. } = &report.machine;
+    let through = if report.settings.direct { "direct" } else { "buffered" };
+    let rounds = report.settings.rounds;
+    let mut out = format!(
+        "{file_bytes} bytes in {records} records of {record_bytes}, aligned to {alignment}; seed {}; {through}\n\
+         depth {depth}, {per_iteration} an iteration, at most {max_submit} a submission; mean of {rounds} rounds\n\
+         {date}; Linux {kernel}; {processors} processors ({processor})\n",
+        report.settings.seed
+    );
+    for Refused { engine, why } in &report.refused {
+        out.push_str(&format!("{engine}: not measured: {why}\n"));
+    }
+    let columns =
+        ["engine", "pattern", "kind", "cache", "MB/s", "deviation", "min–max", "fsync s", "in flight"];
+    format!("{out}\n{}", line(&columns.map(str::to_owned)))
+}
+
+/// Writes one row.
+pub(crate) fn row(row: &Row) -> String {
+    let fsync = Summary::of(row.fsync_seconds.iter().copied());
+    let none = || "-".to_owned();
+    line(&[
+        row.engine.to_owned(),
+        row.pattern.name().to_owned(),
+        row.kind.name().to_owned(),
+        if row.direct { "direct" } else { "buffered" }.to_owned(),
+        speed(row.megabytes_per_second),
+        row.deviation.map_or_else(none, speed),
+        format!("{}–{}", speed(row.min), speed(row.max)),
+        fsync.map_or_else(none, |fsync| format!("{:.2}", fsync.mean)),
+        row.in_flight_max.to_string(),
+    ])
+}
+
+/// Widths of the columns; the names are on the left of theirs, the figures on the right.
+const WIDTHS: [usize; 9] = [12, 12, 12, 9, 9, 11, 17, 8, 10];
+
+const NAMES: usize = 4;
+
+fn line(cells: &[String; 9]) -> String {
+    let mut out = String::new();
+    for (index, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
+        out.push_str(&if index < NAMES { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
+    }
+    out.push('\n');
+    out
+}
+
+/// Writes 10^6 bytes a second with three digits that mean something.
+pub(crate) fn speed(value: f64) -> String {
+    let decimals = match value {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(speeds: &[f64], fsync_seconds: &[f64]) -> Rounds {
+        Rounds { speeds: speeds.to_vec(), fsync_seconds: fsync_seconds.to_vec(), in_flight_max: 32_768 }
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_rounds() {
+        let one =
+            rounds(&[10.0, 20.0, 60.0], &[]).row("sync", Pattern::Random, Transfer::Read, true).unwrap();
+        assert_eq!((one.megabytes_per_second, one.min, one.max), (30.0, 10.0, 60.0));
+        assert!((one.deviation.unwrap() - 700_f64.sqrt()).abs() < 1e-9);
+        assert!(Rounds::default().row("sync", Pattern::Random, Transfer::Read, true).is_none());
+    }
+
+    #[test]
+    fn columns_are_straight_and_fit_in_a_hundred() {
+        let long = [12_345.6, 23_456.7];
+        let wide = rounds(&long, &[100.25, 100.75]);
+        let wide = wide.row("kernel-aio", Pattern::Sequential, Transfer::SyncWrite, false).unwrap();
+        let thin = rounds(&[1.234], &[]).row("sync", Pattern::Random, Transfer::Read, true).unwrap();
+        let (wide, thin) = (row(&wide), row(&thin));
+        assert_eq!(wide.chars().count(), thin.chars().count());
+        assert!(wide.trim_end().chars().count() <= 100, "{wide}");
+        let words: Vec<&str> = thin.split_whitespace().collect();
+        assert_eq!(words, ["sync", "random", "read", "direct", "1.23", "-", "1.23–1.23", "-", "32768"]);
+        assert!(wide.contains("kernel-aio  sequential  sync-write  buffered "), "{wide}");
+        assert!(wide.contains("12346–23457") && wide.contains("100.50"), "{wide}");
+    }
+}
