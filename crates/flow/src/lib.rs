@@ -25,8 +25,9 @@ mod tool;
 pub mod wording;
 
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use haul_engine::Engine;
 use haul_sys::{EntryType, Name};
 
 pub use config::{Config, Switches};
@@ -71,6 +72,8 @@ pub struct Setup<'a, T: Tool> {
     pub report: &'a dyn Report,
     /// Who does what when.
     pub driver: &'a dyn Driver<Job<T>>,
+    /// An engine that was made already, for the worker that comes first ([`Settings::first_engine`]).
+    pub engine: Mutex<Option<Box<dyn Engine>>>,
 }
 
 /// Runs a tool over its operands, all at once, and returns when the last directory is finished.

@@ -1,6 +1,6 @@
 //! How a run uses the machine, resolved: what the user left open is chosen here, within the limits the kernel sets.
 
-use haul_engine::{Choice, Ops};
+use haul_engine::{Choice, Engine, Ops};
 use haul_sys::Error;
 
 use crate::config::{Config, Switches};
@@ -129,16 +129,16 @@ impl Settings {
         }
     }
 
-    /// Finds out whether the engine that was asked for can be had, before any file is touched: one that was asked for by
-    /// name is not replaced in silence.
+    /// Makes the first worker's engine, if one was asked for by name, before any file is touched: such an engine is not
+    /// replaced in silence. `None` when the choice was left to haul.
     ///
     /// # Errors
     /// Its name, and why the kernel refuses it.
-    pub fn try_engine(&self) -> Result<(), (&'static str, Error)> {
-        match haul_engine::ENGINES.iter().find(|listed| listed.choice == self.engine) {
-            Some(listed) => listed.make(&self.engine_setup()).map(drop).map_err(|cause| (listed.name, cause)),
-            None => Ok(()),
-        }
+    pub fn first_engine(&self) -> Result<Option<Box<dyn Engine>>, (&'static str, Error)> {
+        let listed = haul_engine::ENGINES.iter().find(|listed| listed.choice == self.engine);
+        let made =
+            listed.map(|listed| listed.make(&self.engine_setup()).map_err(|cause| (listed.name, cause)));
+        made.transpose()
     }
 
     /// Says what goes first.

@@ -11,10 +11,10 @@ mod worker;
 
 use std::cell::Cell;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_engine::{Choice, Engine};
+use haul_engine::{Choice, Engine, Made};
 use haul_sys::{Fd, Names};
 
 use crate::driver::{Driver, Step, Weigh};
@@ -82,13 +82,15 @@ pub struct Run<'r, T: Tool> {
     pub report: &'r dyn Report,
     /// Who hands out jobs.
     pub driver: &'r dyn Driver<Job<T>>,
+    engine: &'r Mutex<Option<Box<dyn Engine>>>,
     failed: AtomicBool,
 }
 
 impl<'r, T: Tool> Run<'r, T> {
-    pub(crate) fn new(tool: &'r T, setup: &Setup<'r, T>) -> Self {
-        let Setup { settings, cache, report, driver } = *setup;
-        Self { tool, cache, settings, report, driver, failed: AtomicBool::new(false) }
+    pub(crate) fn new(tool: &'r T, setup: &'r Setup<'r, T>) -> Self {
+        let Setup { settings, cache, report, driver, engine } = setup;
+        let failed = AtomicBool::new(false);
+        Self { tool, cache, settings: *settings, report: *report, driver: *driver, engine, failed }
     }
 
     /// Offers the operands, before any worker runs.
@@ -104,7 +106,11 @@ impl<'r, T: Tool> Run<'r, T> {
 
     /// Makes the `me`-th worker, with an engine of its own.
     pub(crate) fn worker(&self, me: usize) -> Box<dyn Step + '_> {
-        let made = haul_engine::make(self.settings.engine, &self.settings.engine_setup());
+        let ready = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let made = match ready {
+            Some(engine) => Made { engine, note: None },
+            None => haul_engine::make(self.settings.engine, &self.settings.engine_setup()),
+        };
         if me == 0 {
             self.report.settled(Means { engine: made.engine.caps().name, jobs: self.settings.jobs });
             if self.report.wants_debug() {

@@ -56,9 +56,12 @@ const OFFLOAD_BYTES: u64 = 256 << 10;
 /// Copies what the operands name, as the options say, using the machine as the configuration says.
 pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: &dyn Report) -> Outcome {
     let settings = Settings::resolve(config);
-    if let Err((name, cause)) = settings.try_engine() {
-        return Outcome::Fatal(Problem::new(wording::CANNOT_USE_ENGINE).naming(name).because(cause));
-    }
+    let mut engine = match settings.first_engine() {
+        Ok(engine) => engine,
+        Err((name, cause)) => {
+            return Outcome::Fatal(Problem::new(wording::CANNOT_USE_ENGINE).naming(name).because(cause));
+        }
+    };
     let cache = HeldCache::new(settings.held);
     let assignments = match operands::assign(operands, &cache) {
         Ok(assignments) => assignments,
@@ -73,7 +76,8 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         let (operands, problems) = places(group, &cache);
         status = status.max(tell(problems, report));
         let driver = Local::new(settings.jobs).preferring(settings.precedence());
-        let setup = Setup { settings, cache: &cache, report, driver: &driver };
+        let engine = Mutex::new(engine.take());
+        let setup = Setup { settings, cache: &cache, report, driver: &driver, engine };
         status = status.max(haul_flow::run(&copier, operands, &setup));
     }
     match status {

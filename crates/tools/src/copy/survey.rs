@@ -3,6 +3,7 @@
 //! The same walk as the copy's, with one worker and a tool that only looks. It reads no data, and the inodes it fetches
 //! are the ones the copy needs a moment later.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
@@ -35,7 +36,7 @@ pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, s
     haul_flow::run(
         &Survey { options, stop },
         places.collect::<Vec<_>>(),
-        &Setup { settings, cache: &cache, report: &quiet, driver: &driver },
+        &Setup { settings, cache: &cache, report: &quiet, driver: &driver, engine: Mutex::default() },
     );
 }
 
