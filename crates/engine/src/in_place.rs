@@ -5,7 +5,7 @@
 //! whatever happened, short transfers stay short, and the outcome's variant is that of the call.
 
 use haul_sys as sys;
-use haul_sys::{Buffer, Cache, Fd, Result};
+use haul_sys::Transfer;
 
 use crate::op::{Call, Outcome, Wait};
 
@@ -29,9 +29,8 @@ pub(crate) fn perform(call: Call) -> Outcome {
             let result = sys::write(&*file, offset, &buffer.bytes()[range], cache);
             Outcome::Wrote { buffer, result }
         }
-        Call::Pair { source, target, offset, mut buffer, length, cache } => {
-            let read = sys::read(&*source, offset, &mut buffer.bytes_mut()[..length], cache);
-            finish_pair(&target, offset, buffer, read, cache)
+        Call::Pair { source, target, offset, buffer, length, cache } => {
+            Transfer::Pair { source, target, offset, buffer, length, cache }.in_place().into()
         }
         Call::CopyRange { source, target, offset, length } => {
             Outcome::Copied(sys::copy_range(&*source, &*target, offset, length))
@@ -39,19 +38,4 @@ pub(crate) fn perform(call: Call) -> Outcome {
         Call::Synchronize { file } => Outcome::Synchronized(sys::synchronize(&*file)),
         Call::Close { file } => Outcome::Closed(file.close()),
     }
-}
-
-/// Does the second half of a pair, whose first half `read` is known: writes what was read, if anything was.
-pub(crate) fn finish_pair(
-    target: &Fd,
-    offset: u64,
-    buffer: Buffer,
-    read: Result<usize>,
-    cache: Cache,
-) -> Outcome {
-    let written = match read {
-        Ok(length @ 1..) => sys::write(target, offset, &buffer.bytes()[..length], cache),
-        Ok(0) | Err(_) => Ok(0),
-    };
-    Outcome::Paired { buffer, read, written }
 }

@@ -16,10 +16,11 @@
 use std::collections::VecDeque;
 
 use haul_sys as sys;
-use haul_sys::{Gather, KernelAioReply, KernelAioRequest, Result};
+use haul_sys::{Gather, Result};
 
 use crate::in_place::perform;
-use crate::{Call, Caps, Done, Engine, Op, Outcome, Wait};
+use crate::transfer::transfer;
+use crate::{Caps, Done, Engine, Op};
 
 /// Keeps operations in flight in two AIO contexts.
 pub struct KernelAio {
@@ -59,15 +60,15 @@ impl Engine for KernelAio {
             return Err(Box::new(op));
         }
         let Op { token, call } = op;
-        let call = if self.aio.is_broken() { Err(call) } else { request(call) };
-        let call = match call {
-            Ok(request) => match self.aio.push(token, request) {
+        let transfer = if self.aio.is_broken() { Err(call) } else { transfer(call) };
+        let outcome = match transfer {
+            Ok(transfer) => match self.aio.push(token, transfer) {
                 Ok(()) => return Ok(()),
-                Err(request) => refused(request),
+                Err(transfer) => transfer.in_place().into(),
             },
-            Err(call) => call,
+            Err(call) => perform(call),
         };
-        self.ready.push_back(Done { token, outcome: perform(call) });
+        self.ready.push_back(Done { token, outcome });
         Ok(())
     }
 
@@ -78,52 +79,10 @@ impl Engine for KernelAio {
     fn reap(&mut self, min: usize, done: &mut Vec<Done>) -> Result<()> {
         let min = min.saturating_sub(self.ready.len());
         done.extend(self.ready.drain(..));
-        self.aio.reap(min, |token, reply| done.push(Done { token, outcome: outcome(reply) }))
+        self.aio.reap(min, |token, reply| done.push(Done { token, outcome: reply.into() }))
     }
 
     fn in_flight(&self) -> usize {
         self.ready.len() + self.aio.in_flight()
-    }
-}
-
-/// Turns a call into a request, or gives it back if it is to be done in place.
-fn request(call: Call) -> std::result::Result<KernelAioRequest, Call> {
-    Ok(match call {
-        Call::Read { file, offset, buffer, length, cache, .. } => {
-            KernelAioRequest::Read { file, offset, buffer, length, cache }
-        }
-        Call::Write { file, offset, buffer, range, cache } => {
-            KernelAioRequest::Write { file, offset, buffer, range, cache }
-        }
-        Call::Pair { source, target, offset, buffer, length, cache } => {
-            KernelAioRequest::Pair { source, target, offset, buffer, length, cache }
-        }
-        Call::Synchronize { file } => KernelAioRequest::Fsync { file },
-        call => return Err(call),
-    })
-}
-
-/// Turns a request that was not taken back into its call.
-fn refused(request: KernelAioRequest) -> Call {
-    match request {
-        KernelAioRequest::Read { file, offset, buffer, length, cache } => {
-            Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache }
-        }
-        KernelAioRequest::Write { file, offset, buffer, range, cache } => {
-            Call::Write { file, offset, buffer, range, cache }
-        }
-        KernelAioRequest::Pair { source, target, offset, buffer, length, cache } => {
-            Call::Pair { source, target, offset, buffer, length, cache }
-        }
-        KernelAioRequest::Fsync { file } => Call::Synchronize { file },
-    }
-}
-
-fn outcome(reply: KernelAioReply) -> Outcome {
-    match reply {
-        KernelAioReply::Read { buffer, result } => Outcome::Read { buffer, result: result.map(Some) },
-        KernelAioReply::Wrote { buffer, result } => Outcome::Wrote { buffer, result },
-        KernelAioReply::Paired { buffer, read, written } => Outcome::Paired { buffer, read, written },
-        KernelAioReply::Synchronized(result) => Outcome::Synchronized(result),
     }
 }

@@ -27,6 +27,7 @@ mod record;
 mod retry;
 mod select;
 mod sync;
+mod transfer;
 mod uring;
 
 pub use faulty::{Faulty, Mischief};

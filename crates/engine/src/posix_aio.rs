@@ -16,21 +16,24 @@
 //! block meets the write of another, no more. Each completion costs the start of a thread.
 //!
 //! A read that must not wait for the disk is one that may: it is not the worker who waits. What the library does not take
-//! for want of threads or memory is done in place, so the engine never breaks down.
+//! for want of threads or memory is done in place, so the engine never breaks down. So is, if it is asked for all the same,
+//! what is to leave nothing in the page cache: a control block cannot say so, hence no [`Caps::drops_cache`].
 //!
 //! Invariant: completions waiting here and requests in the library together never exceed the depth, so both fit in
 //! memory set aside when the engine is made.
 
 use std::collections::VecDeque;
 
-use haul_sys::{AioPassing, Cache, PosixAio as Aio, PosixAioReply, PosixAioRequest, Result};
+use haul_sys as sys;
+use haul_sys::{AioPassing, Result};
 
 use crate::in_place::perform;
-use crate::{Call, Caps, Done, Engine, Op, Ops, Outcome, Setup, Wait};
+use crate::transfer::transfer;
+use crate::{Caps, Done, Engine, Op, Ops, Setup};
 
 /// Keeps operations in flight in the C library's threads.
 pub struct PosixAio {
-    aio: Aio,
+    aio: sys::PosixAio,
     /// Completions of what was done in place.
     ready: VecDeque<Done>,
 }
@@ -51,7 +54,7 @@ impl PosixAio {
             Some(Ops::Batch) => AioPassing::Lists,
             Some(Ops::Single | Ops::Multi) | None => AioPassing::Each,
         };
-        let aio = Aio::new(setup.queue_depth, passing)?;
+        let aio = sys::PosixAio::new(setup.queue_depth, passing)?;
         Ok(Self { ready: VecDeque::with_capacity(aio.depth()), aio })
     }
 
@@ -84,14 +87,14 @@ impl Engine for PosixAio {
             return Err(Box::new(op));
         }
         let Op { token, call } = op;
-        let call = match request(call) {
-            Ok(request) => match self.aio.push(token, request) {
+        let outcome = match transfer(call) {
+            Ok(transfer) => match self.aio.push(token, transfer) {
                 Ok(()) => return Ok(()),
-                Err(request) => refused(request),
+                Err(transfer) => transfer.in_place().into(),
             },
-            Err(call) => call,
+            Err(call) => perform(call),
         };
-        self.ready.push_back(Done { token, outcome: perform(call) });
+        self.ready.push_back(Done { token, outcome });
         Ok(())
     }
 
@@ -103,54 +106,11 @@ impl Engine for PosixAio {
     fn reap(&mut self, min: usize, done: &mut Vec<Done>) -> Result<()> {
         let min = min.saturating_sub(self.ready.len());
         done.extend(self.ready.drain(..));
-        self.aio.reap(min, |token, reply| done.push(Done { token, outcome: outcome(reply) }));
+        self.aio.reap(min, |token, reply| done.push(Done { token, outcome: reply.into() }));
         Ok(())
     }
 
     fn in_flight(&self) -> usize {
         self.ready.len() + self.aio.in_flight()
-    }
-}
-
-/// Turns a call into a request for the C library, or gives it back if it is to be done in place.
-fn request(call: Call) -> std::result::Result<PosixAioRequest, Call> {
-    Ok(match call {
-        Call::Read { file, offset, buffer, length, cache: Cache::Keep, .. } => {
-            PosixAioRequest::Read { file, offset, buffer, length }
-        }
-        Call::Write { file, offset, buffer, range, cache: Cache::Keep } => {
-            PosixAioRequest::Write { file, offset, buffer, range }
-        }
-        Call::Pair { source, target, offset, buffer, length, cache: Cache::Keep } => {
-            PosixAioRequest::Pair { source, target, offset, buffer, length }
-        }
-        Call::Synchronize { file } => PosixAioRequest::Fsync { file },
-        call => return Err(call),
-    })
-}
-
-/// Turns a request that the C library has no room for back into its call.
-fn refused(request: PosixAioRequest) -> Call {
-    let cache = Cache::Keep;
-    match request {
-        PosixAioRequest::Read { file, offset, buffer, length } => {
-            Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache }
-        }
-        PosixAioRequest::Write { file, offset, buffer, range } => {
-            Call::Write { file, offset, buffer, range, cache }
-        }
-        PosixAioRequest::Pair { source, target, offset, buffer, length } => {
-            Call::Pair { source, target, offset, buffer, length, cache }
-        }
-        PosixAioRequest::Fsync { file } => Call::Synchronize { file },
-    }
-}
-
-fn outcome(reply: PosixAioReply) -> Outcome {
-    match reply {
-        PosixAioReply::Read { buffer, result } => Outcome::Read { buffer, result: result.map(Some) },
-        PosixAioReply::Wrote { buffer, result } => Outcome::Wrote { buffer, result },
-        PosixAioReply::Paired { buffer, read, written } => Outcome::Paired { buffer, read, written },
-        PosixAioReply::Synchronized(result) => Outcome::Synchronized(result),
     }
 }

@@ -35,8 +35,9 @@ use std::time::Duration;
 use haul_sys as sys;
 use haul_sys::{Advice, Cache, Errno, Fd, Result};
 
-use crate::in_place::{finish_pair, perform};
-use crate::{Call, Caps, Done, Engine, Op, Outcome, Token};
+use crate::in_place::perform;
+use crate::transfer::transfer;
+use crate::{Call, Caps, Done, Engine, Op, Token};
 
 /// The most reads that wait at a time: as many as a ring holds.
 const DEPTH_MAX: usize = 32_768;
@@ -165,13 +166,10 @@ impl Retry {
     /// Ends the read at `index`, with its write if it is a pair.
     fn complete(&mut self, index: usize, result: Result<usize>) {
         let Some(Waiting { token, call, .. }) = self.waiting.remove(index) else { return };
-        let outcome = match call {
-            Call::Read { buffer, .. } => Outcome::Read { buffer, result: result.map(Some) },
-            Call::Pair { target, offset, buffer, cache, .. } => {
-                finish_pair(&target, offset, buffer, result, cache)
-            }
+        let outcome = match transfer(call) {
+            Ok(transfer) => transfer.finish(result).into(),
             // Cannot be: nothing else waits. If it did, its turn has come.
-            call => perform(call),
+            Err(call) => perform(call),
         };
         self.ready.push_back(Done { token, outcome });
     }

@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 use haul_sys::{Buffer, Operation, Result, Ring, RingReply, RingRequest, RingUsed};
 
 use crate::in_place::perform;
+use crate::transfer::transfer;
 use crate::{Call, Caps, Done, Engine, Op, Outcome, Placement, Setup};
 
 /// Keeps operations in flight in an io_uring.
@@ -120,19 +121,21 @@ impl Engine for Uring {
             return Err(Box::new(op));
         }
         let Op { token, call } = op;
-        let call = if self.ring.is_broken() { Err(call) } else { request(call, self.placement) };
-        let call = match call {
-            // A pair that the ring stopped taking comes back here too.
+        let request = if self.ring.is_broken() { Err(call) } else { request(call, self.placement) };
+        let outcome = match request {
             Ok(request) => match self.ring.push(token, request) {
                 Ok(()) => return Ok(()),
-                Err(request) => refused(request),
+                // A pair that the ring stopped taking.
+                Err(request) => outcome(request.in_place()),
             },
-            Err(call) => call,
+            Err(call) => {
+                if let Call::Close { file } = &call {
+                    self.ring.release(file);
+                }
+                perform(call)
+            }
         };
-        if let Call::Close { file } = &call {
-            self.ring.release(file);
-        }
-        self.ready.push_back(Done { token, outcome: perform(call) });
+        self.ready.push_back(Done { token, outcome });
         Ok(())
     }
 
@@ -157,42 +160,18 @@ impl Engine for Uring {
 
 /// Turns a call into a request for the ring, or gives it back if it is to be done in place.
 fn request(call: Call, placement: Placement) -> std::result::Result<RingRequest, Call> {
-    Ok(match call {
-        Call::Open { directory, name, how } if placement.has(Operation::Openat) => {
-            RingRequest::Openat { directory, name, how }
-        }
-        Call::Stat { file } if placement.has(Operation::Statx) => RingRequest::Statx { file },
-        Call::Read { file, offset, buffer, length, cache, .. } if placement.has(Operation::Read) => {
-            RingRequest::Read { file, offset, buffer, length, cache }
-        }
-        Call::Write { file, offset, buffer, range, cache } if placement.has(Operation::Write) => {
-            RingRequest::Write { file, offset, buffer, range, cache }
-        }
-        Call::Pair { source, target, offset, buffer, length, cache } if placement.has_pairs() => {
-            RingRequest::Pair { source, target, offset, buffer, length, cache }
-        }
-        Call::Synchronize { file } if placement.has(Operation::Fsync) => RingRequest::Fsync { file },
-        Call::Close { file } if placement.has(Operation::Close) => RingRequest::Close { file },
-        call => return Err(call),
-    })
-}
-
-/// Turns a request that the ring did not take back into its call.
-fn refused(request: RingRequest) -> Call {
-    match request {
-        RingRequest::Openat { directory, name, how } => Call::Open { directory, name, how },
-        RingRequest::Statx { file } => Call::Stat { file },
-        RingRequest::Read { file, offset, buffer, length, cache } => {
-            Call::Read { file, offset, buffer, length, wait: crate::Wait::Allowed, cache }
-        }
-        RingRequest::Write { file, offset, buffer, range, cache } => {
-            Call::Write { file, offset, buffer, range, cache }
-        }
-        RingRequest::Pair { source, target, offset, buffer, length, cache } => {
-            Call::Pair { source, target, offset, buffer, length, cache }
-        }
-        RingRequest::Fsync { file } => Call::Synchronize { file },
-        RingRequest::Close { file } => Call::Close { file },
+    let placed = match &call {
+        Call::Pair { .. } => placement.has_pairs(),
+        call => placement.has(call.operation()),
+    };
+    if !placed {
+        return Err(call);
+    }
+    match call {
+        Call::Open { directory, name, how } => Ok(RingRequest::Openat { directory, name, how }),
+        Call::Stat { file } => Ok(RingRequest::Statx { file }),
+        Call::Close { file } => Ok(RingRequest::Close { file }),
+        call => transfer(call).map(RingRequest::Transfer),
     }
 }
 
@@ -200,10 +179,7 @@ fn outcome(reply: RingReply) -> Outcome {
     match reply {
         RingReply::Opened(result) => Outcome::Opened(result),
         RingReply::Looked(result) => Outcome::Looked(result),
-        RingReply::Read { buffer, result } => Outcome::Read { buffer, result: result.map(Some) },
-        RingReply::Wrote { buffer, result } => Outcome::Wrote { buffer, result },
-        RingReply::Paired { buffer, read, written } => Outcome::Paired { buffer, read, written },
-        RingReply::Synchronized(result) => Outcome::Synchronized(result),
+        RingReply::Transferred(transferred) => transferred.into(),
         RingReply::Closed(result) => Outcome::Closed(result),
     }
 }

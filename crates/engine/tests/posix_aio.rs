@@ -121,6 +121,23 @@ fn a_batch_is_one_list() {
     }
 }
 
+/// A control block cannot say it, so the C library must not have it.
+#[test]
+fn what_is_to_leave_nothing_in_the_cache_is_done_in_place() {
+    let ground = Ground::new();
+    let file = ground.file(c"source", 1, 5000);
+    let expected = haul_sys::read(&*file, 7, &mut [0; 4096], Cache::Drop).map(Some);
+    let mut engine = engine(4, Some(Ops::Batch));
+    assert!(!engine.caps().drops_cache);
+    let mut op = read(0, &file, 7, 4096);
+    if let Call::Read { cache, .. } = &mut op.call {
+        *cache = Cache::Drop;
+    }
+    let outcome = run_one(&mut engine, op.call);
+    let Outcome::Read { result, .. } = outcome else { panic!("not a read") };
+    assert_eq!((result, engine.lists()), (expected, (0, 0)));
+}
+
 /// What is gathered goes on without a flush of its own, and what is looked at without waiting arrives.
 #[test]
 fn a_reap_passes_what_is_gathered() {

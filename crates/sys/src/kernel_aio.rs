@@ -30,7 +30,6 @@
 //! Threads: contexts belong to the process, so it may be made on one thread and used on another.
 
 mod context;
-mod request;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -40,12 +39,13 @@ use std::thread;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
+use crate::answer::{asked, counted, is_transient, word};
 use crate::error::{Error, Result};
 use crate::gate::{self, Verdict};
 use crate::operation::Operation;
+use crate::transfer::{Transfer, Transferred};
 
 use context::{Context, ControlBlock, Event};
-pub use request::{AioReply, AioRequest};
 
 /// The most requests in flight: with two contexts, all that `fs.aio-max-nr` allows a machine by default.
 const DEPTH_MAX: usize = 32_768;
@@ -74,7 +74,7 @@ pub struct KernelAio {
     events: Box<[Event]>,
     free: Vec<usize>,
     /// Slots whose result is known, and the result as the kernel words it.
-    finished: VecDeque<(usize, i64)>,
+    finished: VecDeque<(usize, i32)>,
     signals: OwnedFd,
     gather: Gather,
     broken: bool,
@@ -105,7 +105,7 @@ struct Queue {
 
 struct Slot {
     token: u64,
-    request: Option<AioRequest>,
+    transfer: Option<Transfer>,
     /// How much of a pair was read, once that is known.
     read: Option<usize>,
     /// How often it was given to the kernel in vain; `ATTEMPTS_MAX` means that it is not given again.
@@ -172,13 +172,13 @@ impl KernelAio {
     ///
     /// # Panics
     /// When it names bytes that its buffer does not have.
-    pub fn push(&mut self, token: u64, mut request: AioRequest) -> std::result::Result<(), AioRequest> {
-        request.ask(None);
+    pub fn push(&mut self, token: u64, mut transfer: Transfer) -> std::result::Result<(), Transfer> {
+        transfer.check();
         if self.broken {
-            return Err(request);
+            return Err(transfer);
         }
-        let Some(index) = self.free.pop() else { return Err(request) };
-        self.slots[index] = Slot { token, request: Some(request), ..Slot::empty() };
+        let Some(index) = self.free.pop() else { return Err(transfer) };
+        self.slots[index] = Slot { token, transfer: Some(transfer), ..Slot::empty() };
         self.start(index);
         Ok(())
     }
@@ -203,7 +203,7 @@ impl KernelAio {
     ///
     /// # Errors
     /// As [`KernelAio::flush`].
-    pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, AioReply)) -> Result<()> {
+    pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, Transferred)) -> Result<()> {
         let mut wanted = min.min(self.in_flight());
         loop {
             for lane in Lane::ALL {
@@ -227,52 +227,51 @@ impl KernelAio {
     /// Puts the next part of the slot's request into its queue, or finishes it where the fault hook says so.
     fn start(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        let Some(request) = &mut slot.request else { return };
-        let mut ask = request.ask(slot.read);
-        match gate::verdict(ask.operation, ask.length) {
-            Verdict::Fail(errno) => return self.finished.push_back((index, word(errno))),
-            Verdict::Shorten(0) if ask.length > 0 => return self.finished.push_back((index, 0)),
-            Verdict::Shorten(shorter) => ask.length = shorter.min(ask.length),
-            Verdict::Pass => {}
+        let Some(transfer) = &mut slot.transfer else { return };
+        let part = transfer.part(slot.read);
+        let lane = if part.operation == Operation::Read { Lane::Read } else { Lane::Write };
+        match asked(part.operation, part.bytes.len()) {
+            Ok(length) => {
+                self.blocks[index] = ControlBlock::new(index, part, length, self.signals.as_fd());
+                self.queues[lane as usize].waiting.push_back(index);
+            }
+            Err(answer) => self.finished.push_back((index, answer)),
         }
-        let lane = if ask.operation == Operation::Read { Lane::Read } else { Lane::Write };
-        self.blocks[index] = ControlBlock::new(index, ask, self.signals.as_fd());
-        self.queues[lane as usize].waiting.push_back(index);
     }
 
     /// Answers every finished request, or starts it again, or its second part; returns how many it answered.
-    fn settle(&mut self, take: &mut impl FnMut(u64, AioReply)) -> usize {
+    fn settle(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
         let mut answered = 0;
         // `start` may finish a request at once, so that it comes round again here: as often as it has parts and attempts.
-        while let Some((index, result)) = self.finished.pop_front() {
+        while let Some((index, answer)) = self.finished.pop_front() {
             let slot = &mut self.slots[index];
-            let Some(request) = &mut slot.request else { continue };
-            let transient = [Errno::INTR, Errno::AGAIN].iter().any(|errno| result == word(*errno));
+            let Some(transfer) = &mut slot.transfer else { continue };
+            let transient = is_transient(answer);
             if transient && slot.attempts < ATTEMPTS_MAX && !self.broken {
                 slot.attempts += 1;
                 self.restarted = true;
                 self.start(index);
                 continue;
             }
-            let ask = request.ask(slot.read);
-            let outcome = match usize::try_from(result) {
-                Ok(length) => Ok(length),
-                Err(_) => Err(ask.failure(reason(result))),
+            let read = match (slot.read, counted(answer)) {
+                (None, Ok(length @ 1..)) if transfer.is_pair() => Some(length),
+                _ => None,
             };
-            if let (AioRequest::Pair { .. }, None, Ok(length @ 1..)) = (&*request, slot.read, &outcome) {
-                slot.read = Some(*length);
-                if !self.broken {
-                    slot.attempts = 0;
-                    self.restarted = true;
-                    self.start(index);
-                    continue;
-                }
+            if read.is_some() && !self.broken {
+                (slot.read, slot.attempts) = (read, 0);
+                self.restarted = true;
+                self.start(index);
+                continue;
             }
-            let in_place =
-                transient || self.broken && slot.read.is_some() && ask.operation == Operation::Read;
-            let Some(request) = slot.request.take() else { continue };
-            let reply =
-                if in_place { request.in_place(slot.read) } else { request.reply(slot.read, outcome) };
+            let outcome = transfer.outcome(slot.read, answer);
+            let Some(transfer) = slot.transfer.take() else { continue };
+            let reply = match slot.read {
+                None if transient => transfer.in_place(),
+                // The write of a pair is done in place here, if AIO broke down between the two.
+                None => transfer.finish(outcome),
+                Some(read) if transient => transfer.finish(Ok(read)),
+                Some(read) => transfer.reply(Ok(read), outcome),
+            };
             self.free.push(index);
             take(slot.token, reply);
             answered += 1;
@@ -434,8 +433,9 @@ impl KernelAio {
             return;
         }
         for slot in self.slots.iter_mut().filter(|slot| slot.in_kernel) {
-            if let Some(request) = &mut slot.request {
-                request.leak();
+            if let Some(transfer) = &mut slot.transfer {
+                // The files can go: the kernel has a hold on them of its own.
+                transfer.leak_buffer();
             }
         }
     }
@@ -450,18 +450,8 @@ impl Queue {
 
 impl Slot {
     fn empty() -> Self {
-        Self { token: 0, request: None, read: None, attempts: 0, in_kernel: false }
+        Self { token: 0, transfer: None, read: None, attempts: 0, in_kernel: false }
     }
-}
-
-/// Words a failure as the kernel does in an event.
-fn word(errno: Errno) -> i64 {
-    -i64::from(errno.raw_os_error())
-}
-
-/// Reads a failure in an event.
-fn reason(result: i64) -> Errno {
-    Errno::from_raw_os_error(i32::try_from(result.saturating_neg()).unwrap_or(libc::EIO))
 }
 
 impl Drop for KernelAio {

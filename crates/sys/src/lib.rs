@@ -14,6 +14,7 @@
 //!
 //! Invariant: every call and every completion passes `gate`, so a fault can be put on any of them (tests: the fault sweep).
 
+mod answer;
 mod buffer;
 mod cached;
 mod data;
@@ -32,6 +33,7 @@ mod posix_aio;
 mod process;
 mod ring;
 mod stat;
+mod transfer;
 mod xattr;
 
 #[cfg(feature = "fault")]
@@ -47,7 +49,7 @@ pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_bac
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;
-pub use kernel_aio::{AioReply as KernelAioReply, AioRequest as KernelAioRequest, Gather, KernelAio};
+pub use kernel_aio::{Gather, KernelAio};
 pub use make::{Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove};
 pub use metadata::{
     Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,
@@ -55,13 +57,14 @@ pub use metadata::{
 pub use names::{Entry, EntryType, Name, Names};
 pub use open::{Open, open, open_parent, open_path};
 pub use operation::Operation;
-pub use posix_aio::{AioPassing, AioReply as PosixAioReply, AioRequest as PosixAioRequest, PosixAio};
+pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
     Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
     widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest, RingUsed};
 pub use stat::{FileType, Identity, Mode, Stat, Timestamp, stat, stat_at, stat_path};
+pub use transfer::{Transfer, Transferred};
 pub use xattr::{
     XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, remove_xattr_at,
     set_xattr, set_xattr_at,

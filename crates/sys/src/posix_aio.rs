@@ -47,7 +47,6 @@
 #[cfg_attr(all(target_env = "gnu", target_pointer_width = "64"), path = "posix_aio/glibc.rs")]
 #[cfg_attr(not(all(target_env = "gnu", target_pointer_width = "64")), path = "posix_aio/absent.rs")]
 mod calls;
-mod request;
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -57,13 +56,14 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::answer::{asked, counted, is_transient, word};
+use crate::data::Cache;
 use crate::error::Result;
 use crate::gate::{self, Verdict};
 use crate::operation::Operation;
+use crate::transfer::{Part, Transfer, Transferred};
 
 use calls::{Control, LIST_MAX};
-use request::Job;
-pub use request::{AioReply, AioRequest};
 
 /// The most requests in flight.
 const DEPTH_MAX: usize = 4096;
@@ -76,7 +76,7 @@ const THREADS_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What came of a job that the C library did not take.
-const NOT_TAKEN: isize = -(Errno::AGAIN.raw_os_error() as isize);
+const NOT_TAKEN: i32 = word(Errno::AGAIN);
 
 /// The states of a slot: see the module.
 const OURS: u8 = 0;
@@ -136,12 +136,12 @@ struct Slot {
     completions: Arc<Completions>,
 }
 
-/// What a slot has to do, and what came of it, as the kernel words it: a count, or an error's number below zero.
+/// What a slot has to do, and the answers to its parts, as the kernel words them.
 struct Work {
     token: u64,
-    request: Option<AioRequest>,
-    first: Option<isize>,
-    second: Option<isize>,
+    transfer: Option<Transfer>,
+    first: Option<i32>,
+    second: Option<i32>,
 }
 
 // SAFETY: `control` and `work` are touched only by who has the slot by its state, and the changes of state order their
@@ -212,17 +212,21 @@ impl PosixAio {
     /// requests are gathered.
     ///
     /// # Errors
-    /// Hands it back when there is no room.
+    /// Hands it back when there is no room, and when it is to leave nothing in the page cache: a control block has no place
+    /// for the flag.
     ///
     /// # Panics
     /// When it names bytes that its buffer does not have.
-    pub fn push(&mut self, token: u64, request: AioRequest) -> std::result::Result<(), AioRequest> {
-        request.check();
-        let Some(index) = self.free.pop() else { return Err(request) };
-        let listed = self.passing == AioPassing::Lists && !matches!(request, AioRequest::Fsync { .. });
+    pub fn push(&mut self, token: u64, mut transfer: Transfer) -> std::result::Result<(), Transfer> {
+        transfer.check();
+        if transfer.cache() == Cache::Drop {
+            return Err(transfer);
+        }
+        let Some(index) = self.free.pop() else { return Err(transfer) };
+        let listed = self.passing == AioPassing::Lists && !matches!(transfer, Transfer::Fsync { .. });
         // SAFETY: a free slot is OURS.
         let work = unsafe { self.slots[index].work() };
-        *work = Work { token, request: Some(request), first: None, second: None };
+        *work = Work { token, transfer: Some(transfer), first: None, second: None };
         if listed {
             self.gathered.push(index);
             return Ok(());
@@ -246,7 +250,7 @@ impl PosixAio {
     }
 
     /// Gives at least `min` answers (all there are, if that is fewer) to `take`, with their tokens; waits for them.
-    pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, AioReply)) {
+    pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, Transferred)) {
         let mut wanted = min.min(self.in_flight());
         loop {
             self.flush();
@@ -320,7 +324,7 @@ impl PosixAio {
     }
 
     /// Answers every finished request, or gathers it again; returns how many it answered.
-    fn settle(&mut self, take: &mut impl FnMut(u64, AioReply)) -> usize {
+    fn settle(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
         let mut answered = 0;
         while let Some(index) = self.finished.pop_front() {
             // SAFETY: a finished slot is OURS.
@@ -331,9 +335,9 @@ impl PosixAio {
             }
             let (first, second) = (work.first.unwrap_or(NOT_TAKEN), work.second);
             let token = work.token;
-            let Some(request) = work.request.take() else { continue };
+            let Some(transfer) = work.transfer.take() else { continue };
             self.free.push(index);
-            take(token, request.reply(first, second));
+            take(token, reply(transfer, first, second));
             answered += 1;
         }
         answered
@@ -370,8 +374,8 @@ impl PosixAio {
             let fresh = Slot::new(index, self.passing, &self.completions);
             // SAFETY: nobody else knows the new slot.
             let fresh_work = unsafe { fresh.work() };
-            let request = work.request.take();
-            *fresh_work = Work { token: work.token, request, first: Some(NOT_TAKEN), second: None };
+            let transfer = work.transfer.take();
+            *fresh_work = Work { token: work.token, transfer, first: Some(NOT_TAKEN), second: None };
             self.slots[index] = fresh;
             self.finished.push_back(index);
             self.issued -= 1;
@@ -396,7 +400,7 @@ impl Drop for PosixAio {
             // A notification may hold its slot for some moments more, but not what the slot owned.
             if slot.state.load(Ordering::Acquire) == OURS {
                 // SAFETY: the slot is OURS.
-                unsafe { slot.work() }.request = None;
+                unsafe { slot.work() }.transfer = None;
             }
         }
     }
@@ -412,7 +416,7 @@ impl Slot {
             passing,
             state: AtomicU8::new(OURS),
             control: Control::new(),
-            work: UnsafeCell::new(Work { token: 0, request: None, first: None, second: None }),
+            work: UnsafeCell::new(Work { token: 0, transfer: None, first: None, second: None }),
             completions: Arc::clone(completions),
         })
     }
@@ -433,32 +437,29 @@ impl Slot {
     }
 
     /// Prepares the control block for what is to be done next, and makes it the C library's, unless the fault hook has it
-    /// over at once.
+    /// over at once. Returns the operation.
     ///
     /// # Safety
     /// The caller has the slot, its work has a next job, and the caller enqueues it or takes it back.
-    unsafe fn prepare_next(self: &Arc<Self>) -> std::result::Result<Job, Over> {
+    unsafe fn prepare_next(self: &Arc<Self>) -> std::result::Result<Operation, Over> {
         // SAFETY: as required of our caller; the borrow ends before the slot is given away.
         let work = unsafe { self.work() };
-        let Some(mut job) = work.next() else { return Err(Over) };
         let phase = if work.first.is_none() { FIRST } else { SECOND };
-        match gate::verdict(job.operation(), job.length) {
-            Verdict::Fail(errno) => {
-                work.note(isize::try_from(-errno.raw_os_error()).unwrap_or(NOT_TAKEN));
-                return Err(Over);
+        let Some(part) = work.next() else { return Err(Over) };
+        let operation = part.operation;
+        match asked(operation, part.bytes.len()) {
+            Ok(length) => {
+                let counted = Arc::into_raw(Arc::clone(self)).cast_mut().cast();
+                // SAFETY: the C library does not have the block, as the caller has the slot.
+                unsafe { self.control.prepare(part, length, notified, counted) };
+                self.state.store(phase, Ordering::Release);
+                Ok(operation)
             }
-            Verdict::Shorten(0) if job.length > 0 => {
-                work.note(0);
-                return Err(Over);
+            Err(answer) => {
+                work.note(answer);
+                Err(Over)
             }
-            Verdict::Shorten(shorter) => job.length = job.length.min(shorter),
-            Verdict::Pass => {}
         }
-        let counted = Arc::into_raw(Arc::clone(self)).cast_mut().cast();
-        // SAFETY: the C library does not have the block, as the caller has the slot.
-        unsafe { self.control.prepare(&job, notified, counted) };
-        self.state.store(phase, Ordering::Release);
-        Ok(job)
     }
 
     /// Gives what is to be done next to the C library; after `Ok` the slot is not the caller's any more.
@@ -467,9 +468,9 @@ impl Slot {
     /// The caller has the slot, and its work has a next job.
     unsafe fn issue(self: &Arc<Self>) -> std::result::Result<(), Over> {
         // SAFETY: as required of our caller.
-        let job = unsafe { self.prepare_next() }?;
+        let operation = unsafe { self.prepare_next() }?;
         // SAFETY: it was prepared, and the slot keeps itself, by a count, until it is notified.
-        if unsafe { self.control.enqueue(job.what) }.is_ok() {
+        if unsafe { self.control.enqueue(operation) }.is_ok() {
             return Ok(());
         }
         // SAFETY: a job that was not taken is not notified.
@@ -493,10 +494,10 @@ impl Slot {
     fn notice(self: &Arc<Self>) {
         if self.moves(FIRST, CLAIMED) || self.moves(SECOND, CLAIMED) {
             // SAFETY: the job is over: this is its notification.
-            let outcome = unsafe { self.control.outcome() };
+            let answer = unsafe { self.control.answer() };
             // SAFETY: the slot was just claimed; the borrow ends before it is given away.
             let work = unsafe { self.work() };
-            work.note(outcome);
+            work.note(answer);
             if self.passing == AioPassing::Each && work.next().is_some() {
                 let _on_its_way = self.completions.enqueuing.read().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: the slot is claimed, and has a next job.
@@ -513,21 +514,38 @@ impl Slot {
 }
 
 impl Work {
-    /// Returns what is to be done next.
-    fn next(&mut self) -> Option<Job> {
-        match (&mut self.request, self.first, self.second) {
-            (Some(request), None, _) => Some(request.first()),
-            (Some(request), Some(first), None) => request.second(first),
+    /// Returns what is to be done next: the second part only of a pair that has read something.
+    fn next(&mut self) -> Option<Part<'_>> {
+        let transfer = self.transfer.as_mut()?;
+        match (self.first.map(counted), self.second) {
+            (None, _) => Some(transfer.part(None)),
+            (Some(Ok(read @ 1..)), None) if transfer.is_pair() => Some(transfer.part(Some(read))),
             _ => None,
         }
     }
 
-    /// Notes what came of the last job.
-    fn note(&mut self, outcome: isize) {
+    /// Notes what came of the last part.
+    fn note(&mut self, answer: i32) {
         match self.first {
-            None => self.first = Some(outcome),
-            Some(_) => self.second = Some(outcome),
+            None => self.first = Some(answer),
+            Some(_) => self.second = Some(answer),
         }
+    }
+}
+
+/// Turns the answers to its parts into a reply. What the C library did not do, or was kept from by something that passes, is
+/// done here and now.
+fn reply(mut transfer: Transfer, first: i32, second: Option<i32>) -> Transferred {
+    if is_transient(first) {
+        return transfer.in_place();
+    }
+    let first = transfer.outcome(None, first);
+    match (&first, second) {
+        (Ok(read), Some(second)) if !is_transient(second) => {
+            let written = transfer.outcome(Some(*read), second);
+            transfer.reply(first, written)
+        }
+        _ => transfer.finish(first),
     }
 }
 

@@ -28,7 +28,7 @@
 //! - a kernel that writes after a short read all the same: the write is answered with `EIO`, and no more pairs are taken.
 //!
 //! Threads: the ring is bound to the thread that first submits (`SINGLE_ISSUER`, enabled late by `R_DISABLED`), so it may
-//! be made on another. Used from a second thread it breaks down with `EEXIST`, in safety; dropped there, it leaks.
+//! be made on another. RingUsed from a second thread it breaks down with `EEXIST`, in safety; dropped there, it leaks.
 //!
 //! Invariant: the completion queue cannot overflow. It has at least twice as many entries as the submission queue, and
 //! that has at least one for each part that can be in flight: as many as slots, or in a ring with pairs twice as many. A
@@ -268,16 +268,17 @@ impl Ring {
     ///
     /// # Panics
     /// When it names bytes that its buffer does not have.
-    pub fn push(&mut self, token: u64, request: RingRequest) -> std::result::Result<(), RingRequest> {
-        request.length();
-        let untaken = matches!(request, RingRequest::Pair { .. }) && !self.pairs;
-        if self.is_broken() || untaken {
+    pub fn push(&mut self, token: u64, mut request: RingRequest) -> std::result::Result<(), RingRequest> {
+        match &mut request {
+            RingRequest::Transfer(transfer) => transfer.check(),
+            // Taken or handed back, it is about to be closed.
+            RingRequest::Close { file } => self.files.release(file, &self.setup.ring.submitter()),
+            _ => {}
+        }
+        if self.is_broken() || request.is_pair() && !self.pairs {
             return Err(request);
         }
         let Some(index) = self.free.pop() else { return Err(request) };
-        if let RingRequest::Close { file } = &request {
-            self.files.release(file, &self.setup.ring.submitter());
-        }
         self.slots[index] = Slot::of(token, request);
         self.start(index);
         Ok(())

@@ -12,10 +12,12 @@ use std::ptr;
 use libc::{c_long, c_ulong};
 use rustix::io::Errno;
 
+use crate::answer::word;
 use crate::error::Result;
 use crate::fd::last_errno;
 use crate::gate::{self, Verdict};
 use crate::operation::Operation;
+use crate::transfer::Part;
 
 /// Signal an eventfd at completion (`IOCB_FLAG_RESFD`).
 const SIGNAL: u32 = 1;
@@ -56,36 +58,26 @@ pub(super) struct Event {
 
 const _: () = assert!(size_of::<ControlBlock>() == 64 && size_of::<Event>() == 32);
 
-/// What a [`ControlBlock`] asks for, the kernel's numbers aside.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    pub(super) operation: Operation,
-    pub(super) file: i32,
-    /// Where the bytes are, as a number; 0 where none are moved.
-    pub(super) address: usize,
-    pub(super) length: usize,
-    pub(super) offset: u64,
-    /// `RWF_` flags.
-    pub(super) flags: u32,
-}
-
 impl ControlBlock {
-    /// Words it for the kernel; its event carries `index` and is signalled to `eventfd`.
-    pub(super) fn new(index: usize, ask: Ask, eventfd: BorrowedFd<'_>) -> Self {
-        let opcode = match ask.operation {
-            Operation::Read => 0,
-            Operation::Write => 1,
-            // IOCB_CMD_FSYNC: no other operation is asked of a context.
-            _ => 2,
+    /// Words a part for the kernel, bounded by `length`; its event carries `index` and is signalled to `eventfd`.
+    ///
+    /// It holds an address in the part's buffer, which must stay until the kernel is done with it.
+    pub(super) fn new(index: usize, part: Part<'_>, length: usize, eventfd: BorrowedFd<'_>) -> Self {
+        let start = part.bytes.as_mut_ptr().expose_provenance() as u64;
+        let (opcode, buffer) = match part.operation {
+            Operation::Read => (0, start),
+            Operation::Write => (1, start),
+            // IOCB_CMD_FSYNC, which must not have an address: a transfer has no other operation.
+            _ => (2, 0),
         };
         Self {
             data: index as u64,
             opcode,
-            file: ask.file.cast_unsigned(),
-            buffer: ask.address as u64,
-            length: ask.length as u64,
-            offset: ask.offset.cast_signed(),
-            rw_flags: ask.flags,
+            file: part.file.as_raw_fd().cast_unsigned(),
+            buffer,
+            length: length as u64,
+            offset: part.offset.cast_signed(),
+            rw_flags: part.cache.flags().bits(),
             flags: SIGNAL,
             eventfd: eventfd.as_raw_fd().cast_unsigned(),
             ..Self::default()
@@ -94,9 +86,10 @@ impl ControlBlock {
 }
 
 impl Event {
-    /// Returns the index given to the operation, and its result as the kernel words it.
-    pub(super) fn take(&self) -> (usize, i64) {
-        (usize::try_from(self.data).unwrap_or(usize::MAX), self.result)
+    /// Returns the index given to the operation, and the kernel's answer.
+    pub(super) fn take(&self) -> (usize, i32) {
+        let answer = i32::try_from(self.result).unwrap_or(word(Errno::IO));
+        (usize::try_from(self.data).unwrap_or(usize::MAX), answer)
     }
 }
 

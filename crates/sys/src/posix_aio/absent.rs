@@ -6,7 +6,8 @@ use std::os::raw::c_void;
 
 use rustix::io::Errno;
 
-use super::request::{Job, Move};
+use crate::operation::Operation;
+use crate::transfer::Part;
 
 pub(super) const LIST_MAX: usize = 1;
 
@@ -24,11 +25,18 @@ impl Control {
 
     /// # Safety
     /// None is needed.
-    pub(super) unsafe fn prepare(&self, _: &Job, _: extern "C" fn(libc::sigval), _: *mut c_void) {}
+    pub(super) unsafe fn prepare(
+        &self,
+        _: Part<'_>,
+        _: usize,
+        _: extern "C" fn(libc::sigval),
+        _: *mut c_void,
+    ) {
+    }
 
     /// # Safety
     /// None is needed.
-    pub(super) unsafe fn enqueue(&self, _: Move) -> Result<(), Errno> {
+    pub(super) unsafe fn enqueue(&self, _: Operation) -> Result<(), Errno> {
         Err(Errno::NOSYS)
     }
 
@@ -42,7 +50,7 @@ impl Control {
 
     /// # Safety
     /// None is needed.
-    pub(super) unsafe fn outcome(&self) -> isize {
+    pub(super) unsafe fn answer(&self) -> i32 {
         -1
     }
 }

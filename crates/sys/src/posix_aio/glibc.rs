@@ -5,16 +5,18 @@
 
 use std::cell::UnsafeCell;
 use std::mem::{self, MaybeUninit, offset_of};
+use std::os::fd::AsRawFd;
 use std::os::raw::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
-use super::request::{Job, Move};
+use crate::answer::word;
 use crate::fd::last_errno;
 use crate::gate::{self, Verdict};
 use crate::operation::Operation;
+use crate::transfer::Part;
 
 /// The most operations passed in one list: as many pointers as are worth keeping on the stack.
 pub(super) const LIST_MAX: usize = 256;
@@ -81,13 +83,15 @@ impl Control {
         Self(UnsafeCell::new(unsafe { MaybeUninit::zeroed().assume_init() }))
     }
 
-    /// Writes down the job. When it is over, `function` is called with `value` on a thread of its own.
+    /// Writes down the job: a part, bounded by `length`. When it is over, `function` is called with `value` on a thread of
+    /// its own.
     ///
     /// # Safety
     /// The C library does not have the block.
     pub(super) unsafe fn prepare(
         &self,
-        job: &Job,
+        part: Part<'_>,
+        length: usize,
         function: extern "C" fn(libc::sigval),
         value: *mut c_void,
     ) {
@@ -101,30 +105,31 @@ impl Control {
             attributes: attributes(),
             unused: [0; 4],
         };
-        block.aio_fildes = job.file;
-        block.aio_lio_opcode = match job.what {
-            Move::Read => libc::LIO_READ,
-            Move::Write => libc::LIO_WRITE,
-            Move::Synchronize => libc::LIO_NOP,
+        block.aio_fildes = part.file.as_raw_fd();
+        block.aio_lio_opcode = match part.operation {
+            Operation::Read => libc::LIO_READ,
+            Operation::Write => libc::LIO_WRITE,
+            // An fsync, which has no place in a list.
+            _ => libc::LIO_NOP,
         };
         block.aio_reqprio = 0;
-        block.aio_buf = job.start.cast();
-        block.aio_nbytes = job.length;
-        block.aio_offset = job.offset.cast_signed();
+        block.aio_buf = part.bytes.as_mut_ptr().cast();
+        block.aio_nbytes = length;
+        block.aio_offset = part.offset.cast_signed();
         // SAFETY: the two are layouts of one type of C, as the assertions above check, and no byte is uninitialised.
         block.aio_sigevent = unsafe { mem::transmute::<Notification, libc::sigevent>(notification) };
     }
 
-    /// Gives the job to the C library.
+    /// Gives the job to the C library; `operation` is its part's.
     ///
     /// # Safety
     /// The block was prepared; it, and the memory and descriptor that the job names, stay until the job is over and its
     /// function was called.
-    pub(super) unsafe fn enqueue(&self, what: Move) -> Result<(), Errno> {
-        let (operation, call): (_, unsafe extern "C" fn(*mut libc::aiocb) -> c_int) = match what {
-            Move::Read => (Operation::AioRead, libc::aio_read),
-            Move::Write => (Operation::AioWrite, libc::aio_write),
-            Move::Synchronize => (Operation::AioFsync, synchronize),
+    pub(super) unsafe fn enqueue(&self, operation: Operation) -> Result<(), Errno> {
+        let (operation, call): (_, unsafe extern "C" fn(*mut libc::aiocb) -> c_int) = match operation {
+            Operation::Read => (Operation::AioRead, libc::aio_read),
+            Operation::Write => (Operation::AioWrite, libc::aio_write),
+            _ => (Operation::AioFsync, synchronize),
         };
         if let Verdict::Fail(errno) = gate::verdict(operation, 0) {
             return Err(errno);
@@ -154,20 +159,20 @@ impl Control {
         unsafe { libc::aio_return(self.0.get()) == 0 }
     }
 
-    /// Returns what came of the job: a count, or the error's number below zero.
+    /// Returns what came of the job, as the kernel words it.
     ///
     /// # Safety
     /// The job's function was called.
-    pub(super) unsafe fn outcome(&self) -> isize {
+    pub(super) unsafe fn answer(&self) -> i32 {
         // `aio_return` alone first: `aio_error` takes the lock under which glibc starts the notifications.
         // SAFETY: the job is over, as the caller says.
         let moved = unsafe { libc::aio_return(self.0.get()) };
         if moved >= 0 {
-            return moved;
+            return i32::try_from(moved).unwrap_or(word(Errno::IO));
         }
         // SAFETY: as above.
         let error = unsafe { libc::aio_error(self.0.get()) };
-        isize::try_from(-error).unwrap_or(-1)
+        -error
     }
 }
 

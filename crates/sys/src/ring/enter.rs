@@ -5,6 +5,7 @@ use std::time::Duration;
 use io_uring::{EnterFlags, types};
 use rustix::io::Errno;
 
+use crate::answer::word;
 use crate::error::{Error, Result};
 use crate::gate::{self, Verdict};
 use crate::operation::Operation;
@@ -206,7 +207,7 @@ impl Ring {
             let (index, part) = marked(mark);
             let slot = &mut self.slots[index];
             slot.attempts = ATTEMPTS_MAX;
-            let result = if part == FIRST { -Errno::AGAIN.raw_os_error() } else { CANCELLED };
+            let result = if part == FIRST { word(Errno::AGAIN) } else { CANCELLED };
             if slot.settle(part, result) {
                 self.finished.push_back(index);
             }

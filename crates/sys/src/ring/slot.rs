@@ -5,7 +5,7 @@
 
 use rustix::io::Errno;
 
-use crate::gate::{self, Verdict};
+use crate::answer::{asked, is_transient, word};
 use crate::operation::Operation;
 
 use super::request::{Holder, RingRequest};
@@ -17,7 +17,7 @@ pub(super) const FIRST: usize = 0;
 pub(super) const SECOND: usize = 1;
 
 /// What the kernel answers for the part of a chain that it did not begin, because the part before it was not done whole.
-pub(super) const CANCELLED: i32 = -Errno::CANCELED.raw_os_error();
+pub(super) const CANCELLED: i32 = word(Errno::CANCELED);
 
 /// A place for one request.
 pub(super) struct Slot {
@@ -72,11 +72,11 @@ impl Slot {
     /// Ends it for good, whatever was known of its parts.
     pub(super) fn fail(&mut self, errno: Errno) {
         self.due = 0;
-        self.results = [-errno.raw_os_error(), CANCELLED];
+        self.results = [word(errno), CANCELLED];
     }
 
     pub(super) fn is_pair(&self) -> bool {
-        matches!(self.request, Some(RingRequest::Pair { .. }))
+        self.request.as_ref().is_some_and(RingRequest::is_pair)
     }
 
     pub(super) fn is_close(&self) -> bool {
@@ -87,11 +87,6 @@ impl Slot {
     pub(super) fn is_postponed(&self) -> bool {
         is_transient(self.results[FIRST]) && !(self.is_close() && self.attempts == 0)
     }
-}
-
-/// Tells whether a result means that the operation did not take place but may the next time.
-pub(super) fn is_transient(result: i32) -> bool {
-    [Errno::INTR, Errno::AGAIN].iter().any(|errno| result == -errno.raw_os_error())
 }
 
 /// Words a part for `user_data`; the cancellations' mark is the mark of none.
@@ -115,17 +110,8 @@ pub(super) fn plan(request: &RingRequest) -> Plan {
     let second = match request {
         // The write of a pair is for the whole length or, when the read will not bring that, not at all: what the kernel
         // itself makes of a read that is short.
-        RingRequest::Pair { .. } if first == Ok(length) => asked(Operation::Write, length),
+        request if request.is_pair() && first == Ok(length) => asked(Operation::Write, length),
         _ => Err(CANCELLED),
     };
     [first, second]
-}
-
-fn asked(operation: Operation, length: usize) -> std::result::Result<usize, i32> {
-    match gate::verdict(operation, length) {
-        Verdict::Fail(errno) => Err(-errno.raw_os_error()),
-        Verdict::Shorten(0) if length > 0 => Err(0),
-        Verdict::Shorten(shorter) => Ok(shorter.min(length)),
-        Verdict::Pass => Ok(length),
-    }
 }

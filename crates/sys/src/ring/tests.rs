@@ -11,6 +11,7 @@ use super::enter::Enter;
 use super::*;
 use crate::data::{Advice, Cache, advise};
 use crate::open::{Open, open_path};
+use crate::transfer::{Transfer, Transferred};
 
 /// A file whose length is no multiple of the block, nor a block's of a page.
 const LENGTH: usize = 200_000;
@@ -45,14 +46,9 @@ impl Ground {
     fn pair(&self, offset: usize, length: usize) -> RingRequest {
         let mut buffer = Buffer::new(BLOCK);
         buffer.bytes_mut().fill(FILLER);
-        RingRequest::Pair {
-            source: Arc::clone(&self.source),
-            target: Arc::clone(&self.target),
-            offset: offset as u64,
-            buffer,
-            length,
-            cache: Cache::Keep,
-        }
+        let (source, target) = (Arc::clone(&self.source), Arc::clone(&self.target));
+        let (offset, cache) = (offset as u64, Cache::Keep);
+        RingRequest::Transfer(Transfer::Pair { source, target, offset, buffer, length, cache })
     }
 }
 
@@ -86,7 +82,9 @@ fn answers(ring: &mut Ring, count: usize) -> Vec<(u64, RingReply)> {
 /// Returns what was read and written of the only pair in flight.
 fn paired(ring: &mut Ring) -> (usize, usize) {
     match answers(ring, 1).pop() {
-        Some((_, RingReply::Paired { read, written, .. })) => (read.unwrap(), written.unwrap()),
+        Some((_, RingReply::Transferred(Transferred::Paired { read, written, .. }))) => {
+            (read.unwrap(), written.unwrap())
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -103,7 +101,9 @@ fn copy_cold(ring: &mut Ring, round: usize) -> usize {
         ring.push(*offset as u64, ground.pair(*offset, BLOCK.min(LENGTH - offset))).unwrap();
     }
     for (offset, reply) in answers(ring, offsets.len()) {
-        let RingReply::Paired { read, written, .. } = reply else { panic!("not a pair") };
+        let RingReply::Transferred(Transferred::Paired { read, written, .. }) = reply else {
+            panic!("not a pair")
+        };
         let whole = BLOCK.min(LENGTH - usize::try_from(offset).unwrap());
         assert_eq!((read.unwrap(), written.unwrap()), (whole, whole));
     }
@@ -160,7 +160,9 @@ fn a_write_of_what_was_not_read_is_an_error_and_ends_the_pairs() {
     ring.link = squeue::Flags::empty();
     let ground = Ground::new(1000);
     ring.push(0, ground.pair(0, BLOCK)).unwrap();
-    let Some((_, RingReply::Paired { read, written, .. })) = answers(&mut ring, 1).pop() else {
+    let Some((_, RingReply::Transferred(Transferred::Paired { read, written, .. }))) =
+        answers(&mut ring, 1).pop()
+    else {
         panic!("not a pair")
     };
     assert_eq!((read.unwrap(), written.unwrap_err().errno()), (1000, Errno::IO));
@@ -186,7 +188,9 @@ fn a_torn_pair_is_mended_when_its_read_is_whole() {
         }
         tear(&mut ring, 1 + 2 * (round % 3));
         for (_, reply) in answers(&mut ring, 3) {
-            let RingReply::Paired { read, written, .. } = reply else { panic!("not a pair") };
+            let RingReply::Transferred(Transferred::Paired { read, written, .. }) = reply else {
+                panic!("not a pair")
+            };
             assert_eq!((read.unwrap(), written.unwrap()), (BLOCK, BLOCK));
         }
         assert!(ground.written() == pattern(0, 3 * BLOCK), "a write overtook its read");
@@ -207,7 +211,9 @@ fn a_torn_pair_whose_read_is_short_never_writes() {
     ring.reap(2, |token, reply| replies.push((token, reply))).unwrap();
     assert_eq!((replies.len(), ring.in_flight()), (2, 0));
     for (token, reply) in replies {
-        let RingReply::Paired { read, written, .. } = reply else { panic!("not a pair") };
+        let RingReply::Transferred(Transferred::Paired { read, written, .. }) = reply else {
+            panic!("not a pair")
+        };
         let expected = if token == 1 { (1000, 0) } else { (BLOCK, BLOCK) };
         assert_eq!((read.unwrap(), written.unwrap()), expected);
     }
@@ -269,15 +275,17 @@ fn a_ring_works_without_each_flag() {
 }
 
 fn read(file: &Arc<Fd>, buffer: Buffer) -> RingRequest {
-    let file = Arc::clone(file);
-    RingRequest::Read { file, offset: 0, length: buffer.capacity(), buffer, cache: Cache::Keep }
+    let (file, length) = (Arc::clone(file), buffer.capacity());
+    RingRequest::Transfer(Transfer::Read { file, offset: 0, length, buffer, cache: Cache::Keep })
 }
 
 /// Reads the first bytes of a file through the ring.
 fn content(ring: &mut Ring, file: &Arc<Fd>, buffer: Buffer) -> (Vec<u8>, Buffer) {
     ring.push(0, read(file, buffer)).unwrap();
     match answers(ring, 1).pop() {
-        Some((_, RingReply::Read { buffer, result })) => (buffer.bytes()[..result.unwrap()].to_vec(), buffer),
+        Some((_, RingReply::Transferred(Transferred::Read { buffer, result }))) => {
+            (buffer.bytes()[..result.unwrap()].to_vec(), buffer)
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -1,0 +1,35 @@
+//! Calls that are transfers: what the asynchronous engines hand on, and what comes back of it.
+
+use haul_sys::{Transfer, Transferred};
+
+use crate::{Call, Outcome};
+
+/// Turns a call into a transfer, or gives it back if it is none.
+///
+/// A read that must not wait for the disk becomes one that may: it is not the worker who waits.
+pub(crate) fn transfer(call: Call) -> std::result::Result<Transfer, Call> {
+    Ok(match call {
+        Call::Read { file, offset, buffer, length, cache, .. } => {
+            Transfer::Read { file, offset, buffer, length, cache }
+        }
+        Call::Write { file, offset, buffer, range, cache } => {
+            Transfer::Write { file, offset, buffer, range, cache }
+        }
+        Call::Pair { source, target, offset, buffer, length, cache } => {
+            Transfer::Pair { source, target, offset, buffer, length, cache }
+        }
+        Call::Synchronize { file } => Transfer::Fsync { file },
+        call => return Err(call),
+    })
+}
+
+impl From<Transferred> for Outcome {
+    fn from(transferred: Transferred) -> Self {
+        match transferred {
+            Transferred::Read { buffer, result } => Self::Read { buffer, result: result.map(Some) },
+            Transferred::Wrote { buffer, result } => Self::Wrote { buffer, result },
+            Transferred::Paired { buffer, read, written } => Self::Paired { buffer, read, written },
+            Transferred::Synchronized(result) => Self::Synchronized(result),
+        }
+    }
+}
