@@ -14,7 +14,7 @@ use haul_sys::{Buffer, Errno, Error, Result};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{Call, Caps, Done, Engine, Op, Outcome, Wait};
+use crate::{Call, Caps, Done, Engine, Op, Outcome, Used, Wait};
 
 /// How much mischief to do; the rates are in thousandths of the operations they can strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,5 +174,9 @@ impl<E: Engine> Engine for Faulty<E> {
 
     fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
         self.engine.register(buffers)
+    }
+
+    fn used(&self) -> Used {
+        self.engine.used()
     }
 }

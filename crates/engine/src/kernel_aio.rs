@@ -20,7 +20,7 @@ use haul_sys::{Gather, Result};
 
 use crate::in_place::perform;
 use crate::transfer::transfer;
-use crate::{Caps, Done, Engine, Op};
+use crate::{Caps, Done, Engine, Op, Used};
 
 /// Keeps operations in flight in two AIO contexts.
 pub struct KernelAio {
@@ -84,5 +84,8 @@ impl Engine for KernelAio {
 
     fn in_flight(&self) -> usize {
         self.ready.len() + self.aio.in_flight()
+    }
+    fn used(&self) -> Used {
+        self.aio.used()
     }
 }

@@ -42,6 +42,7 @@ pub use select::{Choice, ENGINES, Listed, Made, Ops, Setup, UnknownEngine, make}
 pub use sync::Sync;
 pub use uring::Uring;
 
+pub use haul_sys::Used;
 use haul_sys::{Buffer, Result};
 
 /// What an engine can do, found out once when it is made.
@@ -99,6 +100,12 @@ pub trait Engine: Send {
         let _ = buffers;
         Ok(())
     }
+
+    /// Says what it has used so far of what not every engine has, and in how many calls operations were passed on and
+    /// waited for. What an engine does not count is zero: all of it, for one that does everything in place.
+    fn used(&self) -> Used {
+        Used::default()
+    }
 }
 
 impl<E: Engine + ?Sized> Engine for Box<E> {
@@ -124,5 +131,9 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
         (**self).register(buffers)
+    }
+
+    fn used(&self) -> Used {
+        (**self).used()
     }
 }

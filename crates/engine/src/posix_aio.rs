@@ -29,7 +29,7 @@ use haul_sys::{AioPassing, Result};
 
 use crate::in_place::perform;
 use crate::transfer::transfer;
-use crate::{Caps, Done, Engine, Op, Ops, Setup};
+use crate::{Caps, Done, Engine, Op, Ops, Setup, Used};
 
 /// Keeps operations in flight in the C library's threads.
 pub struct PosixAio {
@@ -112,5 +112,8 @@ impl Engine for PosixAio {
 
     fn in_flight(&self) -> usize {
         self.ready.len() + self.aio.in_flight()
+    }
+    fn used(&self) -> Used {
+        self.aio.used()
     }
 }

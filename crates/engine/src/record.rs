@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_sys::{Buffer, Operation, Result};
 
-use crate::{Caps, Done, Engine, Op};
+use crate::{Caps, Done, Engine, Op, Used};
 
 /// Counts what passes through an engine.
 pub struct Record<E> {
@@ -100,5 +100,9 @@ impl<E: Engine> Engine for Record<E> {
 
     fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
         self.engine.register(buffers)
+    }
+
+    fn used(&self) -> Used {
+        self.engine.used()
     }
 }

@@ -6,7 +6,7 @@
 //! - those a ring has no operation for (`copy_file_range`), or this kernel does not take in a ring;
 //! - those the [`Placement`] keeps out, because handing them over costs more than doing them.
 //!
-//! What it does only on request ([`Setup`]), each told by a count ([`Uring::used`]):
+//! What it does only on request ([`Setup`]), each told by a count ([`Engine::used`]):
 //! - pairs: a read and its write are given to the kernel bound together, and come back as one;
 //! - registered buffers: the kernel keeps hold of their pages, instead of looking them up for each transfer;
 //! - direct descriptors: the kernel keeps the files at hand, instead of looking them up for each transfer;
@@ -23,11 +23,11 @@
 
 use std::collections::VecDeque;
 
-use haul_sys::{Buffer, Operation, Result, Ring, RingReply, RingRequest, RingUsed};
+use haul_sys::{Buffer, Operation, Result, Ring, RingReply, RingRequest};
 
 use crate::in_place::perform;
 use crate::transfer::transfer;
-use crate::{Call, Caps, Done, Engine, Op, Outcome, Placement, Setup};
+use crate::{Call, Caps, Done, Engine, Op, Outcome, Placement, Setup, Used};
 
 /// Keeps operations in flight in an io_uring.
 pub struct Uring {
@@ -85,12 +85,6 @@ impl Uring {
     /// The kernel's: `EINVAL` before Linux 5.19, `EMFILE` where descriptors are limited. The engine works without.
     pub fn use_direct_descriptors(&mut self) -> Result<()> {
         self.ring.use_direct_descriptors()
-    }
-
-    /// Says what its ring has used so far.
-    #[must_use]
-    pub fn used(&self) -> RingUsed {
-        self.ring.used()
     }
 
     /// Returns what goes through the ring.
@@ -155,6 +149,10 @@ impl Engine for Uring {
 
     fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
         self.ring.register(buffers)
+    }
+
+    fn used(&self) -> Used {
+        self.ring.used()
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, RwLock};
 use std::thread;
 
 use ground::{Ground, address, forbid, pattern, run, say, set_direct};
-use haul_engine::{Call, Choice, Done, Engine, KernelAio, Op, Ops, Outcome, Setup, Sync, Wait, make};
+use haul_engine::{Call, Choice, Done, Engine, KernelAio, Op, Ops, Outcome, Setup, Sync, Used, Wait, make};
 use haul_sys::{Buffer, Cache, Errno, Fd, Gather, Open};
 use haul_testkit::{mount::Mount, needs, require};
 
@@ -90,6 +90,28 @@ fn pairs_of_buffered_files_pass_through_both_contexts() {
         assert!(ground.content(name.to_str().unwrap()) == pattern(1, 0, 200_000));
         assert_eq!(engine.taken(), [4, 4], "the kernel did not do it");
     }
+}
+
+#[test]
+fn its_calls_are_counted() {
+    let _contexts = CONTEXTS.read().unwrap();
+    let ground = Ground::new();
+    let (source, target) = (ground.file(c"source", 1, 4 * BLOCK), ground.target(c"target"));
+    let Some(mut engine) = engine(8, Gather::One) else { return };
+    let mut done = Vec::new();
+    for op in (0..4).map(|block| read(0, &source, block * BLOCK, BLOCK)) {
+        engine.submit(op).unwrap();
+    }
+    assert_eq!(engine.used(), Used::default());
+    engine.flush().unwrap();
+    assert_eq!(engine.used().calls, 1, "one io_submit");
+    engine.reap(4, &mut done).unwrap();
+    assert_eq!((done.len(), engine.used().calls), (4, 2), "one io_getevents");
+    // A pair: submitted and fetched in one context, and then in the other.
+    engine.submit(pair(&source, &target, 0, BLOCK)).unwrap();
+    engine.flush().unwrap();
+    engine.reap(1, &mut done).unwrap();
+    assert_eq!((done.len(), engine.used()), (5, Used { calls: 6, ..Used::default() }));
 }
 
 #[test]

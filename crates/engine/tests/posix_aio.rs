@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ground::{Ground, duplicate, number, pattern, run, run_one};
-use haul_engine::{Call, Choice, Done, Engine, Op, Ops, Outcome, PosixAio, Setup, Wait, make};
+use haul_engine::{Call, Choice, Done, Engine, Op, Ops, Outcome, PosixAio, Setup, Used, Wait, make};
 use haul_sys::{Buffer, Cache, Errno, Fd, Operation, Result};
 
 const LENGTH: usize = 200_000;
@@ -89,6 +89,7 @@ fn every_way_copies_every_block_size_right() {
             assert_eq!(pairs, LENGTH.div_ceil(block));
             assert!(ground.content(&name) == pattern(1, 0, LENGTH), "{ops:?} {depth} {block}");
             let (lists, listed) = engine.lists();
+            assert_eq!(engine.used(), Used { calls: lists, ..Used::default() });
             match ops {
                 // Each pair goes into one list to be read and into a later one to be written.
                 Some(Ops::Batch) => assert!(lists >= 2 && listed == 2 * pairs as u64, "{lists} {listed}"),

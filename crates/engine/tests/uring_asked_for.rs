@@ -13,8 +13,10 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use ground::{Ground, pattern, say};
-use haul_engine::{Call, Done, Engine, Op, Ops, Outcome, Setup, Uring};
-use haul_sys::{Advice, Buffer, Cache, Fd, RingUsed};
+use haul_engine::{
+    Call, Choice, Done, Engine, Faulty, Mischief, Op, Ops, Outcome, Record, Setup, Uring, Used, make,
+};
+use haul_sys::{Advice, Buffer, Cache, Fd};
 
 /// A file whose length is no multiple of the block, nor a block's of a page.
 const LENGTH: usize = 200_000;
@@ -41,7 +43,7 @@ fn cold(ground: &Ground, name: &str, seed: u64) -> Arc<Fd> {
 }
 
 /// Copies a file by pairs, all of them in flight, and closes both; gives the buffers back.
-fn copy(engine: &mut Uring, ground: &Ground, round: u64, flushing: bool, buffers: &mut Vec<Buffer>) {
+fn copy(engine: &mut dyn Engine, ground: &Ground, round: u64, flushing: bool, buffers: &mut Vec<Buffer>) {
     let name = format!("target{round}");
     let source = cold(ground, &format!("source{round}"), round);
     let target = ground.target(&CString::new(name.as_str()).unwrap());
@@ -91,7 +93,7 @@ fn pairs_registered_buffers_and_direct_descriptors_are_used_when_asked_for() {
     for round in 0..rounds {
         copy(&mut engine, &ground, round, true, &mut buffers);
     }
-    let RingUsed { linked_pairs, registered_buffers, direct_descriptors, .. } = engine.used();
+    let Used { linked_pairs, registered_buffers, direct_descriptors, .. } = engine.used();
     let pairs = rounds * BLOCKS;
     assert_eq!((linked_pairs, registered_buffers, direct_descriptors), (pairs, 2 * pairs, 2 * pairs));
 }
@@ -103,7 +105,7 @@ fn nothing_of_it_is_used_otherwise() {
     assert!(!engine.caps().pairs);
     let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
     copy(&mut engine, &ground, 0, true, &mut buffers);
-    assert_eq!(engine.used(), RingUsed::default());
+    assert_eq!(engine.used(), Used::default());
 }
 
 #[test]
@@ -114,6 +116,24 @@ fn a_batch_is_passed_on_and_waited_for_in_one_call() {
     let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
     for round in 0..10 {
         copy(&mut engine, &ground, round, false, &mut buffers);
-        assert_eq!(engine.used().enters, round + 1);
+        assert_eq!(engine.used().calls, round + 1);
     }
+}
+
+#[test]
+fn the_counts_are_those_of_the_engine_inside() {
+    let ground = Ground::new();
+    let setup = Setup { ops: Some(Ops::Batch), direct_descriptors: true, ..Setup::of_depth(8) };
+    let made = make(Choice::Uring, &setup);
+    if let Some(note) = made.note {
+        return say(&format!("SKIPPED: {note}"));
+    }
+    let none = Mischief { seed: 1, errors: 0, shorts: 0, delays: 0, reorder: false };
+    let mut engine: Box<dyn Engine> = Box::new(Record::new(Faulty::new(made.engine, none)));
+    let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
+    engine.register(&mut buffers).unwrap();
+    copy(&mut engine, &ground, 0, false, &mut buffers);
+    let (linked_pairs, moved) = (BLOCKS, 2 * BLOCKS);
+    let expected = Used { linked_pairs, registered_buffers: moved, direct_descriptors: moved, calls: 1 };
+    assert_eq!(engine.used(), expected);
 }

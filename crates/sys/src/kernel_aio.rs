@@ -44,6 +44,7 @@ use crate::error::{Error, Result};
 use crate::gate::{self, Verdict};
 use crate::operation::Operation;
 use crate::transfer::{Transfer, Transferred};
+use crate::used::Used;
 
 use context::{Context, ControlBlock, Event};
 
@@ -79,6 +80,8 @@ pub struct KernelAio {
     gather: Gather,
     broken: bool,
     stalls: u32,
+    /// How often the eventfd was read.
+    signal_reads: u64,
     /// Whether a request went back into a queue since the last `reap` looked.
     restarted: bool,
 }
@@ -137,6 +140,7 @@ impl KernelAio {
             gather,
             broken: false,
             stalls: 0,
+            signal_reads: 0,
             restarted: false,
         })
     }
@@ -163,6 +167,13 @@ impl KernelAio {
     #[must_use]
     pub fn taken(&self) -> [u64; 2] {
         Lane::ALL.map(|lane| self.queues[lane as usize].taken)
+    }
+
+    /// Says what it has used so far: its calls.
+    #[must_use]
+    pub fn used(&self) -> Used {
+        let calls = self.queues.iter().map(|queue| queue.context.calls()).sum::<u64>();
+        Used { calls: calls + self.signal_reads, ..Used::default() }
     }
 
     /// Takes a request; it goes to the kernel with the next [`KernelAio::flush`] or a [`KernelAio::reap`] that waits.
@@ -370,7 +381,10 @@ impl KernelAio {
     fn wait_for_signal(&mut self) -> Result<()> {
         let outcome = match gate::verdict(Operation::IoGetevents, 0) {
             Verdict::Fail(errno) => Err(errno),
-            Verdict::Pass | Verdict::Shorten(_) => rustix::io::read(&self.signals, &mut [0; 8]).map(drop),
+            Verdict::Pass | Verdict::Shorten(_) => {
+                self.signal_reads += 1;
+                rustix::io::read(&self.signals, &mut [0; 8]).map(drop)
+            }
         };
         match outcome {
             Ok(()) | Err(Errno::INTR) => Ok(()),

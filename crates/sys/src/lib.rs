@@ -34,6 +34,7 @@ mod process;
 mod ring;
 mod stat;
 mod transfer;
+mod used;
 mod xattr;
 
 #[cfg(feature = "fault")]
@@ -62,9 +63,10 @@ pub use process::{
     Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
     widen_descriptor_table,
 };
-pub use ring::{Ring, RingReply, RingRequest, RingUsed};
+pub use ring::{Ring, RingReply, RingRequest};
 pub use stat::{FileType, Identity, Mode, Stat, Timestamp, stat, stat_at, stat_path};
 pub use transfer::{Transfer, Transferred};
+pub use used::Used;
 pub use xattr::{
     XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, remove_xattr_at,
     set_xattr, set_xattr_at,

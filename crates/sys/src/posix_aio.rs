@@ -62,6 +62,7 @@ use crate::error::Result;
 use crate::gate::{self, Verdict};
 use crate::operation::Operation;
 use crate::transfer::{Part, Transfer, Transferred};
+use crate::used::Used;
 
 use calls::{Control, LIST_MAX};
 
@@ -200,6 +201,12 @@ impl PosixAio {
     #[must_use]
     pub fn lists(&self) -> (u64, u64) {
         (self.lists, self.listed)
+    }
+
+    /// Says what it has used so far: the lists it passed are its calls.
+    #[must_use]
+    pub fn used(&self) -> Used {
+        Used { calls: self.lists, ..Used::default() }
     }
 
     /// Returns how many requests were done in place because their notification did not come.

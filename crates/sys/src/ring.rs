@@ -28,7 +28,7 @@
 //! - a kernel that writes after a short read all the same: the write is answered with `EIO`, and no more pairs are taken.
 //!
 //! Threads: the ring is bound to the thread that first submits (`SINGLE_ISSUER`, enabled late by `R_DISABLED`), so it may
-//! be made on another. RingUsed from a second thread it breaks down with `EEXIST`, in safety; dropped there, it leaks.
+//! be made on another. Used from a second thread it breaks down with `EEXIST`, in safety; dropped there, it leaks.
 //!
 //! Invariant: the completion queue cannot overflow. It has at least twice as many entries as the submission queue, and
 //! that has at least one for each part that can be in flight: as many as slots, or in a ring with pairs twice as many. A
@@ -57,6 +57,7 @@ use crate::error::Result;
 use crate::fd::Fd;
 use crate::gate;
 use crate::operation::Operation;
+use crate::used::Used;
 
 use files::Files;
 use request::Holder;
@@ -100,20 +101,7 @@ pub struct Ring {
     files: Files,
     /// By which the buffers know the ring that they are registered with.
     identity: Arc<()>,
-    used: RingUsed,
-}
-
-/// How often a ring did what it does only on request, and how often it entered the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingUsed {
-    /// Pairs whose read and write were given to the kernel bound together.
-    pub linked_pairs: u64,
-    /// Reads and writes, those of pairs included, through a registered buffer.
-    pub registered_buffers: u64,
-    /// Reads and writes, those of pairs included, of a file in the ring's own table.
-    pub direct_descriptors: u64,
-    /// Calls of `io_uring_enter`.
-    pub enters: u64,
+    used: Used,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +159,7 @@ impl Ring {
             link: squeue::Flags::IO_LINK,
             files: Files::default(),
             identity: Arc::new(()),
-            used: RingUsed::default(),
+            used: Used::default(),
         }
     }
 
@@ -222,7 +210,7 @@ impl Ring {
 
     /// Says what it has used so far.
     #[must_use]
-    pub fn used(&self) -> RingUsed {
+    pub fn used(&self) -> Used {
         self.used
     }
 

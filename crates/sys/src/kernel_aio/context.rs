@@ -98,6 +98,8 @@ impl Event {
 pub(super) struct Context {
     /// The kernel's name for it; `None` once it is destroyed.
     name: Option<c_ulong>,
+    /// How often operations were passed to it, or events fetched.
+    calls: u64,
 }
 
 impl Context {
@@ -117,7 +119,7 @@ impl Context {
             },
             || entries.to_string(),
         )?;
-        Ok(Self { name: Some(name) })
+        Ok(Self { name: Some(name), calls: 0 })
     }
 
     /// Passes operations to the kernel, the first of `indices` first; returns how many it took. An error is the first one's.
@@ -125,7 +127,7 @@ impl Context {
     /// # Safety
     /// Memory that the blocks name must stay as it is until their events were seen or the context is destroyed.
     pub(super) unsafe fn submit(
-        &self,
+        &mut self,
         blocks: &mut [ControlBlock],
         indices: impl Iterator<Item = usize>,
     ) -> std::result::Result<usize, Errno> {
@@ -141,9 +143,15 @@ impl Context {
             return Err(errno);
         }
         let name = self.name.ok_or(Errno::INVAL)?;
+        self.calls += 1;
         // SAFETY: the first `count` addresses are those of blocks, which the kernel reads (and marks) during the call
         // only; the caller answers for what the blocks name.
         number(unsafe { libc::syscall(libc::SYS_io_submit, name, count as c_long, addresses.as_mut_ptr()) })
+    }
+
+    /// Returns how often operations were passed to it, or events fetched.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Asks whether operations may be passed at all, by passing none.
@@ -155,7 +163,7 @@ impl Context {
     }
 
     /// Fetches events, waiting until there are `min` of them; returns how many.
-    pub(super) fn fetch(&self, min: usize, events: &mut [Event]) -> std::result::Result<usize, Errno> {
+    pub(super) fn fetch(&mut self, min: usize, events: &mut [Event]) -> std::result::Result<usize, Errno> {
         if let Verdict::Fail(errno) = gate::verdict(Operation::IoGetevents, 0) {
             return Err(errno);
         }
@@ -163,6 +171,7 @@ impl Context {
         let (least, most) = (min.min(events.len()) as c_long, events.len() as c_long);
         let mut no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let timeout = if min == 0 { &raw mut no_time } else { ptr::null_mut() };
+        self.calls += 1;
         // SAFETY: the kernel writes at most `most` events to `events`, for which any bits are a value, and reads the
         // time if there is one; both outlive the call.
         number(unsafe {

@@ -144,7 +144,7 @@ impl Ring {
     /// Makes the call for so many entries: for fewer than are queued only where a fault is put in.
     pub(super) fn pass(&mut self, enter: Enter, entries: usize) -> std::result::Result<(), Errno> {
         self.enable()?;
-        self.used.enters += 1;
+        self.used.calls += 1;
         let fewer = entries < self.queued.len() && !matches!(enter, Enter::WaitForOne);
         let outcome = if fewer { self.call_kernel_for(entries) } else { self.call_kernel(enter) };
         let left = self.setup.ring.submission().len();

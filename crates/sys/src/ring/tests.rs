@@ -345,6 +345,6 @@ fn a_batch_enters_the_kernel_once() {
         ring.push(3, read(&ground.source, Buffer::new(4096))).unwrap();
         let waiting = ring.in_flight();
         assert_eq!(answers(&mut ring, waiting).len(), 4);
-        assert_eq!(ring.used().enters, round);
+        assert_eq!(ring.used().calls, round);
     }
 }
