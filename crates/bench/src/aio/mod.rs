@@ -8,6 +8,9 @@
 //! It answers what a copy cannot: how fast an engine moves bytes when nothing else is asked of it, to be held against fio's
 //! figures for the same settings (docs/measurements/aio.md).
 //!
+//! The first round of each pattern and kind does not count: behind a disk that has just been written to, or was asked for
+//! something else, there is often still work going on that no call waits for.
+//!
 //! Promises: engines are made anew for each round and take turns; a round begins with nothing of the file in the page
 //! cache; what was read is looked at, and what was written is read back; a failure is the end, and the file has no name that
 //! could stay behind.
@@ -31,7 +34,7 @@ use crate::machine::Machine;
 use drive::Job;
 use file::{Dropped, TestFile};
 use order::Order;
-use outcome::{Refused, Report, Rounds, Row};
+use outcome::{Refused, Report, Round, Rounds, Row};
 use settings::Settings;
 pub use settings::{AioOptions, Pattern, Transfer};
 
@@ -122,20 +125,21 @@ impl Benchmark<'_> {
     fn run(&mut self, pattern: Pattern, kind: Transfer) -> Result<Vec<Row>> {
         let Settings { records, seed, rounds, direct, .. } = self.report.settings;
         let mut results = vec![Rounds::default(); self.engines.len()];
-        for round in 0..rounds {
+        for round in 0..=rounds {
             let order = Order::new(pattern, records, seed, round);
             for (listed, result) in self.engines.clone().into_iter().zip(&mut results) {
-                self.round(listed, &order, kind, result)?;
-                let speed = result.speeds.last().copied().unwrap_or_default();
+                let once = self.round(listed, &order, kind)?;
                 let line = format!(
-                    "{} {} {} {}/{rounds}: {} MB/s",
+                    "{} {} {} {round}/{rounds}: {} MB/s",
                     listed.name,
                     pattern.name(),
                     kind.name(),
-                    round + 1,
-                    outcome::speed(speed)
+                    outcome::speed(once.speed)
                 );
                 writeln!(self.progress, "{line}").map_err(no_output)?;
+                if round > 0 {
+                    result.push(once);
+                }
             }
         }
         let rows = self.engines.iter().zip(results);
@@ -143,7 +147,7 @@ impl Benchmark<'_> {
     }
 
     /// Runs one engine once.
-    fn round(&mut self, listed: &Listed, order: &Order, kind: Transfer, result: &mut Rounds) -> Result<()> {
+    fn round(&mut self, listed: &Listed, order: &Order, kind: Transfer) -> Result<Round> {
         let settings = self.report.settings;
         if self.file.drop_cache()? == Dropped::AsFarAsKnown {
             self.report.cache_checked = false;
@@ -154,17 +158,17 @@ impl Benchmark<'_> {
         let mut engine = make(listed, settings)?;
         let job = Job { file: &self.file, settings, transfer: kind, order };
         let timing = drive::run(&mut *engine, &job, self.interrupt)?;
+        let mut fsync_seconds = None;
         if kind == Transfer::Write {
             let began = Instant::now();
             self.file.synchronize()?;
-            result.fsync_seconds.push(began.elapsed().as_secs_f64());
+            fsync_seconds = Some(began.elapsed().as_secs_f64());
         }
         if kind != Transfer::Read {
             self.file.verify()?;
         }
-        result.speeds.push(settings.file_bytes as f64 / timing.seconds / 1e6);
-        result.in_flight_max = result.in_flight_max.max(timing.in_flight_max);
-        Ok(())
+        let speed = settings.file_bytes as f64 / timing.seconds / 1e6;
+        Ok(Round { speed, fsync_seconds, in_flight_max: timing.in_flight_max })
     }
 }
 

@@ -51,25 +51,40 @@ pub(crate) struct Row {
     pub(crate) min: f64,
     /// The fastest.
     pub(crate) max: f64,
-    /// Every round, in 10^6 bytes a second.
+    /// Every round that counts, in 10^6 bytes a second.
     pub(crate) rounds: Vec<f64>,
     /// Of writes without O_SYNC: the seconds that an fsync took afterwards, in every round. They are not in the figures above.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) fsync_seconds: Vec<f64>,
 }
 
-/// The rounds of one engine, as they come.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rounds {
+/// One round of one engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
     /// In 10^6 bytes a second.
-    pub(crate) speeds: Vec<f64>,
-    /// Seconds of the fsync after each, if there was one.
-    pub(crate) fsync_seconds: Vec<f64>,
+    pub(crate) speed: f64,
+    /// Seconds of the fsync after it, if there was one.
+    pub(crate) fsync_seconds: Option<f64>,
     /// Most records in flight.
     pub(crate) in_flight_max: usize,
 }
 
+/// The rounds of one engine that count, as they come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rounds {
+    speeds: Vec<f64>,
+    fsync_seconds: Vec<f64>,
+    in_flight_max: usize,
+}
+
 impl Rounds {
+    /// Adds one.
+    pub(crate) fn push(&mut self, round: Round) {
+        self.speeds.push(round.speed);
+        self.fsync_seconds.extend(round.fsync_seconds);
+        self.in_flight_max = self.in_flight_max.max(round.in_flight_max);
+    }
+
     /// Sums up; there is nothing to say of no rounds.
     pub(crate) fn row(
         self,

@@ -114,7 +114,7 @@ pub struct AioOptions {
     /// Seed of the contents and of random orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Rounds; in each, the engines take turns
+    /// Rounds that count, after one that is thrown away; in each, the engines take turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
     /// Print one JSON document in place of the table
@@ -143,7 +143,7 @@ pub(crate) struct Settings {
     pub(crate) direct: bool,
     /// Where the contents and the random orders begin.
     pub(crate) seed: u64,
-    /// Rounds.
+    /// Rounds that count.
     pub(crate) rounds: u32,
 }
 

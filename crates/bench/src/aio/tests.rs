@@ -90,8 +90,10 @@ fn the_json_has_the_figures_and_the_settings() {
     let work = work();
     let line = "--engine sync --pattern random --kind write --file-size 100K --record-size 16K --rounds 3 \
                 --per-iteration 2 --max-submit 3 --seed 5 --json";
-    let (result, output, _) = run(line, work.path());
+    let (result, output, progress) = run(line, work.path());
     assert_eq!(result.unwrap(), Verdict::Good);
+    let told: Vec<&str> = progress.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(told, [0, 1, 2, 3].map(|round| format!("sync random write {round}/3")));
     let one = only_result(&output);
     assert_eq!(
         (&one["engine"], &one["pattern"], &one["kind"]),
