@@ -26,7 +26,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Outcome};
+use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Outcome, Used};
 use haul_sys::{Buffer, DirectoryReader, EntryType, Name};
 
 use super::file::State;
@@ -307,5 +307,15 @@ impl<T: Tool> Step for Worker<'_, T> {
         }
         self.desk.flush();
         Progress::Idle
+    }
+}
+
+impl<T: Tool> Drop for Worker<'_, T> {
+    /// Tells what the engine did, under `--debug`: whether what was asked for was really used.
+    fn drop(&mut self) {
+        let (report, used) = (self.desk.report(), self.engine.used());
+        if report.wants_debug() && used != Used::default() {
+            report.debug(&format!("worker {}, {}: {used}", self.desk.me, self.engine.caps().name));
+        }
     }
 }
