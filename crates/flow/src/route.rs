@@ -8,7 +8,8 @@
 //!   drops what it brought in; elsewhere the file's pages are dropped at its end, those of the source only if none of
 //!   them was there before.
 //!
-//! Invariant: a route only ever becomes plainer, so a file whose transfers are refused is tried again finitely often.
+//! Invariant: a route only ever becomes plainer, and a transfer is tried again only if it was begun on a route that was less
+//! plain; so each is tried again finitely often.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,6 +39,14 @@ enum Tidies {
     Target,
     /// The pages of both.
     Both,
+}
+
+/// What was special about a transfer when it was begun. Of several in flight for one file, one may be refused after another
+/// has made the route plainer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Special {
+    direct: bool,
+    drops: bool,
 }
 
 impl Route {
@@ -119,14 +128,27 @@ impl Route {
         Ok(range)
     }
 
-    /// Becomes plainer, if `cause` is the refusal of something that a plainer route does without; returns whether it did.
-    pub(crate) fn becomes_plainer(&self, cause: &Error, source: &Fd, target: Option<&Arc<Fd>>) -> bool {
-        if cause.is(Errno::OPNOTSUPP) && self.drops.swap(false, Ordering::Relaxed) {
+    /// Returns what is special about a transfer that begins now.
+    pub(crate) fn special(&self) -> Special {
+        Special { direct: self.sector_bytes() > 0, drops: self.drops.load(Ordering::Relaxed) }
+    }
+
+    /// Becomes plainer, if `cause` is the refusal of what was special about a transfer; returns whether to try it again.
+    pub(crate) fn becomes_plainer(
+        &self,
+        cause: &Error,
+        tried: Special,
+        source: &Fd,
+        target: Option<&Arc<Fd>>,
+    ) -> bool {
+        if cause.is(Errno::OPNOTSUPP) && tried.drops {
+            self.drops.store(false, Ordering::Relaxed);
             return true;
         }
-        if !cause.is(Errno::INVAL) || self.sector_bytes.swap(0, Ordering::Relaxed) == 0 {
+        if !cause.is(Errno::INVAL) || !tried.direct {
             return false;
         }
+        self.sector_bytes.store(0, Ordering::Relaxed);
         use_cache(source).is_ok() && target.is_none_or(|target| use_cache(&**target).is_ok())
     }
 
@@ -183,5 +205,24 @@ mod tests {
         assert_eq!((route.whole_sectors(1300), route.sectors_around(1300)), (1024, 1536));
         assert_eq!((route.whole_sectors(511), route.sectors_around(1)), (0, 512));
         assert_eq!((Route::usual().whole_sectors(1300), Route::usual().sectors_around(1300)), (1300, 1300));
+    }
+
+    #[test]
+    fn each_transfer_refused_for_the_same_reason_is_tried_again_once() {
+        let open = || haul_sys::open_path(c".", haul_sys::Open::DIRECTORY).unwrap();
+        let (source, target) = (open(), Arc::new(open()));
+        let refused = |errno| Error::new(haul_sys::Operation::Read, String::new(), errno);
+        let dropping = Route { drops: AtomicBool::new(true), ..Route::usual() };
+        let direct = Route { sector_bytes: AtomicU64::new(512), ..Route::usual() };
+        for (route, errno) in [(dropping, Errno::OPNOTSUPP), (direct, Errno::INVAL)] {
+            let tried = route.special();
+            // Two lanes had a transfer in flight.
+            for _ in 0..2 {
+                assert!(route.becomes_plainer(&refused(errno), tried, &source, Some(&target)));
+            }
+            assert_eq!(route.special(), Special::default());
+            assert!(!route.becomes_plainer(&refused(errno), route.special(), &source, Some(&target)));
+            assert!(!route.becomes_plainer(&refused(Errno::IO), tried, &source, Some(&target)));
+        }
     }
 }

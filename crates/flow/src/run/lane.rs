@@ -25,6 +25,7 @@ use haul_sys::{Buffer, Errno, Error, Operation, Seek, seek};
 use super::file::State;
 use super::worker::Worker;
 use crate::report::{Problem, Tally, Wording};
+use crate::route::Special;
 use crate::tool::{Block, Holes, OpenFile, Tool, Transfer};
 use crate::wording;
 
@@ -40,6 +41,8 @@ pub(super) struct Lane<T: Tool> {
     end_doubted: bool,
     doing: Doing,
     transfer: Transfer,
+    /// What is special about the transfer in flight.
+    tried: Special,
     /// Where the next block comes from, if several lanes of one worker share a range.
     row: Option<Arc<Row>>,
 }
@@ -76,6 +79,7 @@ impl<T: Tool> Lane<T> {
             end_doubted: false,
             doing: Doing::Nothing,
             transfer,
+            tried: Special::default(),
             row: None,
         }
     }
@@ -147,6 +151,7 @@ impl<T: Tool> Worker<'_, T> {
                 Err(cause) => return self.fail_lane(slot, lane, wording::ERROR_READING, cause),
             }
         }
+        lane.tried = lane.file.route.special();
         let call = self.next_call(&lane);
         self.submit(slot, State::Moving(lane), call);
     }
@@ -291,6 +296,7 @@ impl<T: Tool> Worker<'_, T> {
             return self.write_on(slot, lane, buffer);
         };
         let offset = lane.position + range.start as u64;
+        lane.tried = lane.file.route.special();
         match lane.file.route.writable(target, offset, range) {
             Ok(range) => {
                 let (file, cache) = (Arc::clone(target), lane.file.route.cache());
@@ -325,7 +331,7 @@ impl<T: Tool> Worker<'_, T> {
     /// Tells whether what failed is to be tried again without what is special about the file's way.
     fn takes_the_plain_path(&self, lane: &Lane<T>, cause: &Error) -> bool {
         let file = &lane.file;
-        let plainer = file.route.becomes_plainer(cause, &file.source, file.target.as_ref());
+        let plainer = file.route.becomes_plainer(cause, lane.tried, &file.source, file.target.as_ref());
         if plainer {
             let name = String::from_utf8_lossy(&file.found.path()).into_owned();
             self.desk.report().debug(&format!("{name}: goes on through the page cache: {cause:#}"));
