@@ -5,6 +5,9 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+/// Operations in AIO contexts that the tests which run at a time may have, amply.
+const AIO_OPERATIONS: u64 = 16_384;
+
 /// Checks that the test runs as root.
 #[must_use]
 pub fn root() -> Option<String> {
@@ -53,6 +56,26 @@ pub fn io_uring() -> Option<String> {
         _ => false,
     };
     (!allowed).then(|| format!("needs io_uring (kernel.io_uring_disabled is {})", setting.trim()))
+}
+
+/// Checks that the kernel has AIO, and contexts left to give.
+#[must_use]
+pub fn kernel_aio() -> Option<String> {
+    let number =
+        |name: &str| std::fs::read_to_string(format!("/proc/sys/fs/{name}")).ok()?.trim().parse::<u64>().ok();
+    match (number("aio-nr"), number("aio-max-nr")) {
+        (Some(taken), Some(most)) if most.saturating_sub(taken) >= AIO_OPERATIONS => None,
+        (Some(_), Some(most)) => {
+            Some(format!("needs kernel AIO (fs.aio-max-nr is {most}, and most of it taken)"))
+        }
+        _ => Some("needs kernel AIO".to_owned()),
+    }
+}
+
+/// Checks that the C library is one whose AIO haul uses.
+#[must_use]
+pub fn posix_aio() -> Option<String> {
+    (!cfg!(target_env = "gnu")).then(|| "needs glibc".to_owned())
 }
 
 /// Says whether this run is a full one: `HAUL_FULL` is set to something other than `0` or nothing.

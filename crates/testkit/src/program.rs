@@ -111,3 +111,47 @@ pub const WAYS: [[&str; 4]; 4] = [
     ["--engine=io-uring", "-j1", "--look-ahead=64", "--queue-depth=64"],
     ["--engine=io-uring", "-j8", "--look-ahead=8", "--queue-depth=4"],
 ];
+
+/// Names every engine, as an option.
+pub const ENGINES: [&str; 5] =
+    ["--engine=sync", "--engine=io-uring", "--engine=posix-aio", "--engine=kernel-aio", "--engine=retry"];
+
+/// Names the ways in which an engine has operations in flight, as options.
+pub const OPS: [&str; 3] = ["--ops=single", "--ops=multi", "--ops=batch"];
+
+/// Lists every engine in every way of its operations, fifteen in all. How many workers and operations there are, and how long
+/// a block is, takes turns: files of the tests have several blocks.
+#[must_use]
+pub fn matrix() -> Vec<Vec<&'static str>> {
+    const REST: [[&str; 3]; 4] = [
+        ["-j1", "--queue-depth=64", "--block-size=16K"],
+        ["-j4", "--queue-depth=8", "--block-size=64K"],
+        ["-j1", "--queue-depth=2", "--block-size=4K"],
+        ["-j8", "--queue-depth=3", "--block-size=32K"],
+    ];
+    let pairs = ENGINES.iter().flat_map(|engine| OPS.iter().map(move |ops| (*engine, *ops)));
+    pairs
+        .enumerate()
+        .map(|(index, (engine, ops))| [&[engine, ops], &REST[index % REST.len()][..]].concat())
+        .collect()
+}
+
+/// Lists every engine with one worker and a few operations, for tests to which more ways add nothing.
+#[must_use]
+pub fn each_engine() -> Vec<Vec<&'static str>> {
+    let workers = ["-j1", "-j4"].into_iter().cycle();
+    ENGINES.iter().zip(workers).map(|(engine, jobs)| vec![*engine, jobs, "--queue-depth=8"]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_matrix_has_every_pair_once() {
+        let mut pairs: Vec<_> = matrix().iter().map(|way| (way[0], way[1])).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        assert_eq!(pairs.len(), ENGINES.len() * OPS.len());
+    }
+}

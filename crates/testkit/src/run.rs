@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 
 use crate::wait;
 
@@ -41,8 +43,17 @@ pub struct Run {
     limit: Duration,
     shell: Vec<String>,
     user: Option<u32>,
-    refused: Option<(Vec<i64>, i32)>,
+    refused: Vec<Refused>,
     output: Output,
+}
+
+/// System calls that fail without being made.
+#[derive(Clone, Debug)]
+struct Refused {
+    calls: Vec<i64>,
+    /// Only if all these bits are set in the argument of this number, counted from 0.
+    with_bits: Option<(u8, u32)>,
+    error: i32,
 }
 
 #[derive(Clone, Debug)]
@@ -135,7 +146,7 @@ impl Run {
             limit: Duration::from_secs(120),
             shell: Vec::new(),
             user: None,
-            refused: None,
+            refused: Vec::new(),
             output: Output::Captured,
         }
     }
@@ -233,10 +244,24 @@ impl Run {
         )
     }
 
-    /// Refuses system calls with an error number.
+    /// Refuses the kernel's AIO with an error number.
+    #[must_use]
+    pub fn without_kernel_aio(self, error: i32) -> Self {
+        self.refusing(&[libc::SYS_io_setup, libc::SYS_io_submit, libc::SYS_io_getevents], error)
+    }
+
+    /// Refuses system calls with an error number. Several sets of calls may be refused, each with its own.
     #[must_use]
     pub fn refusing(mut self, calls: &[i64], error: i32) -> Self {
-        self.refused = Some((calls.to_vec(), error));
+        self.refused.push(Refused { calls: calls.to_vec(), with_bits: None, error });
+        self
+    }
+
+    /// Refuses a system call with an error number, but only where all these bits are set in one of its arguments, which
+    /// count from 0.
+    #[must_use]
+    pub fn refusing_bits(mut self, call: i64, argument: u8, bits: u32, error: i32) -> Self {
+        self.refused.push(Refused { calls: vec![call], with_bits: Some((argument, bits)), error });
         self
     }
 
@@ -264,9 +289,9 @@ impl Run {
     /// When it cannot be started.
     pub fn start(self) -> io::Result<Running> {
         let mut command = self.command()?;
-        let mut spawn = || match &self.refused {
-            None => command.spawn(),
-            Some((calls, error)) => spawn_refused(&mut command, calls, *error),
+        let mut spawn = || match &self.refused[..] {
+            [] => command.spawn(),
+            refused => spawn_refused(&mut command, refused),
         };
         // A test that has just written the executable may find it busy: a process that another test was starting meanwhile
         // holds the descriptor until its own `exec`.
@@ -442,18 +467,32 @@ fn collect(reader: Option<JoinHandle<io::Result<Vec<u8>>>>) -> io::Result<Vec<u8
     }
 }
 
+impl Refused {
+    fn filter(&self) -> io::Result<BpfProgram> {
+        let condition = |(argument, bits): (u8, u32)| {
+            let bits = u64::from(bits);
+            let how = SeccompCmpOp::MaskedEq(bits);
+            let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, how, bits)?;
+            SeccompRule::new(vec![condition])
+        };
+        let rule = self.with_bits.map(condition).transpose().map_err(io::Error::other)?;
+        let rules: Vec<SeccompRule> = rule.into_iter().collect();
+        let rules: BTreeMap<i64, _> = self.calls.iter().map(|call| (*call, rules.clone())).collect();
+        let architecture = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
+        let refuse = SeccompAction::Errno(self.error.unsigned_abs());
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture);
+        BpfProgram::try_from(filter.map_err(io::Error::other)?).map_err(io::Error::other)
+    }
+}
+
 /// Starts the command from a thread that has given up the system calls, which the new process inherits.
-fn spawn_refused(command: &mut Command, calls: &[i64], error: i32) -> io::Result<Child> {
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        calls.iter().map(|call| (*call, Vec::new())).collect();
-    let architecture = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
-    let refuse = SeccompAction::Errno(error.unsigned_abs());
-    let filter =
-        SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture).map_err(io::Error::other)?;
-    let filter = BpfProgram::try_from(filter).map_err(io::Error::other)?;
+fn spawn_refused(command: &mut Command, refused: &[Refused]) -> io::Result<Child> {
+    let filters: Vec<BpfProgram> = refused.iter().map(Refused::filter).collect::<io::Result<_>>()?;
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            seccompiler::apply_filter(&filter).map_err(io::Error::other)?;
+            for filter in &filters {
+                seccompiler::apply_filter(filter).map_err(io::Error::other)?;
+            }
             command.spawn()
         });
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread died")))
@@ -502,6 +541,17 @@ mod tests {
         assert!(outcome.errors().contains("Invalid cross-device link"), "{}", outcome.errors());
         let outcome = shell("mkdir /proc/nowhere").finish().unwrap();
         assert!(!outcome.errors().contains("Invalid cross-device link"));
+    }
+
+    #[test]
+    fn a_call_is_refused_by_the_bits_of_an_argument() {
+        // Of the two modes, one has the bit; and a second refusal leaves the first in force.
+        let script = "umask 0; mkdir -m 0700 /proc/a; mkdir -m 0770 /proc/b; rmdir /nowhere";
+        let run = shell(script).refusing_bits(libc::SYS_mkdir, 1, 0o070, libc::EXDEV);
+        let said = run.refusing(&[libc::SYS_rmdir], libc::EMLINK).finish().unwrap().errors();
+        let refused =
+            |name: &str| said.lines().any(|line| line.contains(name) && line.contains("cross-device"));
+        assert!(refused("/proc/b") && !refused("/proc/a") && said.contains("Too many links"), "{said}");
     }
 
     #[test]

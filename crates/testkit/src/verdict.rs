@@ -4,6 +4,8 @@
 //! not right is named in a message. [`judge`] applies it. A message about preserving, setting or closing explains its own entry
 //! only; a message that something could not be opened, read or made explains also what lies below it. A message
 //! about one name of a file stands for all names that still belong to that file.
+//!
+//! An engine asked for by name that the kernel refuses ends the run before it begins: [`judge_refusal`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -107,6 +109,31 @@ pub fn judge(
     }
 }
 
+/// Judges a run that ended because its engine cannot be had; `None` if it did not end so. Right is one message that names the
+/// engine, and a target as it was: `changes` says what became of it.
+///
+/// # Errors
+/// When the run was not honest: the text says how.
+pub fn judge_refusal(
+    outcome: &Outcome,
+    engine: &str,
+    changes: impl FnOnce() -> Result<Differences, String>,
+) -> Option<Result<Verdict, String>> {
+    let lines = normalise(&outcome.stderr);
+    let refusals = lines.iter().filter(|line| line.contains("cannot use the engine")).count();
+    if refusals == 0 {
+        return None;
+    }
+    let named = lines.iter().flat_map(|line| quoted_names(line)).any(|name| name == engine.as_bytes());
+    Some(match outcome.ending {
+        Ending::Exited(1) if lines.len() == 1 && named => changes().and_then(|changes| {
+            let untouched = changes.is_empty();
+            untouched.then_some(Verdict::Reported).ok_or_else(|| format!("refused, and touched: {changes}"))
+        }),
+        ending => Err(format!("refused, but ended by {ending:?}: {}", outcome.errors())),
+    })
+}
+
 /// Gives the part of `name` below `root`, empty for the root itself. Doubled and trailing slashes do not count.
 fn below(name: &[u8], root: &[u8]) -> Option<Vec<u8>> {
     let rest = name.strip_prefix(root)?;
@@ -186,5 +213,21 @@ mod tests {
         assert!(verdict(forget, 1, "cp: preserving times for 't/d': x\n").is_err());
         assert_eq!(verdict(forget, 1, "cp: cannot access 's/d': x\n"), Ok(Verdict::Reported));
         assert_eq!(verdict(forget, 1, "cp: setting attributes for 't/d/f': x\n"), Ok(Verdict::Reported));
+    }
+
+    #[test]
+    fn a_refusal_names_the_engine_and_touches_nothing() {
+        let refusal = "haul cp: cannot use the engine 'io-uring': Operation not permitted\n";
+        let judged = |status, message: &str, changes: Result<Differences, String>| {
+            judge_refusal(&outcome(status, message), "io-uring", || changes)
+        };
+        let nothing = || Ok(Differences::default());
+        let something = Difference { path: b"f".to_vec(), about: About::Extra, text: "new".to_owned() };
+        assert_eq!(judged(1, refusal, nothing()), Some(Ok(Verdict::Reported)));
+        assert_eq!(judged(1, "haul cp: error writing 'f': x\n", nothing()), None);
+        assert!(judged(0, refusal, nothing()).unwrap().is_err());
+        assert!(judged(1, &refusal.repeat(2), nothing()).unwrap().is_err());
+        assert!(judged(1, &refusal.replace("io-uring", "sync"), nothing()).unwrap().is_err());
+        assert!(judged(1, refusal, Ok(Differences { list: vec![something] })).unwrap().is_err());
     }
 }
