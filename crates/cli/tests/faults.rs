@@ -6,8 +6,13 @@
 //! status is 1 and every entry that is not right is named in a message (see `haul_testkit::verdict`, which has tests of its
 //! own). Nothing may hang, panic or die by a signal.
 //!
-//! Scenes: a fresh copy with one worker and with four, and a copy onto an older one. A full run (`HAUL_FULL=1`) takes every
-//! occurrence; others a sample from each pair of operation and error, chosen by a seed that is printed (`HAUL_SEED`).
+//! Each engine is swept as it works by default and in each way of its operations (`--ops`), through the page cache in memory
+//! and past it (`--direct`) on ext4: forty sweeps. Each proves first, by the operations counted, that the engine in use is the
+//! one asked for. An engine that the fault refuses before anything was touched has to be named, and the target as it was.
+//!
+//! Scenes: a fresh copy with one worker and with four, a copy onto an older one, and one with the switches that make calls of
+//! their own. A full run (`HAUL_FULL=1`) takes every occurrence of each operation with each error; others a sample of these
+//! pairs, half of it of what the engines are made of, chosen by a seed that is printed (`HAUL_SEED`).
 
 #![cfg(feature = "fault")]
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -18,21 +23,91 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use haul_testkit::everything::ACCESS_ACL;
+use haul_testkit::mount::Mount;
 use haul_testkit::run::Ending;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
-use haul_testkit::verdict::{Verdict, judge};
-use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, note, program, require};
+use haul_testkit::verdict::{Verdict, judge, judge_refusal};
+use haul_testkit::{
+    Differences, Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, note, program, require,
+};
 
 const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "ENOMEM", "EACCES", "EMFILE"];
+/// What says to a part of an engine that it cannot do something, or not now.
+const REFUSALS: [&str; 5] = ["EAGAIN", "EINVAL", "ENOSYS", "EOPNOTSUPP", "EPERM"];
 const SHORT: [&str; 3] = ["short=0", "short=1", "short=-1"];
 const TRANSFERS: [&str; 3] = ["read", "write", "copy_file_range"];
-const SAMPLE: usize = 400;
+/// The operations that engines and switches differ in, which also fail with [`REFUSALS`].
+const MACHINERY: [&str; 21] = [
+    "read",
+    "write",
+    "copy_file_range",
+    "fallocate",
+    "fadvise64",
+    "sync_file_range",
+    "cachestat",
+    "fcntl",
+    "io_uring_setup",
+    "io_uring_register",
+    "io_uring_enter",
+    "aio_init",
+    "aio_read",
+    "aio_write",
+    "aio_fsync",
+    "lio_listio",
+    "io_setup",
+    "io_submit",
+    "io_getevents",
+    "io_destroy",
+    "eventfd2",
+];
+/// Cases of a sweep that is not full: of an engine as it works by default, and of another.
+const SAMPLE_DEFAULT: usize = 300;
+const SAMPLE: usize = 120;
 const FULL_AT_LEAST: usize = 3000;
 const HANG: Duration = Duration::from_secs(20);
+const DISK_BYTES: u64 = 128 << 20;
+
+/// How an engine is run.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    engine: &'static str,
+    ops: Option<&'static str>,
+    direct: bool,
+}
+
+impl Way {
+    fn options(self) -> Vec<String> {
+        let mut options = vec![format!("--engine={}", self.engine)];
+        if let Some(ops) = self.ops {
+            // Short blocks, so that a file has several of them in flight.
+            options.extend([format!("--ops={ops}"), "--block-size=16K".into(), "--queue-depth=6".into()]);
+        }
+        options.extend(self.direct.then(|| "--direct".to_owned()));
+        options
+    }
+
+    /// Says what in the counts of a good copy tells that the engine in use is another; `None` if nothing does.
+    fn misses(self, counts: &BTreeMap<String, u64>) -> Option<String> {
+        let listed = self.ops == Some("batch");
+        // Of each engine, what it alone does; and whether this way does it.
+        let marks = [
+            ("io_uring_enter", self.engine == "io-uring"),
+            ("io_submit", self.engine == "kernel-aio"),
+            ("io_getevents", self.engine == "kernel-aio"),
+            ("aio_init", self.engine == "posix-aio"),
+            ("aio_read", self.engine == "posix-aio" && !listed),
+            ("aio_write", self.engine == "posix-aio" && !listed),
+            ("lio_listio", self.engine == "posix-aio" && listed),
+            ("fcntl", self.direct),
+        ];
+        let wrong = marks.iter().find(|(operation, wanted)| counts.contains_key(*operation) != *wanted);
+        wrong.map(|(operation, wanted)| format!("{operation} was to happen: {wanted}; {counts:?}"))
+    }
+}
 
 /// How a copy begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +115,20 @@ enum Scene {
     FreshAlone,
     FreshTogether,
     OntoOlder,
+    Switched,
 }
 
-const SCENES: [Scene; 3] = [Scene::FreshAlone, Scene::FreshTogether, Scene::OntoOlder];
+const SCENES: [Scene; 4] = [Scene::FreshAlone, Scene::FreshTogether, Scene::OntoOlder, Scene::Switched];
 
 impl Scene {
-    fn jobs(self) -> &'static str {
-        if self == Self::FreshTogether { "-j4" } else { "-j1" }
+    /// Its options. Without `--reflink=never` long files are copied inside the kernel, with it by the engine.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::FreshAlone => &["-j1"],
+            Self::FreshTogether => &["-j4", "--reflink=never"],
+            Self::OntoOlder => &["-j1", "--reflink=never"],
+            Self::Switched => &["-j1", "--reflink=never", "--fallocate", "--drop-cache"],
+        }
     }
 }
 
@@ -104,11 +186,20 @@ fn older() -> Spec {
     Spec { nodes }
 }
 
+/// Builds [`older`], the folder itself as old as what is in it.
+fn build_older(root: &Path) -> io::Result<()> {
+    older().build(root)?;
+    fs::File::open(root)?.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))
+}
+
 struct Sweep {
     program: Program,
-    engine: &'static str,
+    way: Way,
     sandbox: Sandbox,
     expected: Snapshot,
+    /// What [`older`] looks like before the copy.
+    older: Snapshot,
+    nothing: Snapshot,
 }
 
 /// What one case came to.
@@ -118,61 +209,100 @@ struct Result {
 }
 
 impl Sweep {
-    fn new(engine: &'static str) -> io::Result<Self> {
-        let sandbox = Sandbox::in_memory()?;
+    fn new(way: Way, sandbox: Sandbox) -> io::Result<Self> {
+        let look = |name: &str| Snapshot::take(&sandbox.join(name), Facts::PRESERVED);
         tree().build(&sandbox.join("source"))?;
-        let expected = Snapshot::take(&sandbox.join("source"), Facts::PRESERVED)?;
-        Ok(Self { program: program!(), engine, sandbox, expected })
+        build_older(&sandbox.join("older"))?;
+        fs::create_dir(sandbox.join("nothing"))?;
+        let (expected, older, nothing) = (look("source")?, look("older")?, look("nothing")?);
+        Ok(Self { program: program!(), way, expected, older, nothing, sandbox })
     }
 
-    /// Runs one copy into a target of its own, with `fault` as the hook's order, and gives the verdict and the hook's log.
-    fn copy(&self, scene: Scene, fault: &str, worker: usize) -> io::Result<(Result, String)> {
+    /// Runs one copy into a target of its own, with `fault` as the hook's order, and gives the outcome and the hook's log.
+    fn copy(&self, scene: Scene, more: &[&str], fault: &str, worker: usize) -> io::Result<(Outcome, String)> {
         let [target, log] = ["target", "log"].map(|name| self.sandbox.join(format!("{name}-{worker}")));
         remove_tree(&target);
         fs::write(&log, "")?;
         if scene == Scene::OntoOlder {
-            older().build(&target)?;
+            build_older(&target)?;
         }
-        let source = self.sandbox.join("source");
-        let run = self.program.run_with(&[self.engine, scene.jobs()]);
-        let run = run.args(["-a", "-T"]).args([&source, &target]).within(HANG);
+        let run = self.program.run_with(&self.way.options()).args(scene.options()).args(more);
+        let run = run.args(["-a", "-T"]).args([self.sandbox.join("source"), target]).within(HANG);
         let outcome = run.env("HAUL_FAULT", fault).env("HAUL_FAULT_LOG", &log).finish()?;
-        let verdict = match outcome.ending {
-            Ending::Hung => Err("hung".to_owned()),
-            _ => self.verdict(&outcome, &source, &target),
-        };
-        let log = fs::read_to_string(&log)?;
+        Ok((outcome, fs::read_to_string(&log)?))
+    }
+
+    /// Runs one case.
+    fn try_case(&self, case: &Case, worker: usize) -> io::Result<Result> {
+        let fault = format!("{}:{}:{}", case.operation, case.occurrence, case.effect);
+        let (outcome, log) = self.copy(case.scene, &[], &fault, worker)?;
         let fired = log.lines().any(|line| line.starts_with("fired "));
-        Ok((Result { fired, verdict }, log))
+        Ok(Result { fired, verdict: self.verdict(&outcome, case.scene, worker) })
     }
 
     fn verdict(
         &self,
-        outcome: &haul_testkit::Outcome,
-        source: &Path,
-        target: &PathBuf,
+        outcome: &Outcome,
+        scene: Scene,
+        worker: usize,
     ) -> std::result::Result<Verdict, String> {
-        let differences = if fs::symlink_metadata(target).is_ok() {
-            let found = Snapshot::take(target, Facts::PRESERVED).map_err(|error| error.to_string())?;
-            compare(&self.expected, &found, Facts::PRESERVED).map_err(|error| error.to_string())?
-        } else {
-            let nothing = self.sandbox.join("nothing-at-all");
-            fs::create_dir_all(&nothing).map_err(|error| error.to_string())?;
-            let found = Snapshot::take(&nothing, Facts::PRESERVED).map_err(|error| error.to_string())?;
-            compare(&self.expected, &found, Facts::PRESERVED).map_err(|error| error.to_string())?
+        if outcome.ending == Ending::Hung {
+            return Err("hung".to_owned());
+        }
+        let (source, target) = (self.sandbox.join("source"), self.sandbox.join(format!("target-{worker}")));
+        let before = if scene == Scene::OntoOlder { &self.older } else { &self.nothing };
+        let changes = || {
+            let appeared = scene != Scene::OntoOlder && fs::symlink_metadata(&target).is_ok();
+            if appeared { Err("the target was made".to_owned()) } else { self.differences(before, &target) }
         };
-        judge(outcome, &self.expected, &differences, [source, target])
+        let refusal = judge_refusal(outcome, self.way.engine, changes);
+        refusal.unwrap_or_else(|| {
+            judge(outcome, &self.expected, &self.differences(&self.expected, &target)?, [&source, &target])
+        })
+    }
+
+    /// Says how what is at `target`, if anything, differs from what is expected there.
+    fn differences(&self, expected: &Snapshot, target: &PathBuf) -> std::result::Result<Differences, String> {
+        if fs::symlink_metadata(target).is_err() {
+            return compare(expected, &self.nothing, Facts::PRESERVED).map_err(|error| error.to_string());
+        }
+        let found = Snapshot::take(target, Facts::PRESERVED).map_err(|error| error.to_string())?;
+        compare(expected, &found, Facts::PRESERVED).map_err(|error| error.to_string())
     }
 
     /// Counts how often each operation happens in a good copy.
     fn count(&self, scene: Scene) -> BTreeMap<String, u64> {
-        let (result, log) = self.copy(scene, "count", 0).unwrap();
-        assert_eq!(result.verdict, Ok(Verdict::Right), "without a fault the copy must be right ({scene:?})");
+        let (outcome, log) = self.copy(scene, &[], "count", 0).unwrap();
+        let verdict = self.verdict(&outcome, scene, 0);
+        assert_eq!(
+            verdict,
+            Ok(Verdict::Right),
+            "without a fault the copy must be right ({:?}, {scene:?}): {}",
+            self.way,
+            outcome.errors()
+        );
         let pairs = log.lines().filter_map(|line| line.split_once(' '));
         let counts: BTreeMap<_, _> =
             pairs.filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?))).collect();
         assert!(counts.len() >= 8, "the hook counted next to nothing: {log:?}");
+        if scene == Scene::Switched {
+            // Past the page cache there is nothing to drop, but a file with holes goes through it.
+            for operation in ["fallocate", "cachestat", "sync_file_range"] {
+                let goes_direct = self.way.direct && operation != "fallocate";
+                assert!(counts.contains_key(operation) || goes_direct, "no {operation}: {counts:?}");
+            }
+        }
         counts
+    }
+
+    /// Fails unless the engine in use is the one asked for.
+    fn prove_engine(&self) {
+        for scene in SCENES {
+            assert_eq!(self.way.misses(&self.count(scene)), None, "{:?}, {scene:?}", self.way);
+        }
+        let (outcome, _) = self.copy(Scene::FreshAlone, &["--debug"], "count", 0).unwrap();
+        let said = format!("{}{}", outcome.printed(), outcome.errors());
+        assert!(said.contains(&format!("engine {}, ", self.way.engine)), "{:?}: {said}", self.way);
     }
 
     /// Lists every case, in groups of one scene, operation and effect.
@@ -181,7 +311,9 @@ impl Sweep {
         for scene in SCENES {
             for (operation, count) in self.count(scene) {
                 let shortened = TRANSFERS.contains(&operation.as_str());
+                let refused = MACHINERY.contains(&operation.as_str());
                 let effects = ERRORS.iter().chain(SHORT.iter().filter(|_| shortened));
+                let effects = effects.chain(REFUSALS.iter().filter(|_| refused));
                 groups.extend(effects.map(|&effect| {
                     let case = |occurrence| Case { scene, operation: operation.clone(), occurrence, effect };
                     (1..=count).map(case).collect()
@@ -200,8 +332,7 @@ impl Sweep {
                 let (next, results) = (&next, &results);
                 scope.spawn(move || {
                     while let Some((index, case)) = take(next, cases) {
-                        let fault = format!("{}:{}:{}", case.operation, case.occurrence, case.effect);
-                        let (result, _) = self.copy(case.scene, &fault, worker).unwrap();
+                        let result = self.try_case(case, worker).unwrap();
                         results.lock().unwrap().push((index, result));
                     }
                 });
@@ -218,30 +349,43 @@ fn take<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> 
     cases.get(index).map(|case| (index, case))
 }
 
-/// Takes all cases of a full run, or some of each group, spread by the seed.
-fn choose(groups: Vec<Vec<Case>>, seed: u64) -> Vec<Case> {
+/// Takes all cases of a full run; or one of each of some groups, half of them about [`MACHINERY`], as the seed has it.
+fn choose(groups: Vec<Vec<Case>>, seed: u64, sample: usize) -> Vec<Case> {
     if needs::is_full_run() {
         return groups.into_iter().flatten().collect();
     }
-    let each = SAMPLE.div_ceil(groups.len().max(1)).max(1);
     let mut state = seed;
-    let mut cases = Vec::new();
-    for group in groups {
-        let step = (group.len() / each).max(1);
+    let mut below = |bound: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let first = usize::try_from(state >> 33).unwrap() % step;
-        cases.extend(group.into_iter().skip(first).step_by(step).take(each));
+        usize::try_from(state >> 33).unwrap() % bound
+    };
+    let is_machinery = |group: &Vec<Case>| MACHINERY.contains(&group[0].operation.as_str());
+    let (machinery, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_machinery);
+    let mut cases = Vec::new();
+    for mut groups in [machinery, others] {
+        for _ in 0..(sample / 2).min(groups.len()) {
+            let mut group = groups.swap_remove(below(groups.len()));
+            cases.push(group.swap_remove(below(group.len())));
+        }
     }
     cases
 }
 
-fn sweep(engine: &'static str) {
-    let sweep = Sweep::new(engine).unwrap();
-    require!(sweep.program.needs_haul());
+/// Sweeps an engine as it works by default and in each of its ways.
+fn sweep_engine(engine: &'static str, direct: bool, place: &dyn Fn() -> Sandbox) {
+    require!(program!().needs_haul());
+    for ops in [None, Some("single"), Some("multi"), Some("batch")] {
+        sweep(Way { engine, ops, direct }, place());
+    }
+}
+
+fn sweep(way: Way, sandbox: Sandbox) {
+    let begun = Instant::now();
+    let sweep = Sweep::new(way, sandbox).unwrap();
     let seed = needs::count_from("HAUL_SEED", std::process::id() as usize) as u64;
-    let uses_ring = sweep.count(Scene::FreshAlone).contains_key("io_uring_enter");
-    assert_eq!(uses_ring, engine.ends_with("io-uring"), "the engine in use is not the one asked for");
-    let cases = choose(sweep.groups(), seed);
+    sweep.prove_engine();
+    let is_default = way.ops.is_none() && !way.direct;
+    let cases = choose(sweep.groups(), seed, if is_default { SAMPLE_DEFAULT } else { SAMPLE });
     let results = sweep.run(&cases);
 
     let count = |fact: &dyn Fn(&Result) -> bool| results.iter().filter(|result| fact(result)).count();
@@ -253,33 +397,91 @@ fn sweep(engine: &'static str) {
         .zip(&results)
         .filter_map(|(case, result)| Some(format!("{case:?}: {}", result.verdict.as_ref().err()?)))
         .collect();
+    let way = way.options().join(" ");
     note!(
-        "fault sweep {engine}: HAUL_SEED={seed} cases={} fired={fired} right copies={right} reported errors={reported} failures={}",
+        "fault sweep {way}: HAUL_SEED={seed} cases={} fired={fired} right copies={right} reported errors={reported} failures={} in {:.1} s",
         cases.len(),
-        failures.len()
+        failures.len(),
+        begun.elapsed().as_secs_f64()
     );
     assert!(
         failures.is_empty(),
-        "{} of {} cases lost something in silence, crashed or hung:\n{}",
+        "{way}: HAUL_SEED={seed}: {} of {} cases lost something in silence, crashed or hung:\n{}",
         failures.len(),
         cases.len(),
         failures[..failures.len().min(60)].join("\n")
     );
-    assert!(fired * 10 >= cases.len() * 9, "only {fired} of {} faults fired", cases.len());
+    assert!(fired * 10 >= cases.len() * 9, "{way}: only {fired} of {} faults fired", cases.len());
     if needs::is_full_run() {
         assert!(fired >= FULL_AT_LEAST, "a full sweep has at least {FULL_AT_LEAST} cases, this one {fired}");
     }
 }
 
+/// Sweeps an engine through the page cache, in memory.
+fn sweep_in_memory(engine: &'static str) {
+    require!(needs::root());
+    sweep_engine(engine, false, &|| Sandbox::in_memory().unwrap());
+}
+
+/// Sweeps an engine past the page cache, on a disk that has that way.
+fn sweep_on_disk(engine: &'static str) {
+    require!(needs::loop_mount("ext4"));
+    let disk = Mount::image("ext4", DISK_BYTES).unwrap();
+    sweep_engine(engine, true, &|| Sandbox::below(disk.path()).unwrap());
+}
+
 #[test]
 fn sync_never_loses_in_silence() {
-    require!(needs::root());
-    sweep("--engine=sync");
+    sweep_in_memory("sync");
 }
 
 #[test]
 fn io_uring_never_loses_in_silence() {
-    require!(needs::root());
     require!(needs::io_uring());
-    sweep("--engine=io-uring");
+    sweep_in_memory("io-uring");
+}
+
+#[test]
+fn posix_aio_never_loses_in_silence() {
+    require!(needs::posix_aio());
+    sweep_in_memory("posix-aio");
+}
+
+#[test]
+fn kernel_aio_never_loses_in_silence() {
+    require!(needs::kernel_aio());
+    sweep_in_memory("kernel-aio");
+}
+
+#[test]
+fn retry_never_loses_in_silence() {
+    sweep_in_memory("retry");
+}
+
+#[test]
+fn sync_past_the_cache_never_loses_in_silence() {
+    sweep_on_disk("sync");
+}
+
+#[test]
+fn io_uring_past_the_cache_never_loses_in_silence() {
+    require!(needs::io_uring());
+    sweep_on_disk("io-uring");
+}
+
+#[test]
+fn posix_aio_past_the_cache_never_loses_in_silence() {
+    require!(needs::posix_aio());
+    sweep_on_disk("posix-aio");
+}
+
+#[test]
+fn kernel_aio_past_the_cache_never_loses_in_silence() {
+    require!(needs::kernel_aio());
+    sweep_on_disk("kernel-aio");
+}
+
+#[test]
+fn retry_past_the_cache_never_loses_in_silence() {
+    sweep_on_disk("retry");
 }
