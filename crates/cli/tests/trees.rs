@@ -2,9 +2,11 @@
 //!
 //! GNU cp copies the tree once; each engine with one worker and with eight copies it again. Bytes, holes, types, modes, owners,
 //! nanosecond times, link groups, extended attributes and ACLs must be those of GNU cp's copy, and access times those of the
-//! source. The tree of everything goes through all file systems at hand, and from one to another.
+//! source. The tree of everything goes through all file systems at hand, and from one to another: by every engine in every way
+//! of its operations, through the page cache and past it, and with each switch.
 //!
-//! `HAUL_FULL=1` takes the whole of `/usr` and of the cargo registry instead of a part.
+//! `HAUL_FULL=1` takes the whole of `/usr` and of the cargo registry instead of a part, and every way on every file system
+//! instead of a third of them, another third on each; ext4 always gets all.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use haul_testkit::compare::compare_paths;
 use haul_testkit::mount::Mount;
-use haul_testkit::program::WAYS;
+use haul_testkit::program::{WAYS, each_engine, matrix};
 use haul_testkit::random::Shape;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::snapshot::Kind;
@@ -28,18 +30,73 @@ fn copy(run: Run, sources: &[PathBuf], target: &Path) {
     assert_eq!(outcome.errors(), "", "a good copy says nothing");
 }
 
-/// Copies `sources` below `work` by GNU cp and in all ways by haul, and compares each copy with GNU cp's.
-fn compare_with_gnu(sources: &[PathBuf], work: &Path, what: &str) {
+/// Switches that change how a copy is made and nothing of what comes out.
+const SWITCHES: [&[&str]; 12] = [
+    &["--drop-cache"],
+    &["--drop-cache", "--ops=multi", "--engine=kernel-aio", "--block-size=16K", "--reflink=never"],
+    &["--drop-cache", "--ops=batch", "--engine=io-uring", "--block-size=16K", "--reflink=never"],
+    &["--fallocate"],
+    &["--fallocate", "--ops=multi", "--engine=posix-aio", "--reflink=never"],
+    &["--no-fallocate", "--no-readahead"],
+    &["--no-advise"],
+    &["--no-directory-first", "--no-inode-order"],
+    &["--engine=io-uring", "--registered-buffers", "--reflink=never"],
+    &["--engine=io-uring", "--direct-descriptors", "--reflink=never"],
+    &[
+        "--engine=io-uring",
+        "--registered-buffers",
+        "--direct-descriptors",
+        "--direct",
+        "--ops=multi",
+        "--reflink=never",
+    ],
+    &["--direct", "--drop-cache", "--fallocate", "--no-readahead", "--no-advise", "--block-size=1M"],
+];
+
+/// A way to run haul.
+type Way = Vec<&'static str>;
+
+/// The usual ways, and each engine.
+fn usual_ways() -> Vec<Way> {
+    WAYS.iter().map(|way| way.to_vec()).chain(each_engine().into_iter().skip(2)).collect()
+}
+
+/// Every engine in every way, through the page cache and past it, and the switches; all of these, or a third.
+///
+/// With shared blocks or a copy inside the kernel no engine would have anything to do, so neither is allowed.
+fn every_way(part: Option<usize>) -> Vec<Way> {
+    let buffered = matrix().into_iter().map(|way| [&way[..], &["--reflink=never"]].concat());
+    let direct = matrix().into_iter().map(|way| [&way[..], &["--reflink=never", "--direct"]].concat());
+    let switched = SWITCHES.iter().map(|way| way.to_vec());
+    let ways = buffered.chain(direct).chain(switched).enumerate();
+    let chosen = ways.filter(|(index, _)| part.is_none_or(|part| needs::is_full_run() || index % 3 == part));
+    usual_ways().into_iter().chain(chosen.map(|(_, way)| way)).collect()
+}
+
+/// Copies `sources` below `work` by GNU cp and in these ways by haul, and compares each copy with GNU cp's.
+fn compare_with_gnu(sources: &[PathBuf], work: &Path, ways: &[Way], what: &str) {
+    const COPIED: &str = "--reflink=never";
+    // With shared blocks a copy has the source's holes, otherwise those that are made of its zeros.
+    let (copied, shared): (Vec<&Way>, Vec<&Way>) = ways.iter().partition(|way| way.contains(&COPIED));
+    for (ways, options) in [(shared, &[][..]), (copied, &[COPIED])] {
+        if !ways.is_empty() {
+            compare_with_gnus(sources, work, &ways, options, what);
+        }
+    }
+}
+
+/// As [`compare_with_gnu`], with these options for GNU cp.
+fn compare_with_gnus(sources: &[PathBuf], work: &Path, ways: &[&Way], options: &[&str], what: &str) {
     let (gnu, ours) = (Program::gnu().unwrap(), program!());
     let expected_root = work.join("gnu");
     fs::create_dir(&expected_root).unwrap();
-    copy(gnu.run(), sources, &expected_root);
+    copy(gnu.run().args(options), sources, &expected_root);
     let expected = Snapshot::take(&expected_root, Facts::PRESERVED).unwrap();
     let facts = Facts::PRESERVED;
-    for way in WAYS {
+    for way in ways {
         let target = work.join("ours");
         fs::create_dir(&target).unwrap();
-        copy(ours.run_with(&way), sources, &target);
+        copy(ours.run_with(way), sources, &target);
         let found = Snapshot::take(&target, facts).unwrap();
         let mut differences = compare(&expected, &found, facts).unwrap();
         // The target folder itself was made by this test.
@@ -49,9 +106,10 @@ fn compare_with_gnu(sources: &[PathBuf], work: &Path, what: &str) {
     }
     let bytes: u64 = expected.entries().values().map(|entry| entry.bytes).sum();
     note!(
-        "{what}: {} entries, {bytes} bytes, {} ways: identical to GNU cp",
+        "{what}: {} entries, {bytes} bytes, {} ways: identical to GNU cp {}",
         expected.entries().len(),
-        WAYS.len()
+        ways.len(),
+        options.join(" ")
     );
     remove_tree(&expected_root);
 }
@@ -65,7 +123,7 @@ fn a_real_tree_of_documents_or_all_of_usr() {
         haul_testkit::skip!("needs {}", source.display());
     }
     let work = Sandbox::on_disk().unwrap();
-    compare_with_gnu(&[source.to_owned()], work.path(), &source.display().to_string());
+    compare_with_gnu(&[source.to_owned()], work.path(), &usual_ways(), &source.display().to_string());
 }
 
 #[test]
@@ -88,7 +146,7 @@ fn a_cargo_registry() {
         haul_testkit::skip!("needs a cargo registry with crates in it");
     }
     let work = Sandbox::on_disk().unwrap();
-    compare_with_gnu(&crates, work.path(), "a cargo registry");
+    compare_with_gnu(&crates, work.path(), &usual_ways(), "a cargo registry");
 }
 
 /// Builds the tree of everything and random trees below `source`, and proves that the file system took what they are about.
@@ -108,22 +166,24 @@ fn build_everything(source: &Path) {
     assert!(count(&|entry| entry.group.is_some()) > 10, "no hard links");
 }
 
-fn everything_on(work: &Path, what: &str) {
+fn everything_on(work: &Path, part: Option<usize>, what: &str) {
     let source = work.join("source");
     fs::create_dir(&source).unwrap();
     build_everything(&source);
-    compare_with_gnu(std::slice::from_ref(&source), work, what);
+    compare_with_gnu(std::slice::from_ref(&source), work, &every_way(part), what);
     same_access_times(&source, work);
 }
 
 /// The copies of files have the access times that the source had before it was read.
 fn same_access_times(source: &Path, work: &Path) {
     let facts = Facts::ACCESSED | Facts::MODIFIED;
-    for way in &WAYS[..3] {
+    let past_the_cache =
+        each_engine().into_iter().map(|way| [&way[..], &["--direct", "--reflink=never"]].concat());
+    for way in WAYS[..2].iter().map(|way| way.to_vec()).chain(each_engine()).chain(past_the_cache) {
         // Copying reads the source, which may change its access times: look before each copy.
         let before = Snapshot::take(source, facts).unwrap();
         let target = work.join("timed");
-        copy(program!().run_with(way), &[source.to_owned()], &target);
+        copy(program!().run_with(&way), &[source.to_owned()], &target);
         let found = Snapshot::take(&target, facts).unwrap();
         let differences = compare(&before, &found, facts).unwrap();
         assert!(differences.is_empty(), "access times with {way:?}: {differences}");
@@ -135,7 +195,7 @@ fn same_access_times(source: &Path, work: &Path) {
 fn everything_on_the_root_file_system() {
     require!(Program::needs_gnu());
     require!(needs::root());
-    everything_on(Sandbox::on_disk().unwrap().path(), "everything on the root file system");
+    everything_on(Sandbox::on_disk().unwrap().path(), Some(0), "everything on the root file system");
 }
 
 #[test]
@@ -143,7 +203,7 @@ fn everything_in_memory() {
     require!(Program::needs_gnu());
     require!(needs::root());
     let mount = Mount::memory(256 << 20).unwrap();
-    everything_on(mount.path(), "everything on tmpfs");
+    everything_on(mount.path(), Some(1), "everything on tmpfs");
 }
 
 #[test]
@@ -151,7 +211,7 @@ fn everything_on_ext4() {
     require!(Program::needs_gnu());
     require!(needs::loop_mount("ext4"));
     let mount = Mount::image("ext4", 256 << 20).unwrap();
-    everything_on(mount.path(), "everything on ext4");
+    everything_on(mount.path(), None, "everything on ext4");
 }
 
 #[test]
@@ -159,7 +219,7 @@ fn everything_on_xfs() {
     require!(Program::needs_gnu());
     require!(needs::loop_mount("xfs"));
     let mount = Mount::image("xfs", 400 << 20).unwrap();
-    everything_on(mount.path(), "everything on xfs");
+    everything_on(mount.path(), Some(2), "everything on xfs");
 }
 
 #[test]
@@ -167,7 +227,7 @@ fn everything_on_btrfs() {
     require!(Program::needs_gnu());
     require!(needs::loop_mount("btrfs"));
     let mount = Mount::image("btrfs", 400 << 20).unwrap();
-    everything_on(mount.path(), "everything on btrfs");
+    everything_on(mount.path(), Some(0), "everything on btrfs");
 }
 
 #[test]
@@ -179,7 +239,7 @@ fn everything_from_one_file_system_to_another() {
     let source = from.join("source");
     fs::create_dir(&source).unwrap();
     build_everything(&source);
-    compare_with_gnu(&[source], to.path(), "everything from ext4 to xfs");
+    compare_with_gnu(&[source], to.path(), &every_way(Some(1)), "everything from ext4 to xfs");
 }
 
 #[test]
@@ -189,7 +249,7 @@ fn a_second_copy_onto_the_first_changes_nothing() {
     let (source, target) = (work.join("source"), work.join("target"));
     everything::spec().build(&source).unwrap();
     let ours = program!();
-    for way in WAYS {
+    for way in every_way(Some(2)) {
         copy(ours.run_with(&way).arg("-T"), std::slice::from_ref(&source), &target);
         let differences = compare_paths(&source, &target, Facts::PRESERVED).unwrap();
         assert!(differences.is_empty(), "{way:?}: {differences}");
