@@ -27,6 +27,7 @@ use std::path::Path;
 
 use haul_testkit::duel::Duel;
 use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
+use haul_testkit::program::matrix;
 use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
 use haul_testkit::{Facts, Program, needs, note, program, require};
 use proptest::collection::vec;
@@ -43,7 +44,7 @@ struct Case {
     options: Vec<&'static str>,
     operands: Vec<&'static str>,
     destination: Destination,
-    way: &'static [&'static str],
+    way: Vec<&'static str>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,12 +104,21 @@ const OPTIONS: [&str; 32] = [
 
 const OPERANDS: [&str; 8] = ["src/", "src/.", "second", "second/.", "src/a", "second/b", "file", "link"];
 
-const WAYS: [&[&str]; 4] = [
-    &["--engine=sync", "-j1"],
-    &["--engine=sync", "-j4"],
-    &["--engine=io-uring", "-j1"],
-    &["--engine=io-uring", "-j4", "--look-ahead=3"],
-];
+/// Gives the ways to run haul, of which each case has one: every engine in every way of its operations, and some switches.
+/// Blocks are short, so that files have several.
+fn ways() -> Vec<Vec<&'static str>> {
+    let usual = [
+        &["--engine=sync", "-j1"][..],
+        &["--engine=sync", "-j4"],
+        &["--engine=io-uring", "-j1"],
+        &["--engine=io-uring", "-j4", "--look-ahead=3"],
+        &["--drop-cache", "--fallocate", "--no-advise", "--no-readahead", "--block-size=4K"],
+        &["--direct", "--no-directory-first", "--no-inode-order"],
+        &["--engine=io-uring", "--registered-buffers", "--direct-descriptors", "--block-size=4K"],
+        &["--engine=kernel-aio", "--ops=multi", "--drop-cache", "--block-size=4K"],
+    ];
+    matrix().into_iter().chain(usual.map(<[_]>::to_vec)).collect()
+}
 
 fn name() -> impl Strategy<Value = Vec<u8>> {
     prop::sample::select(&NAMES[..]).prop_map(<[u8]>::to_vec)
@@ -219,7 +229,7 @@ fn case() -> impl Strategy<Value = Case> {
         vec(prop::sample::select(&OPTIONS[..]), 0..5),
         operands(),
         prop::sample::select(places),
-        prop::sample::select(&WAYS[..]),
+        prop::sample::select(ways()),
     )
         .prop_map(|((source, second, target), recursion, options, operands, destination, way)| Case {
             source,
