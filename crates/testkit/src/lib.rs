@@ -10,12 +10,13 @@
 //! - [`mod@program`] finds the program under test and GNU cp, [`run`] runs one with limits, users, forbidden system calls
 //!   and a time limit that turns a hang into a result, [`message`] reads what it printed.
 //! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
-//! - [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
+//! - [`cold`] takes files out of memory; [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
 //!
 //! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
 //! error of the test that used it. There is no `unsafe` code.
 
+pub mod cold;
 pub mod compare;
 pub mod deep;
 pub mod duel;
