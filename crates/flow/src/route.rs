@@ -141,7 +141,9 @@ impl Route {
         source: &Fd,
         target: Option<&Arc<Fd>>,
     ) -> bool {
-        if cause.is(Errno::OPNOTSUPP) && tried.drops {
+        // What is no file system's answer is that of a filter, which forbids the call that can drop.
+        let refusals = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM];
+        if tried.drops && refusals.into_iter().any(|errno| cause.is(errno)) {
             self.drops.store(false, Ordering::Relaxed);
             return true;
         }
