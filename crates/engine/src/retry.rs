@@ -52,6 +52,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(2);
 /// How many pauses without any progress the oldest read is given at most: about 0.1 s.
 const PAUSES_MAX: u32 = 56;
 
+/// The answers to a read that must not wait, after which one that may is worth a try.
+const REFUSALS: [Errno; 3] = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM];
+
 /// Reads what is there and comes back for the rest.
 #[derive(Debug)]
 pub struct Retry {
@@ -140,27 +143,26 @@ impl Retry {
             return Some(sys::read(file, offset, bytes, cache));
         }
         let length = bytes.len() as u64;
-        let outcome = match sys::try_read(file, offset, bytes, cache) {
-            Ok(None) => waiting.state.after_miss(file, offset, length, cache),
+        let state = match sys::try_read(file, offset, bytes, cache) {
+            Ok(None) => match waiting.state.after_miss(file, offset, length, cache) {
+                Ok(state) => state,
+                Err(error) => return Some(Err(error)),
+            },
             Ok(Some(length)) => {
                 self.patience = PAUSES_MAX;
                 return Some(Ok(length));
             }
-            // Either the file system cannot refuse to wait, or it cannot leave the cache alone: then the read that
-            // waits says so.
-            Err(error) if error.is(Errno::OPNOTSUPP) || error.is(Errno::NOSYS) => {
-                fetch(file, offset, length, cache).map(|()| State::Insist)
+            // The file system cannot refuse to wait, or it cannot leave the cache alone, or a filter forbids this very
+            // call: then the read that waits says so.
+            Err(error) if REFUSALS.into_iter().any(|errno| error.is(errno)) => {
+                fetch(file, offset, length, cache);
+                State::Insist
             }
             Err(error) => return Some(Err(error)),
         };
         self.misses += 1;
-        match outcome {
-            Ok(state) => {
-                waiting.state = state;
-                None
-            }
-            Err(error) => Some(Err(error)),
-        }
+        waiting.state = state;
+        None
     }
 
     /// Ends the read at `index`, with its write if it is a pair.
@@ -181,23 +183,20 @@ impl State {
         match self {
             Self::New => Ok(Self::Tried),
             Self::Tried if sys::is_direct(file)? => Ok(Self::Insist),
-            Self::Tried => fetch(file, offset, length, cache).map(|()| Self::Advised),
+            Self::Tried => {
+                fetch(file, offset, length, cache);
+                Ok(Self::Advised)
+            }
             state => Ok(state),
         }
     }
 }
 
-/// Has the kernel begin to fetch what is to be read.
-fn fetch(file: &Fd, offset: u64, length: u64, cache: Cache) -> Result<()> {
-    match cache {
-        // To advice a length of 0 means the whole file.
-        Cache::Keep if length > 0 => match sys::advise_range(file, Advice::WillNeed, offset, length) {
-            // A file to which the advice does not apply can still be read.
-            Err(error) if error.is(Errno::INVAL) || error.is(Errno::SPIPE) => Ok(()),
-            outcome => outcome,
-        },
-        // What is advised stays in the cache.
-        Cache::Keep | Cache::Drop => Ok(()),
+/// Has the kernel begin to fetch what is to be read. Only advice: a refusal changes nothing but the speed.
+fn fetch(file: &Fd, offset: u64, length: u64, cache: Cache) {
+    // To advice a length of 0 means the whole file; and what is advised stays in the cache.
+    if cache == Cache::Keep && length > 0 {
+        sys::advise_range(file, Advice::WillNeed, offset, length).unwrap_or_default();
     }
 }
 
