@@ -120,8 +120,8 @@ impl KernelAio {
     /// Makes the contexts for `depth` requests in flight (at least 1, at most 32,768).
     ///
     /// # Errors
-    /// The kernel's: `EAGAIN` where `fs.aio-max-nr` is exhausted, `ENOSYS` or `EPERM` where AIO is unknown or forbidden,
-    /// `EMFILE` where there is no descriptor left to signal completions with.
+    /// The kernel's: `EAGAIN` where `fs.aio-max-nr` is exhausted, `ENOSYS` or `EPERM` where AIO or its use is
+    /// unknown or forbidden, `EMFILE` where there is no descriptor left to signal completions with.
     pub fn new(depth: usize, gather: Gather) -> Result<Self> {
         let depth = depth.clamp(1, DEPTH_MAX);
         let signals = gate::call(
@@ -313,7 +313,7 @@ impl KernelAio {
                 self.stall(Operation::IoSubmit)?;
                 self.collect(lane, usize::from(in_kernel > 0))
             }
-            Err(errno @ (Errno::PERM | Errno::NOSYS)) if !queue.context.takes_any() => {
+            Err(errno @ (Errno::PERM | Errno::NOSYS)) if queue.context.try_submit().is_err() => {
                 Err(self.break_down(Operation::IoSubmit, errno))
             }
             // It is the first one's own fault: a file that has no asynchronous operations, or does not know a flag. The
@@ -458,6 +458,9 @@ impl KernelAio {
 impl Queue {
     fn new(depth: usize) -> Result<Self> {
         let context = Context::new(depth)?;
+        // A filter may allow a context and forbid to use it, which is better known now than when files are open.
+        let tried = context.try_submit();
+        tried.map_err(|errno| Error::new(Operation::IoSubmit, "nothing".to_owned(), errno))?;
         Ok(Self { context, waiting: VecDeque::with_capacity(depth), in_kernel: 0, taken: 0 })
     }
 }

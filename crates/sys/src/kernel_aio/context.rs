@@ -155,11 +155,14 @@ impl Context {
     }
 
     /// Asks whether operations may be passed at all, by passing none.
-    pub(super) fn takes_any(&self) -> bool {
+    ///
+    /// # Errors
+    /// The kernel's: `ENOSYS` or `EPERM` where AIO is forbidden.
+    pub(super) fn try_submit(&self) -> std::result::Result<(), Errno> {
         let none: *mut *mut ControlBlock = ptr::null_mut();
+        let name = self.name.ok_or(Errno::INVAL)?;
         // SAFETY: there are no blocks to point to.
-        let outcome = self.name.map(|name| unsafe { libc::syscall(libc::SYS_io_submit, name, 0, none) });
-        outcome == Some(0)
+        number(unsafe { libc::syscall(libc::SYS_io_submit, name, 0, none) }).map(drop)
     }
 
     /// Fetches events, waiting until there are `min` of them; returns how many.
