@@ -38,8 +38,9 @@ use crate::report::{Means, Tally};
 use crate::tool::{Need, Tool};
 use crate::wording;
 
-/// Small files in a row whose data is not in memory, after which a ring pays for itself.
-const ABSENT_IN_A_ROW: usize = 8;
+/// Small files in a row whose data is not in memory, after which a ring pays for itself: making one costs about as much as
+/// copying a few dozen.
+const ABSENT_IN_A_ROW: usize = 32;
 
 /// Files longer than this fill the disk's queue by themselves, fetched ahead: a ring gains nothing for them, and every
 /// operation in it has a buffer (docs/measurements/choices.md).
