@@ -17,7 +17,7 @@ use haul_testkit::compare::{About, compare_paths};
 use haul_testkit::duel::Duel;
 use haul_testkit::message::{normalise, quoted_names};
 use haul_testkit::mount::Mount;
-use haul_testkit::program::WAYS;
+use haul_testkit::program::{WAYS, matrix};
 use haul_testkit::run::Ending;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Kind, Node, Spec};
@@ -351,7 +351,21 @@ fn disturb(source: &Path, stop: &AtomicBool, rounds: &AtomicU64) -> io::Result<(
 
 #[test]
 fn a_source_that_changes_and_vanishes_meanwhile() {
-    let sandbox = Sandbox::in_memory().unwrap();
+    let ways = WAYS.iter().map(|way| way.to_vec()).chain(matrix()).collect();
+    copy_while_it_changes(&Sandbox::in_memory().unwrap(), ways);
+}
+
+/// Past the page cache a file's end is met by transfers of whole sectors, several at a time.
+#[test]
+fn a_source_that_changes_while_it_is_read_past_the_page_cache() {
+    require!(needs::loop_mount("ext4"));
+    let disk = Mount::image("ext4", 64 << 20).unwrap();
+    let direct = matrix().into_iter().map(|way| [&way[..], &["--direct", "--reflink=never"]].concat());
+    copy_while_it_changes(&Sandbox::below(disk.path()).unwrap(), direct.collect());
+}
+
+/// Copies a source again and again while it changes; the ways take turns.
+fn copy_while_it_changes(sandbox: &Sandbox, ways: Vec<Vec<&'static str>>) {
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     let mut nodes = plain_tree().nodes;
     nodes.push(Node::new(0, "folder", Kind::Directory));
@@ -364,9 +378,9 @@ fn a_source_that_changes_and_vanishes_meanwhile() {
         let attacker = scope.spawn(|| disturb(&source, &stop, &rounds));
         for index in 0..needs::count_from("HAUL_RACE_RUNS", 300) {
             remove_tree(&target);
-            let way = WAYS[index % WAYS.len()];
+            let way = &ways[index % ways.len()];
             let option = ["-r", "-a", "-rL"][index % 3];
-            let run = program!().run_with(&way).args([option, "-T"]).args([&source, &target]);
+            let run = program!().run_with(way).args([option, "-T"]).args([&source, &target]);
             let outcome = run.within(Duration::from_secs(10)).finish().unwrap();
             if outcome.crashed() || !matches!(outcome.ending, Ending::Exited(0 | 1)) {
                 stop.store(true, Ordering::Relaxed);

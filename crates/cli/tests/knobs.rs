@@ -1,0 +1,243 @@
+//! The switches that change how a copy is made: what they promise beyond the same result.
+//!
+//! Promised: an impossible value is an error that names what is possible, before anything is touched; `--direct` says where data
+//! goes through the page cache after all; `--drop-cache` leaves the page cache as it was found; `--fallocate` and
+//! `--direct` lose nothing on a full disk. That results are the same is what `trees.rs` is about.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use haul_testkit::compare::compare_paths;
+use haul_testkit::message::normalise;
+use haul_testkit::mount::Mount;
+use haul_testkit::program::{ENGINES, OPS, matrix};
+use haul_testkit::run::Ending;
+use haul_testkit::sandbox::remove_tree;
+use haul_testkit::spec::{Kind, Node, Piece, Spec};
+use haul_testkit::verdict::{Verdict, judge};
+use haul_testkit::{Facts, Sandbox, Snapshot, cold, compare, libc, needs, program, require};
+
+#[test]
+fn an_impossible_value_is_refused_before_anything_is_touched() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sizes = "512 to 1G";
+    let depths = "1 to 4096";
+    let cases: [(&[&str], &[&str]); 13] = [
+        (&["--block-size=0"], &[sizes]),
+        (&["--block-size=511"], &[sizes]),
+        (&["--block-size=1000000000000000000"], &[sizes]),
+        (&["--block-size=2G"], &[sizes]),
+        (&["--block-size=-1"], &[sizes]),
+        (&["--queue-depth=0"], &[depths]),
+        (&["--queue-depth=1000000000"], &[depths]),
+        (&["--look-ahead=0"], &[depths]),
+        (&["-j", "0"], &["1 to 1024"]),
+        (&["--engine=nonsense"], &["auto", "sync", "io-uring", "posix-aio", "kernel-aio", "retry"]),
+        (&["--ops=x"], &["single", "multi", "batch"]),
+        (&["--direct", "--block-size=1000"], &["a multiple of 512"]),
+        (&["--block-size=513", "--direct"], &["a multiple of 512"]),
+    ];
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("source"), "new").unwrap();
+    fs::write(sandbox.join("older"), "older").unwrap();
+    for (options, possible) in cases {
+        for target in ["target", "older"] {
+            let run = ours.run().args(options).args(["source", target]).in_folder(sandbox.path());
+            let outcome = run.finish().unwrap();
+            let said = outcome.errors();
+            assert_eq!(outcome.ending, Ending::Exited(1), "{options:?}: {said}");
+            assert!(possible.iter().all(|words| said.contains(words)), "{options:?}: {said}");
+            let typed = options.iter().filter_map(|option| option.split_once('=')).next_back();
+            let wrong = typed.map_or("0", |(_, value)| value);
+            let named = said.contains(&format!("'{wrong}'")) || options[0] == "--block-size=513";
+            assert!(named, "{options:?}: the value is not named: {said}");
+        }
+        assert!(!sandbox.join("target").exists(), "{options:?}");
+        assert_eq!(fs::read(sandbox.join("older")).unwrap(), b"older", "{options:?}");
+    }
+}
+
+/// Files of several blocks, of whole sectors and not.
+fn files() -> Spec {
+    let lengths = [0, 1, 511, 4096, 5000, 65_536, 200_000, 262_144, 1_048_577];
+    let file = |(index, bytes): (u64, u64)| Node::file(0, format!("file-{bytes}"), index, bytes);
+    Spec { nodes: (0..).zip(lengths).map(file).collect() }
+}
+
+/// Copies with `--direct --debug` by every engine, and gives what each said.
+fn copy_directly(sandbox: &Sandbox, refused: bool) -> Vec<(Vec<&'static str>, String)> {
+    let (source, target) = (sandbox.join("source"), sandbox.join("target"));
+    let mut said = Vec::new();
+    for way in matrix() {
+        remove_tree(&target);
+        let run = program!().run_with(&way).args(["--direct", "--debug", "--reflink=never", "-r", "-T"]);
+        let run = run.args([&source, &target]);
+        let direct = u32::try_from(libc::O_DIRECT).unwrap();
+        let run = if refused { run.refusing_bits(libc::SYS_fcntl, 2, direct, libc::EINVAL) } else { run };
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{way:?}: {:?} {}", outcome.ending, outcome.errors());
+        let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
+        assert!(differences.is_empty(), "{way:?}: {differences}");
+        said.push((way, format!("{}{}", outcome.printed(), outcome.errors())));
+    }
+    said
+}
+
+/// Counts the files of which something is said.
+fn lines_about(said: &str, what: &str) -> usize {
+    said.lines().filter(|line| line.contains("/file-") && line.contains(what)).count()
+}
+
+const BUFFERED: &str = "through the page cache";
+
+/// Older kernels refuse direct transfers in memory; newer ones take them, and there is nothing to bypass.
+#[test]
+fn direct_in_memory_copies_and_says_what_was_refused() {
+    require!(program!().needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    files().build(&sandbox.join("source")).unwrap();
+    let with_data = files().nodes.len() - 1;
+    for (way, said) in copy_directly(&sandbox, true) {
+        assert!(lines_about(&said, BUFFERED) >= with_data, "{way:?}:\n{said}");
+    }
+    let takes_direct = {
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut options = fs::OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECT).open(sandbox.join("source/file-4096")).is_ok()
+    };
+    for (way, said) in copy_directly(&sandbox, false) {
+        let lines = lines_about(&said, BUFFERED);
+        assert!(takes_direct || lines >= with_data, "{way:?}:\n{said}");
+    }
+}
+
+#[test]
+fn direct_on_a_disk_goes_past_the_page_cache() {
+    require!(program!().needs_haul());
+    require!(needs::loop_mount("ext4"));
+    let disk = Mount::image("ext4", 64 << 20).unwrap();
+    let sandbox = Sandbox::below(disk.path()).unwrap();
+    let source = sandbox.join("source");
+    files().build(&source).unwrap();
+    if let Err(reason) = cached(&source.join("file-4096")) {
+        haul_testkit::skip!("{reason}");
+    }
+    cold::make(&source).unwrap();
+    for (way, said) in copy_directly(&sandbox, false) {
+        assert_eq!(lines_about(&said, BUFFERED), 0, "{way:?}:\n{said}");
+        // Comparing has read the copies: what counts is that the copying did not read the source that way.
+        cold::make(&source).unwrap();
+    }
+    let target = sandbox.join("target");
+    for (engine, ops) in ENGINES.iter().flat_map(|engine| OPS.map(|ops| (*engine, ops))) {
+        remove_tree(&target);
+        let run = program!().run_with(&[engine, ops, "--direct", "--reflink=never", "--block-size=16K"]);
+        let outcome = run.args(["-r", "-T"]).args([&source, &target]).finish().unwrap();
+        assert!(outcome.succeeded(), "{engine} {ops}: {}", outcome.errors());
+        for node in files().nodes {
+            let name = String::from_utf8(node.name).unwrap();
+            assert_eq!(cached(&source.join(&name)), Ok(0), "{engine} {ops}: {name} came into the page cache");
+            // The last bytes, which fill no sector, are written through the cache; and of several blocks in flight, so are
+            // those that come after them.
+            let tail = cached(&target.join(&name)).unwrap();
+            let whole = file_bytes(&node.kind).is_multiple_of(4096);
+            let several = !whole && ops != "--ops=single";
+            assert!(
+                several || tail <= u64::from(!whole),
+                "{engine} {ops}: {tail} pages of the copy of {name}"
+            );
+        }
+    }
+}
+
+/// Gives the length of a file that is described.
+fn file_bytes(kind: &Kind) -> u64 {
+    let Kind::File(pieces) = kind else { return 0 };
+    let length = |piece: &Piece| match piece {
+        Piece::Data { bytes, .. } | Piece::Hole(bytes) | Piece::Zeros(bytes) => *bytes,
+    };
+    pieces.iter().map(length).sum()
+}
+
+/// Tells how many pages of a file are in the page cache, or why nobody knows.
+fn cached(path: &Path) -> Result<u64, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    haul_sys::cached_pages(&file).map_err(|error| format!("needs cachestat: {error}"))
+}
+
+/// What was on the disk only, is so again; what was in memory, still is; and no copy stays in memory.
+#[test]
+fn drop_cache_leaves_the_page_cache_as_it_was_found() {
+    require!(program!().needs_haul());
+    for file_system in ["ext4", "xfs"] {
+        require!(needs::loop_mount(file_system));
+        let disk = Mount::image(file_system, 400 << 20).unwrap();
+        let sandbox = Sandbox::below(disk.path()).unwrap();
+        let (source, target) = (sandbox.join("source"), sandbox.join("target"));
+        let spec = files();
+        spec.build(&source).unwrap();
+        let names: Vec<_> =
+            spec.nodes.iter().map(|node| String::from_utf8(node.name.clone()).unwrap()).collect();
+        let warm = ["file-5000", "file-200000"];
+        let count = |folder: &Path| {
+            names.iter().map(|name| cached(&folder.join(name))).collect::<Result<Vec<_>, _>>()
+        };
+        if let Err(reason) = count(&source) {
+            haul_testkit::skip!("{reason}");
+        }
+        let several = ["--ops=multi", "--block-size=16K", "--reflink=never"];
+        let ways = ENGINES.iter().flat_map(|engine| [vec![*engine], [&[*engine], &several[..]].concat()]);
+        for way in ways {
+            remove_tree(&target);
+            cold::make(&source).unwrap();
+            assert_eq!(count(&source).unwrap().iter().sum::<u64>(), 0, "the source is not cold");
+            for name in warm {
+                fs::read(source.join(name)).unwrap();
+            }
+            let before = count(&source).unwrap();
+            assert!(before.iter().sum::<u64>() >= 2 + 49, "nothing is warm: {before:?}");
+            let run = program!().run_with(&way).args(["--drop-cache", "-r", "-T"]).args([&source, &target]);
+            let outcome = run.finish().unwrap();
+            assert!(outcome.succeeded(), "{way:?}: {}", outcome.errors());
+            let about = |pages: &[u64]| names.iter().cloned().zip(pages.iter().copied()).collect::<Vec<_>>();
+            let (after, copies) = (count(&source).unwrap(), count(&target).unwrap());
+            assert_eq!(about(&before), about(&after), "{file_system} {way:?}: the source's pages");
+            assert_eq!(copies.iter().sum::<u64>(), 0, "{file_system} {way:?}: pages of {:?}", about(&copies));
+            let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
+            assert!(differences.is_empty(), "{file_system} {way:?}: {differences}");
+        }
+    }
+}
+
+/// More than fits, with the space reserved first, or past the page cache, or both: what is not right is named.
+#[test]
+fn a_full_disk_with_space_reserved_or_past_the_cache_loses_nothing_in_silence() {
+    require!(program!().needs_haul());
+    require!(needs::loop_mount("ext4"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let source = sandbox.join("source");
+    let mut nodes = vec![Node::new(0, "large", Kind::Directory), Node::new(0, "small", Kind::Directory)];
+    nodes.push(Node::file(1, "larger-than-the-disk", 9, 40 << 20));
+    nodes.extend((0..4).map(|index| Node::file(1, format!("large-{index}"), index, 9 << 20)));
+    nodes.extend((0..20).map(|index| Node::file(2, format!("small-{index}"), index, 10_000)));
+    Spec { nodes }.build(&source).unwrap();
+    let expected = Snapshot::take(&source, Facts::CONTENT).unwrap();
+    let disk = Mount::image("ext4", 24 << 20).unwrap();
+    let target = disk.join("target");
+    let switches: [&[&str]; 3] = [&["--fallocate"], &["--direct"], &["--fallocate", "--direct"]];
+    for (way, switches) in matrix().into_iter().zip(switches.into_iter().cycle()) {
+        remove_tree(&target);
+        let way = [&way[..3], switches, &["--block-size=64K", "--reflink=never"]].concat();
+        let outcome = program!().run_with(&way).args(["-r", "-T"]).args([&source, &target]).finish().unwrap();
+        let found = Snapshot::take(&target, Facts::CONTENT).unwrap();
+        let differences = compare(&expected, &found, Facts::CONTENT).unwrap();
+        let verdict = judge(&outcome, &expected, &differences, [&source, &target]);
+        assert_eq!(verdict, Ok(Verdict::Reported), "{way:?}");
+        let lines = normalise(&outcome.stderr);
+        assert!(lines.iter().all(|line| line.ends_with(": No space left on device")), "{way:?}: {lines:?}");
+        assert_eq!(lines.len(), differences.list.len(), "{way:?}: {lines:?}\n{differences}");
+    }
+}
