@@ -156,17 +156,26 @@ impl Route {
 
     /// Puts the page cache in order after the last of the file's data was written. A kernel that refuses leaves something
     /// in the cache, which changes nothing but the speed of others.
-    pub(crate) fn tidy(&self, source: &Fd, target: Option<&Arc<Fd>>) {
+    ///
+    /// # Errors
+    /// When the data did not reach the disk: the kernel tells of that once, and this was the asking.
+    pub(crate) fn tidy(&self, source: &Fd, target: Option<&Arc<Fd>>) -> Result<(), Error> {
         if self.tidies == Tidies::Nothing {
-            return;
-        }
-        if let Some(target) = target {
-            // Dirty pages cannot be dropped.
-            write_back(&**target).and_then(|()| advise(&**target, Advice::DontNeed, 0)).unwrap_or_default();
+            return Ok(());
         }
         if self.tidies == Tidies::Both {
             advise(source, Advice::DontNeed, 0).unwrap_or_default();
         }
+        let Some(target) = target else { return Ok(()) };
+        // Dirty pages cannot be dropped.
+        match write_back(&**target) {
+            Ok(()) => advise(&**target, Advice::DontNeed, 0).unwrap_or_default(),
+            Err(cause) if matches!(cause.errno(), Errno::IO | Errno::NOSPC | Errno::DQUOT) => {
+                return Err(cause);
+            }
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     fn sector_bytes(&self) -> usize {

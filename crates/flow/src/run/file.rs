@@ -285,7 +285,12 @@ impl<T: Tool> Worker<'_, T> {
             // What was reserved beyond the end of a file that has shrunk meanwhile is given back, or stays reserved.
             truncate(&**target, file.length()).unwrap_or_default();
         }
-        file.route.tidy(&file.source, file.target.as_ref());
+        if let Err(cause) = file.route.tidy(&file.source, file.target.as_ref())
+            && file.fail()
+        {
+            let path = self.desk.tool().target_path(&file.found);
+            self.desk.problem(Problem::new(wording::ERROR_WRITING).naming(path).because(cause));
+        }
         let moved = !file.has_failed() && self.desk.tool().finish(&self.desk, &file);
         let OpenFile { found, source, target, own, .. } = file;
         let ending = Ending { found, source: Some(source), own: Some(own), moved, settles: true };
