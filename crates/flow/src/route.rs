@@ -3,7 +3,8 @@
 //! The usual way is through the cache, and what is left there is the kernel's affair. Two switches change that:
 //! - [`Switches::direct`]: past the cache. Where a file system has no such way, or not for these two files, the data goes
 //!   through the cache after all. Direct transfers are made of whole sectors, so the last bytes of a file are read with
-//!   the rest of their sector, and written through the cache.
+//!   the rest of their sector, kept ([`Tail`]), and written through the cache when the rest of the file is on its way: the
+//!   flag that bypasses the cache belongs to the open file, so to clear it earlier would take the other lanes along.
 //! - [`Switches::drop_cache`]: the cache is left as it was found. Where the engine and the file system can, each transfer
 //!   drops what it brought in; elsewhere the file's pages are dropped at its end, those of the source only if none of
 //!   them was there before.
@@ -11,9 +12,10 @@
 //! Invariant: a route only ever becomes plainer, and a transfer is tried again only if it was begun on a route that was less
 //! plain; so each is tried again finitely often.
 
+use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd};
 use haul_sys::{advise, bypass_cache, cached_pages, direct_alignment, use_cache, write_back};
@@ -28,6 +30,25 @@ pub(crate) struct Route {
     /// Whether each transfer drops what it brings into the cache.
     drops: AtomicBool,
     tidies: Tidies,
+    /// What is written last, and through the cache.
+    tail: Mutex<Option<Tail>>,
+}
+
+/// Bytes that fill no sector.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// Where they belong.
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// How the bytes of a block are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Writable {
+    /// This range at once.
+    Now(Range<usize>),
+    /// None of them: they are kept, to be written last.
+    Last,
 }
 
 /// What of the page cache is to be put in order when the file is done.
@@ -52,7 +73,12 @@ pub(crate) struct Special {
 impl Route {
     /// Makes the usual route.
     pub(crate) fn usual() -> Self {
-        Self { sector_bytes: AtomicU64::new(0), drops: AtomicBool::new(false), tidies: Tidies::Nothing }
+        Self {
+            sector_bytes: AtomicU64::new(0),
+            drops: AtomicBool::new(false),
+            tidies: Tidies::Nothing,
+            tail: Mutex::new(None),
+        }
     }
 
     /// Makes the route that the switches ask for, as far as the files can take it, before any data has moved. `note` is
@@ -104,8 +130,7 @@ impl Route {
         }
     }
 
-    /// Returns what of a buffer's `range` can be written at `offset` at once. Bytes that fill no sector go through the
-    /// cache, and so does what follows them.
+    /// Says what of `bytes`' `range` can be written at `offset` at once; keeps what fills no sector.
     ///
     /// # Errors
     /// When the target cannot be opened to the cache.
@@ -113,19 +138,42 @@ impl Route {
         &self,
         target: &Fd,
         offset: u64,
-        range: Range<usize>,
-    ) -> Result<Range<usize>, Error> {
+        (bytes, range): (&[u8], Range<usize>),
+    ) -> Result<Writable, Error> {
         let sector = self.sector_bytes();
         if sector == 0 {
-            return Ok(range);
+            return Ok(Writable::Now(range));
         }
         let starts_whole = offset.is_multiple_of(sector as u64) && range.start.is_multiple_of(sector);
         let whole = if starts_whole { self.whole_sectors(range.len()) } else { 0 };
         if whole > 0 {
-            return Ok(range.start..range.start + whole);
+            return Ok(Writable::Now(range.start..range.start + whole));
         }
+        if range.len() < sector && self.keep(offset, &bytes[range.clone()]) {
+            return Ok(Writable::Last);
+        }
+        // A write that ended within a sector: what follows it cannot go directly.
         use_cache(target)?;
-        Ok(range)
+        Ok(Writable::Now(range))
+    }
+
+    /// Keeps the bytes to be written last, unless others are kept already; returns whether it does.
+    fn keep(&self, offset: u64, bytes: &[u8]) -> bool {
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = tail.is_none();
+        if free {
+            *tail = Some(Tail { offset, bytes: bytes.to_vec() });
+        }
+        free
+    }
+
+    /// Opens the target to the cache and gives what was kept to be written last, if anything. No other transfer of the file
+    /// may be in flight.
+    pub(crate) fn take_tail(&mut self, target: &Fd) -> Option<Result<Tail, Error>> {
+        let kept = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let tail = mem::take(kept)?;
+        self.sector_bytes.store(0, Ordering::Relaxed);
+        Some(use_cache(target).map(|()| tail))
     }
 
     /// Returns what is special about a transfer that begins now.
@@ -216,6 +264,24 @@ mod tests {
         assert_eq!((route.whole_sectors(1300), route.sectors_around(1300)), (1024, 1536));
         assert_eq!((route.whole_sectors(511), route.sectors_around(1)), (0, 512));
         assert_eq!((Route::usual().whole_sectors(1300), Route::usual().sectors_around(1300)), (1300, 1300));
+    }
+
+    #[test]
+    fn what_fills_no_sector_is_written_last() {
+        let target = haul_sys::open_path(c".", haul_sys::Open::DIRECTORY).unwrap();
+        let mut route = Route { sector_bytes: AtomicU64::new(512), ..Route::usual() };
+        let bytes: Vec<u8> = (0..=255).cycle().take(1300).collect();
+        let writable = |route: &Route, range: Range<usize>| {
+            route.writable(&target, range.start as u64, (&bytes, range)).unwrap()
+        };
+        assert_eq!(writable(&route, 0..1300), Writable::Now(0..1024));
+        assert_eq!(writable(&route, 1024..1300), Writable::Last);
+        // One tail is kept, not any number of them.
+        assert_eq!(writable(&route, 512..600), Writable::Now(512..600));
+        let tail = route.take_tail(&target).unwrap().unwrap();
+        assert_eq!(tail, Tail { offset: 1024, bytes: bytes[1024..].to_vec() });
+        assert_eq!(writable(&route, 1024..1300), Writable::Now(1024..1300));
+        assert!(route.take_tail(&target).is_none());
     }
 
     #[test]

@@ -271,10 +271,22 @@ impl<T: Tool> Worker<'_, T> {
     /// Lets go of a file after a lane, and finishes it after its last: of those that let go of it, exactly one is the last.
     /// `is_last_here` tells whether this worker has no other lane of it.
     pub(super) fn let_go(&mut self, slot: usize, file: Arc<OpenFile<T>>, is_last_here: bool) {
-        let Some(file) = Arc::into_inner(file) else {
+        let Some(mut file) = Arc::into_inner(file) else {
             return if is_last_here { self.vacate(slot) } else { self.leave(slot) };
         };
+        let tail = file.target.as_ref().and_then(|target| file.route.take_tail(target));
+        match tail {
+            Some(Ok(tail)) if !file.has_failed() => return self.write_tail(slot, file, &tail),
+            Some(Err(cause)) if file.fail() => self.report_write(&file, cause),
+            _ => {}
+        }
         self.finish(slot, file);
+    }
+
+    /// Reports that not all of a file could be written.
+    fn report_write(&self, file: &OpenFile<T>, cause: Error) {
+        let path = self.desk.tool().target_path(&file.found);
+        self.desk.problem(Problem::new(wording::ERROR_WRITING).naming(path).because(cause));
     }
 
     fn finish(&mut self, slot: usize, file: OpenFile<T>) {
@@ -288,8 +300,7 @@ impl<T: Tool> Worker<'_, T> {
         if let Err(cause) = file.route.tidy(&file.source, file.target.as_ref())
             && file.fail()
         {
-            let path = self.desk.tool().target_path(&file.found);
-            self.desk.problem(Problem::new(wording::ERROR_WRITING).naming(path).because(cause));
+            self.report_write(&file, cause);
         }
         let moved = !file.has_failed() && self.desk.tool().finish(&self.desk, &file);
         let OpenFile { found, source, target, own, .. } = file;

@@ -25,7 +25,7 @@ use haul_sys::{Buffer, Errno, Error, Operation, Seek, seek};
 use super::file::State;
 use super::worker::Worker;
 use crate::report::{Problem, Tally, Wording};
-use crate::route::Special;
+use crate::route::{Special, Tail, Writable};
 use crate::tool::{Block, Holes, OpenFile, Tool, Transfer};
 use crate::wording;
 
@@ -297,16 +297,31 @@ impl<T: Tool> Worker<'_, T> {
         };
         let offset = lane.position + range.start as u64;
         lane.tried = lane.file.route.special();
-        match lane.file.route.writable(target, offset, range) {
-            Ok(range) => {
+        match lane.file.route.writable(target, offset, (buffer.bytes(), range)) {
+            Ok(Writable::Now(range)) => {
                 let (file, cache) = (Arc::clone(target), lane.file.route.cache());
                 self.submit(slot, State::Moving(lane), Call::Write { file, offset, buffer, range, cache });
+            }
+            Ok(Writable::Last) => {
+                *current = 0..0;
+                self.write_on(slot, lane, buffer);
             }
             Err(cause) => {
                 self.return_buffer(buffer);
                 self.fail_lane(slot, lane, wording::ERROR_WRITING, cause);
             }
         }
+    }
+
+    /// Writes what was kept of a file until everything else of it was written.
+    pub(super) fn write_tail(&mut self, slot: usize, file: OpenFile<T>, tail: &Tail) {
+        let mut buffer = self.take_buffer();
+        let length = tail.bytes.len();
+        buffer.bytes_mut()[..length].copy_from_slice(&tail.bytes);
+        // A lane at its end, as the bytes were read and counted.
+        let mut lane = Lane::new(Arc::new(file), tail.offset..tail.offset, Transfer::Blocks(Holes::Read));
+        lane.doing = Doing::Writing { read: 0, current: 0..length, rest: Vec::new() };
+        self.write_on(slot, lane, buffer);
     }
 
     fn wrote(&mut self, slot: usize, mut lane: Lane<T>, buffer: Buffer, result: Result<usize, Error>) {
