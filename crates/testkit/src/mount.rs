@@ -76,7 +76,16 @@ impl Mount {
     /// # Errors
     /// When the command `mount` fails.
     pub fn make_read_only(&self) -> io::Result<()> {
-        run(Command::new(tool("mount")).args(["-o", "remount,ro"]).arg(&self.point)).map(drop)
+        self.remount("ro")
+    }
+
+    /// Changes the mount's options, as `mount -o remount,...` does.
+    ///
+    /// # Errors
+    /// When the command `mount` fails.
+    pub fn remount(&self, options: &str) -> io::Result<()> {
+        let options = format!("remount,{options}");
+        run(Command::new(tool("mount")).args(["-o", &options]).arg(&self.point)).map(drop)
     }
 
     /// Gives the number of free bytes for root.

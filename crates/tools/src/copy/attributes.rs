@@ -23,7 +23,9 @@ use haul_sys::{
 };
 
 use super::Copier;
+use super::births::Birth;
 use super::options::Preserve;
+use super::target::TargetDirectory;
 use super::wording;
 
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
@@ -126,6 +128,8 @@ pub(super) struct Subject<'a> {
     pub(super) plain_mode: Option<Mode>,
     /// Whether the copy has inherited an access list.
     pub(super) has_access_list: bool,
+    /// How the copy was made, if it is a new regular file, and where.
+    pub(super) birth: Option<(Birth, &'a TargetDirectory)>,
     /// The path of the copy, made only for messages.
     pub(super) target_path: &'a dyn Fn() -> Vec<u8>,
 }
@@ -178,6 +182,9 @@ impl Copier {
 
     /// Gives a copy its attributes, in the order above. Returns whether all that is required was done.
     pub(super) fn give_attributes(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
+        if subject.birth.is_some_and(|(birth, _)| birth.is_final) {
+            return self.give_times(desk, subject);
+        }
         let mut mode = subject.stat.mode;
         let mut done = true;
         if self.preserves(Preserve::OWNERSHIP) {
@@ -193,11 +200,15 @@ impl Copier {
         if subject.stat.kind != FileType::Symlink {
             done &= self.give_mode(desk, subject, mode);
         }
-        if self.preserves(Preserve::TIMESTAMPS) {
-            let times = Times { accessed: subject.stat.accessed, modified: subject.stat.modified };
-            done &= self.required(desk, subject, wording::TIMES, subject.object.touch(times));
+        done & self.give_times(desk, subject)
+    }
+
+    fn give_times(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
+        if !self.preserves(Preserve::TIMESTAMPS) {
+            return true;
         }
-        done
+        let times = Times { accessed: subject.stat.accessed, modified: subject.stat.modified };
+        self.required(desk, subject, wording::TIMES, subject.object.touch(times))
     }
 
     fn give_owner(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> Given {
@@ -205,8 +216,13 @@ impl Copier {
         let same = match (subject.before, subject.object) {
             (Some(before), _) => (before.owner, before.group) == wanted,
             // A new file of our own is most often right already, which looking tells cheaper than setting.
-            (None, Object::Open(file)) if wanted == (self.process.user, self.process.group) => {
-                haul_sys::stat(file).is_ok_and(|now| (now.owner, now.group) == wanted)
+            (None, Object::Open(file)) if self.is_own(subject.stat) => {
+                haul_sys::stat(file).is_ok_and(|now| {
+                    if let Some((birth, directory)) = subject.birth {
+                        self.learn(directory, birth, &now);
+                    }
+                    self.is_own(&now)
+                })
             }
             (None, _) => false,
         };

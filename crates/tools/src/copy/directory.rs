@@ -12,6 +12,7 @@ use haul_sys::{change_mode_at, make_directory, open, stat, stat_at};
 
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
+use super::births::Births;
 use super::options::{Dereference, Preserve};
 use super::target::{MadeDirectory, TargetDirectory, failure, open_directory, target_name, target_path};
 use super::wording;
@@ -79,6 +80,7 @@ impl Copier {
             }),
             reflink_refused: AtomicBool::new(above.refuses_reflink()),
             gives_access_list,
+            births: Births::default(),
         };
         if self.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
     }
@@ -179,6 +181,7 @@ impl Copier {
                     before: made.before.as_ref(),
                     plain_mode: made.plain_mode,
                     has_access_list: own.gives_access_list,
+                    birth: None,
                     target_path: &path,
                 };
                 self.give_attributes(desk, &subject);

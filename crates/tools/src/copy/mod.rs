@@ -5,6 +5,7 @@
 //! `attributes.rs` for what they all get at the end. Semantics and wording are GNU's.
 
 mod attributes;
+mod births;
 mod directory;
 mod holes;
 mod links;

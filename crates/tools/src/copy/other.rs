@@ -159,6 +159,7 @@ impl Copier {
                 false => (plain != made_with).then_some(plain),
             },
             has_access_list: found.node.own.gives_access_list,
+            birth: None,
             target_path: &|| target_path(found),
         };
         self.give_attributes(desk, &subject);

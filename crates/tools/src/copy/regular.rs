@@ -10,7 +10,8 @@ use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
 use haul_sys::{open, reflink, remove, stat, stat_path, truncate};
 
 use super::Copier;
-use super::attributes::{Object, Subject};
+use super::attributes::{Object, SourceXattrs, Subject};
+use super::births::Birth;
 use super::holes;
 use super::links::LinkedName;
 use super::options::{Existing, Preserve, Reflink, Sparse};
@@ -33,6 +34,8 @@ pub struct CopiedFile {
     skips_holes: bool,
     /// Whether its length has to be set at the end.
     has_holes: bool,
+    /// How it was made, if it is new.
+    birth: Option<Birth>,
 }
 
 /// A target that was made or opened.
@@ -40,6 +43,15 @@ pub(super) struct OpenTarget {
     pub(super) file: Fd,
     /// What it was before; `None` if it is new.
     pub(super) before: Option<Stat>,
+    /// How it was made in a place that was free.
+    pub(super) birth: Option<Birth>,
+}
+
+impl OpenTarget {
+    /// A file that was made after something else was cleared away, or through a link.
+    fn anew(file: Fd) -> Self {
+        Self { file, before: None, birth: None }
+    }
 }
 
 impl Copier {
@@ -55,7 +67,8 @@ impl Copier {
             Claim::Waits => return Begin::Deferred,
             Claim::Known(..) => return Begin::Over,
         };
-        let begun = match self.open_target(desk, found, stat) {
+        let birth = self.birth(&found.node.own, opened.source, stat);
+        let begun = match self.open_target(desk, found, stat, birth) {
             Ok(target) => self.fill(desk, found, opened, target, link),
             Err(problem) => {
                 desk.problem(problem);
@@ -78,7 +91,7 @@ impl Copier {
         link: Option<Identity>,
     ) -> Option<Begin<CopiedFile>> {
         let OpenedFile { source, stat } = opened;
-        let OpenTarget { file, before } = target;
+        let OpenTarget { file, before, birth } = target;
         if before.is_some_and(|before| before.kind != FileType::Regular) {
             stream::copy(desk, found, source, file);
             return None;
@@ -100,7 +113,7 @@ impl Copier {
         if reflinked {
             desk.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
         }
-        let own = CopiedFile { before, link, reflinked, offloaded, skips_holes, has_holes };
+        let own = CopiedFile { before, link, reflinked, offloaded, skips_holes, has_holes, birth };
         Some(Begin::Move { own, target: Some(file), transfer })
     }
 
@@ -123,16 +136,17 @@ impl Copier {
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         source: &Stat,
+        birth: Birth,
     ) -> Result<OpenTarget, Problem> {
         let name = target_name(found);
         let failed = |cause: Error| {
             Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(slashed(name, cause))
         };
         let directory = open_directory(desk, found).map_err(failed)?;
-        match open(&directory, name, Open::create(self.new_file_mode(source))) {
+        match open(&directory, name, Open::create(birth.mode)) {
             Ok(file) => {
                 self.tell_copied(desk, found);
-                Ok(OpenTarget { file, before: None })
+                Ok(OpenTarget { file, before: None, birth: Some(birth) })
             }
             Err(cause) if cause.is(Errno::EXIST) => self.open_existing(desk, found, source, &directory),
             Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
@@ -218,13 +232,13 @@ impl Copier {
         let problem =
             |cause| Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause);
         if there.kind != FileType::Regular {
-            return Ok(OpenTarget { file, before: Some(there) });
+            return Ok(OpenTarget { file, before: Some(there), birth: None });
         }
         let opened = stat(&file).map_err(problem)?;
         self.check_existing(found, source, &opened)?;
         // Also an empty one: being written to shows in its times.
         truncate(&file, 0).map_err(problem)?;
-        Ok(OpenTarget { file, before: Some(opened) })
+        Ok(OpenTarget { file, before: Some(opened), birth: None })
     }
 
     /// Deals with a symbolic link that leads nowhere in the target's place.
@@ -238,7 +252,7 @@ impl Copier {
             return Err(Problem::new(wording::DANGLING).naming(target_path(found)));
         }
         open(directory, target_name(found), Open::create_through(self.new_file_mode(source)))
-            .map(|file| OpenTarget { file, before: None })
+            .map(OpenTarget::anew)
             .map_err(|cause| {
                 Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause)
             })
@@ -258,7 +272,7 @@ impl Copier {
 
     fn make_anew(&self, found: &Found<Self>, source: &Stat, directory: &Fd) -> Result<OpenTarget, Problem> {
         open(directory, target_name(found), Open::create(self.new_file_mode(source)))
-            .map(|file| OpenTarget { file, before: None })
+            .map(OpenTarget::anew)
             .map_err(|cause| {
                 Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause)
             })
@@ -356,7 +370,11 @@ impl Copier {
         if self.options.debug {
             self.tell_how(desk, file);
         }
-        let xattrs = self.read_xattrs(desk, Object::Open(&file.source), &|| file.found.path());
+        let birth = file.own.birth;
+        let xattrs = match birth.is_some_and(|birth| birth.is_final) {
+            true => SourceXattrs::default(),
+            false => self.read_xattrs(desk, Object::Open(&file.source), &|| file.found.path()),
+        };
         self.give_attributes(
             desk,
             &Subject {
@@ -366,6 +384,7 @@ impl Copier {
                 before: file.own.before.as_ref(),
                 plain_mode: self.plain_file_mode(file),
                 has_access_list: file.found.node.own.gives_access_list,
+                birth: birth.map(|birth| (birth, &file.found.node.own)),
                 target_path: &|| target_path(&file.found),
             },
         )

@@ -26,7 +26,7 @@ pub(super) fn copy_special(
     let how = Open::READ.following().blocking();
     let source = open(&directory, found.name(), how).map_err(unreadable)?;
     copier.tell_copied(desk, found);
-    let target = copier.open_target(desk, found, stat)?;
+    let target = copier.open_target(desk, found, stat, copier.private_birth(stat))?;
     copy(desk, found, &source, target.file);
     if let Err(cause) = source.close() {
         return Err(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(found.path()).because(cause));

@@ -10,6 +10,7 @@ use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat, stat_path};
 
 use super::Copier;
 use super::attributes::SourceXattrs;
+use super::births::Births;
 use super::wording;
 
 /// One operand's copy: what its whole tree has in common.
@@ -57,6 +58,8 @@ pub struct TargetDirectory {
     pub(super) reflink_refused: AtomicBool,
     /// Whether new entries inherit an access list from it. Looked at only where modes are preserved.
     pub(super) gives_access_list: bool,
+    /// What new files in it are born with.
+    pub(super) births: Births,
 }
 
 /// What leaving a target directory needs to know.
@@ -86,6 +89,7 @@ impl TargetDirectory {
             made: None,
             reflink_refused: AtomicBool::new(false),
             gives_access_list: false,
+            births: Births::default(),
         }
     }
 

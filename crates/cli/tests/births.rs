@@ -1,0 +1,121 @@
+//! Files that are made with their final mode, because they are born with their owner: the result is the same as ever.
+//!
+//! Many files in each directory, as the first of a directory is what the others are judged by; directories, masks and
+//! mounts that give new files another owner, mode or access list than was asked for.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use haul_testkit::compare::compare_paths;
+use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
+use haul_testkit::mount::Mount;
+use haul_testkit::sandbox::remove_tree;
+use haul_testkit::spec::{Kind, Node, Spec, acl};
+use haul_testkit::strace::record;
+use haul_testkit::{Facts, Sandbox, needs, program, require};
+
+/// The modes of the files of each directory, in turns.
+const MODES: [u32; 10] = [0o644, 0o600, 0o755, 0o664, 0o444, 0o777, 0, 0o4755, 0o2711, 0o640];
+
+/// Directories of every kind that matters here, with the same files in each.
+fn tree() -> Spec {
+    let directory = |name: &str, mode| Node::new(0, name, Kind::Directory).mode(mode);
+    let directories = vec![
+        directory("plain", 0o755),
+        directory("set-group-id", 0o2775).owner(0, 7),
+        directory("of-somebody-else", 0o755).owner(5, 6),
+        directory("with-default-list", 0o755).attribute(DEFAULT_ACL, acl(0o750, 8, 7)),
+    ];
+    let count = directories.len();
+    let mut nodes = directories;
+    for parent in 1..=count {
+        for (index, mode) in MODES.into_iter().cycle().take(30).enumerate() {
+            let node = Node::file(parent, format!("file-{index:02}"), index as u64, 100).mode(mode);
+            nodes.push(match index {
+                14 => node.owner(0, 7),
+                15 => node.owner(5, 6),
+                16 => node.attribute(ACCESS_ACL, acl(mode, 7, 5)),
+                17 => node.attribute("user.kept", "value"),
+                _ => node,
+            });
+        }
+    }
+    Spec { nodes }
+}
+
+/// Copies the tree in every way and looks for differences.
+fn copies_are_right(source: &Path, target: &Path) {
+    for mask in [0, 0o022, 0o077, 0o777] {
+        for options in [["-a", "-j1"], ["-a", "-j4"], ["-rp", "-j1"], ["-rp", "--engine=io-uring"]] {
+            remove_tree(target);
+            let run = program!().run().args(options).arg("-T").args([source, target]).umask(mask);
+            let outcome = run.finish().unwrap();
+            assert!(outcome.succeeded(), "{options:?} umask {mask:o}: {}", outcome.errors());
+            let facts =
+                if options[0] == "-a" { Facts::PRESERVED } else { Facts::PRESERVED - Facts::ATTRIBUTES };
+            let differences = compare_paths(source, target, facts).unwrap();
+            assert!(differences.is_empty(), "{options:?} umask {mask:o}: {differences}");
+        }
+    }
+}
+
+#[test]
+fn attributes_are_right_wherever_files_are_born() {
+    require!(needs::root());
+    require!(program!().needs_haul());
+    let sandbox = Sandbox::on_disk().unwrap();
+    let source = sandbox.join("source");
+    tree().build(&source).unwrap();
+    copies_are_right(&source, &sandbox.join("target"));
+    // A target whose directories give files their own group, and one that gives an access list.
+    for (name, node) in [
+        ("of-a-group", Node::new(0, "of-a-group", Kind::Directory).mode(0o2777).owner(0, 9)),
+        (
+            "with-a-list",
+            Node::new(0, "with-a-list", Kind::Directory).mode(0o755).attribute(DEFAULT_ACL, acl(0o770, 4, 7)),
+        ),
+    ] {
+        Spec { nodes: vec![node] }.build(sandbox.path()).unwrap();
+        copies_are_right(&source, &sandbox.join(name).join("target"));
+    }
+    require!(needs::loop_mount("ext4"));
+    // Mounted so that files take the group of their directory.
+    let disk = Mount::image("ext4", 64 << 20).unwrap();
+    disk.remount("grpid").unwrap();
+    Spec { nodes: vec![Node::new(0, "top", Kind::Directory).owner(0, 9)] }.build(disk.path()).unwrap();
+    copies_are_right(&source, &disk.join("top/target"));
+}
+
+/// Not only right, but with nothing set again; a file of another owner is closed to others until it has its owner.
+#[test]
+fn born_files_need_no_chmod() {
+    require!(needs::tool("strace"));
+    require!(needs::root());
+    require!(program!().needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let (source, target) = (sandbox.join("source"), sandbox.join("target"));
+    let file = |index: u64| Node::file(1, format!("file-{index}"), index, 100).mode(0o644);
+    let mut nodes = vec![Node::new(0, "directory", Kind::Directory)];
+    nodes.extend((0..50).map(|index| if index % 5 == 4 { file(index).owner(1, 1) } else { file(index) }));
+    Spec { nodes }.build(&source).unwrap();
+    let run = program!().run().args(["-a", "-j1", "-T"]).args([&source, &target]).umask(0o022);
+    let (outcome, calls) = record(run, "openat,fchmod,fchown", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    let made: Vec<_> = calls
+        .iter()
+        .filter(|call| {
+            call.has_flag(2, "O_CREAT") && call.path(1).is_some_and(|path| path.starts_with(b"file-"))
+        })
+        .map(|call| call.octal(3).unwrap())
+        .collect();
+    // One is learned from; the others of our own are born right.
+    let (open, closed) = (
+        made.iter().filter(|mode| **mode == 0o644).count(),
+        made.iter().filter(|mode| **mode == 0o600).count(),
+    );
+    assert_eq!((open, closed), (39, 11), "{made:?}");
+    let changed = calls.iter().filter(|call| call.name == "fchmod").count();
+    // Those eleven, and two directories.
+    assert_eq!(changed, 13, "calls of fchmod");
+}
