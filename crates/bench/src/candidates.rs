@@ -34,6 +34,8 @@ struct Rival {
     is_it: fn(&str) -> bool,
     /// The words before source and target.
     words: &'static [&'static str],
+    /// Whether it takes the options of GNU cp, in place of `-r`.
+    is_cp: bool,
 }
 
 const RIVALS: [Rival; 9] = [
@@ -43,15 +45,17 @@ const RIVALS: [Rival; 9] = [
         programs: &["cp", "gcp"],
         is_it: |version| version.contains("GNU coreutils"),
         words: &["-r"],
+        is_cp: true,
     },
-    Rival { id: "cpz", label: "cpz", programs: &["cpz"], is_it: |_| true, words: &[] },
-    Rival { id: "fcp", label: "fcp", programs: &["fcp"], is_it: |_| true, words: &[] },
+    Rival { id: "cpz", label: "cpz", programs: &["cpz"], is_it: |_| true, words: &[], is_cp: false },
+    Rival { id: "fcp", label: "fcp", programs: &["fcp"], is_it: |_| true, words: &[], is_cp: false },
     Rival {
         id: "xcp",
         label: "xcp",
         programs: &["xcp"],
         is_it: |version| version.starts_with("xcp"),
         words: &["-r", "--no-progress"],
+        is_cp: false,
     },
     Rival {
         id: "rsync",
@@ -59,8 +63,9 @@ const RIVALS: [Rival; 9] = [
         programs: &["rsync"],
         is_it: |version| version.starts_with("rsync"),
         words: &["-a"],
+        is_cp: false,
     },
-    Rival { id: "wcp", label: "wcp", programs: &["wcp"], is_it: |_| true, words: &[] },
+    Rival { id: "wcp", label: "wcp", programs: &["wcp"], is_it: |_| true, words: &[], is_cp: false },
     Rival {
         id: "rcp",
         label: "rcp",
@@ -68,6 +73,7 @@ const RIVALS: [Rival; 9] = [
         // Not the remote copier of old, which inetutils and ssh install under this name.
         is_it: |version| version.starts_with("rcp") && !version.contains("inetutils"),
         words: &[],
+        is_cp: false,
     },
     Rival {
         id: "uutils",
@@ -75,6 +81,7 @@ const RIVALS: [Rival; 9] = [
         programs: &["uu_cp", "uu-cp", "cp"],
         is_it: |version| version.contains("uutils"),
         words: &["-r"],
+        is_cp: true,
     },
     Rival {
         id: "uutils",
@@ -82,6 +89,7 @@ const RIVALS: [Rival; 9] = [
         programs: &["coreutils"],
         is_it: |version| version.contains("uutils") || version.starts_with("coreutils"),
         words: &["cp", "-r"],
+        is_cp: true,
     },
 ];
 
@@ -145,6 +153,8 @@ fn needs_slash(id: &str) -> bool {
 pub(crate) struct Search {
     /// The binary of haul.
     pub(crate) haul: PathBuf,
+    /// Options of GNU cp that everybody gets who knows them, in place of `-r`; the others then do not take part.
+    pub(crate) options: Option<String>,
     /// Settings of haul to compare, one candidate each.
     pub(crate) haul_settings: Vec<String>,
     /// Folders to look for rivals in, the first that has one winning.
@@ -185,9 +195,10 @@ pub(crate) fn find(search: &Search) -> Result<Vec<Candidate>> {
     if wanted(HAUL) {
         found.extend(find_haul(search)?);
     }
-    for rival in RIVALS.iter().filter(|rival| wanted(rival.id)) {
+    let plays = |rival: &&Rival| wanted(rival.id) && (search.options.is_none() || rival.is_cp);
+    for rival in RIVALS.iter().filter(plays) {
         if found.iter().all(|candidate: &Candidate| candidate.id != rival.id) {
-            found.extend(find_rival(rival, &search.folders));
+            found.extend(find_rival(rival, &search.folders, search.options.as_deref()));
         }
     }
     let missing = |id: &&String| found.iter().all(|candidate| candidate.id != id.as_str());
@@ -201,7 +212,7 @@ pub(crate) fn find(search: &Search) -> Result<Vec<Candidate>> {
 /// Returns what haul and GNU cp call themselves, those of them that are there.
 pub(crate) fn versions(haul: &Path) -> Vec<String> {
     let gnu = RIVALS.iter().find(|rival| rival.id == GNU);
-    let gnu = gnu.and_then(|rival| find_rival(rival, &programs::path_folders()));
+    let gnu = gnu.and_then(|rival| find_rival(rival, &programs::path_folders(), None));
     version_of(haul).into_iter().chain(gnu.map(|candidate| candidate.version)).collect()
 }
 
@@ -223,16 +234,24 @@ fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
         if found.iter().any(|candidate| candidate.label == label) {
             return Err(Error::Refused(format!("--haul-args: '{setting}' is given twice")));
         }
-        let words = [&["cp"], &words[..], &["-r"]].concat().into_iter().map(OsString::from).collect();
+        let options = search.options.as_deref().unwrap_or("-r").split_whitespace();
+        let words = ["cp"].into_iter().chain(words).chain(options).map(OsString::from).collect();
         found.push(Candidate::new(HAUL, label, version.clone(), search.haul.clone(), words));
     }
     Ok(found)
 }
 
-fn find_rival(rival: &Rival, folders: &[PathBuf]) -> Option<Candidate> {
+/// Finds a rival; `options` take the place of its `-r`.
+fn find_rival(rival: &Rival, folders: &[PathBuf], options: Option<&str>) -> Option<Candidate> {
     rival.programs.iter().flat_map(|name| programs::find_in(folders, name)).find_map(|program| {
         let version = version_of(&program)?;
-        let words = rival.words.iter().map(OsString::from).collect();
+        let words = match options {
+            None => rival.words.iter().map(OsString::from).collect(),
+            Some(options) => {
+                let own = rival.words.iter().copied().filter(|word| *word != "-r");
+                own.chain(options.split_whitespace()).map(OsString::from).collect()
+            }
+        };
         (rival.is_it)(&version)
             .then(|| Candidate::new(rival.id, rival.label.to_owned(), version, program, words))
     })
@@ -288,11 +307,11 @@ mod tests {
         let impostors = folder(&[("rcp", "rcp (GNU inetutils) 2.5")]);
         let search = search(impostors.path(), &[]);
         let rival = |id: &str| RIVALS.iter().find(|rival| rival.id == id).unwrap();
-        assert!(find_rival(rival("rcp"), &search.folders).is_none());
+        assert!(find_rival(rival("rcp"), &search.folders, None).is_none());
         let busybox = folder(&[("cp", "BusyBox v1.36.1")]);
         let real = folder(&[("cp", "cp (GNU coreutils) 9.9")]);
         let folders = [busybox.path().to_owned(), real.path().to_owned()];
-        let found = find_rival(rival(GNU), &folders).unwrap();
+        let found = find_rival(rival(GNU), &folders, None).unwrap();
         assert_eq!(
             (found.version.as_str(), found.program),
             ("cp (GNU coreutils) 9.9", real.path().join("cp"))
@@ -316,6 +335,19 @@ mod tests {
         );
         search.haul_settings = vec!["-j 4".to_owned(), "-j  4".to_owned()];
         assert!(find(&search).unwrap_err().to_string().contains("given twice"));
+    }
+
+    #[test]
+    fn other_options_than_r_are_for_those_who_know_them() {
+        let programs = folder(&[
+            ("haul", "haul 0.1.0"),
+            ("cp", "cp (GNU coreutils) 9.9"),
+            ("cpz", "cpz 1.0"),
+            ("xcp", "xcp 0.24.9"),
+        ]);
+        let search = Search { options: Some("-a -l".to_owned()), ..search(programs.path(), &[]) };
+        let lines: Vec<_> = find(&search).unwrap().into_iter().map(|one| one.line).collect();
+        assert_eq!(lines, ["haul cp -a -l SOURCE TARGET", "cp -a -l SOURCE TARGET"]);
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub struct CompareOptions {
     /// Binary of haul [default: the one that is running]
     #[arg(long, value_name = "PATH")]
     haul: Option<PathBuf>,
+    /// Options of GNU cp for haul and GNU cp, in place of -r; others that do not know them do not take part
+    #[arg(long = "with", value_name = "OPTIONS", allow_hyphen_values = true)]
+    options: Option<String>,
     /// Options of haul cp, split at spaces; given several times, each is a candidate
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     haul_args: Vec<String>,
@@ -157,7 +160,13 @@ impl CompareOptions {
     fn search(&self) -> Result<Search> {
         let haul = candidates::haul_binary(self.haul.as_deref())?;
         let folders = [self.rivals_path.clone(), programs::path_folders()].concat();
-        Ok(Search { haul, haul_settings: self.haul_args.clone(), folders, only: self.only.clone() })
+        Ok(Search {
+            haul,
+            options: self.options.clone(),
+            haul_settings: self.haul_args.clone(),
+            folders,
+            only: self.only.clone(),
+        })
     }
 
     fn style(&self) -> Style {

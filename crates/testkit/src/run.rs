@@ -396,9 +396,11 @@ impl Running {
     /// Waits until the process ends (true) or the time is over (false), and looks at its memory on the way.
     fn watch(&self, peak_bytes: &mut u64) -> io::Result<bool> {
         const LOOK: i64 = 10_000_000;
+        const STANDSTILL: Duration = Duration::from_secs(1);
         let descriptor = rustix::process::pidfd_open(self.pid()?, PidfdFlags::empty())?;
         let status = format!("/proc/{}/status", self.process());
-        let deadline = self.begun + self.limit;
+        let mut waited = Duration::ZERO;
+        let mut looked = self.begun;
         loop {
             let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK };
             let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
@@ -408,7 +410,11 @@ impl Running {
                 Err(error) => return Err(error.into()),
             }
             *peak_bytes = (*peak_bytes).max(peak_of(&status));
-            if Instant::now() >= deadline {
+            let now = Instant::now();
+            // Where both stood still, as on a machine that was suspended, the program was not slow.
+            waited += (now - looked).min(STANDSTILL);
+            looked = now;
+            if waited >= self.limit {
                 return Ok(false);
             }
         }

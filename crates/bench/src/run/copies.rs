@@ -51,7 +51,7 @@ fn find(study: &Study, session: &Session<'_>) -> Result<Vec<Candidate>> {
         only.push(candidates::GNU.to_owned());
     }
     let haul = session.haul.clone();
-    candidates::find(&Search { haul, haul_settings, folders: programs::path_folders(), only })
+    candidates::find(&Search { haul, haul_settings, folders: programs::path_folders(), only, options: None })
 }
 
 /// Returns the label under which [`candidates::find`] gives a setting.
