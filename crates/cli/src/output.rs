@@ -55,6 +55,11 @@ impl<W: Write> Output<W> {
         }
     }
 
+    /// Writes what waits, because somebody is to read it now.
+    pub(crate) fn flush(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).flush();
+    }
+
     /// Writes what waits.
     ///
     /// # Errors

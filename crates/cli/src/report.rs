@@ -6,7 +6,9 @@
 //! Invariant: a problem of severity `Error` leaves exit status 1, whatever the run returns (test:
 //! `errors_fail_the_run_and_warnings_do_not`).
 
-use std::io::{self, Stdout, Write};
+use std::fs::File;
+use std::io::{self, Read, Stdout, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -152,6 +154,25 @@ pub(crate) fn complain(lines: &[u8]) {
     io::stderr().write_all(lines).unwrap_or_default();
 }
 
+/// Reads a line from standard input; tells whether it begins with a yes. The end of the input is a no.
+///
+/// What follows the line is left for whoever reads next: another question, or another program.
+fn read_answer() -> bool {
+    let Ok(descriptor) = io::stdin().as_fd().try_clone_to_owned() else { return false };
+    let mut input = File::from(descriptor);
+    let (mut first, mut byte) = (None, [0]);
+    loop {
+        match input.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) if byte == *b"\n" => break,
+            Ok(_) => first = first.or(Some(byte[0])),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    matches!(first, Some(b'y' | b'Y'))
+}
+
 impl<W: Write + Send> Report for Console<W> {
     fn settled(&self, means: Means) {
         *self.means.lock().unwrap_or_else(PoisonError::into_inner) = Some(means);
@@ -171,6 +192,12 @@ impl<W: Write + Send> Report for Console<W> {
 
     fn line(&self, line: Line) {
         self.tell(&self.messages.line(&line));
+    }
+
+    fn ask(&self, question: &Line) -> bool {
+        self.output.flush();
+        self.complain(&self.messages.question(question));
+        read_answer()
     }
 
     fn debug(&self, text: &str) {

@@ -69,6 +69,7 @@ impl Null {
             device_number: 0,
             accessed: epoch,
             modified: epoch,
+            changed: epoch,
         }
     }
 }

@@ -133,6 +133,12 @@ pub trait Report: Sync {
     /// Gives a line that `--verbose` asked for.
     fn line(&self, line: Line);
 
+    /// Asks the user; the question does not end its line. Returns whether the answer is yes. Where nobody can be asked, it
+    /// is no.
+    fn ask(&self, _question: &Line) -> bool {
+        false
+    }
+
     /// Says what was chosen and why, for `--debug`.
     fn debug(&self, text: &str);
 

@@ -51,7 +51,10 @@ pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;
 pub use kernel_aio::{Gather, KernelAio};
-pub use make::{Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove};
+pub use make::{
+    Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove, rename,
+    rename_to_new,
+};
 pub use metadata::{
     Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,
 };
@@ -64,7 +67,7 @@ pub use process::{
     widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
-pub use stat::{FileType, Identity, Mode, Stat, Timestamp, stat, stat_at, stat_path};
+pub use stat::{FileType, Identity, Mode, Stat, Timestamp, may_write, stat, stat_at, stat_path};
 pub use transfer::{Transfer, Transferred};
 pub use used::Used;
 pub use xattr::{

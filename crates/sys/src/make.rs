@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::fs::{AtFlags, CWD, FileType as RawType, Mode as RawMode};
+use rustix::fs::{AtFlags, CWD, FileType as RawType, Mode as RawMode, RenameFlags};
 
 use crate::error::{Errno, Result};
 use crate::gate;
@@ -120,6 +120,44 @@ pub fn remove(directory: impl AsFd, name: &CStr) -> Result<()> {
         Operation::Unlinkat,
         || rustix::fs::unlinkat(directory, name, AtFlags::empty()),
         || format!("{}, {name:?}", directory.as_raw_fd()),
+    )
+}
+
+/// Gives the entry `name` of `directory` the name `new_name` there, in the place of what has that name.
+///
+/// # Errors
+/// The kernel's.
+pub fn rename(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Result<()> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Renameat,
+        || rustix::fs::renameat(directory, name, directory, new_name),
+        || format!("{}, {name:?}, {new_name:?}", directory.as_raw_fd()),
+    )
+}
+
+/// Gives the entry `name` of `directory` the name `new_name` there, which nothing may have.
+///
+/// Where the file system cannot promise that in one call, the name is looked up before.
+///
+/// # Errors
+/// The kernel's; `EEXIST` when the name is taken.
+pub fn rename_to_new(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Result<()> {
+    let directory = directory.as_fd();
+    let flags = RenameFlags::NOREPLACE;
+    gate::call(
+        Operation::Renameat,
+        || match rustix::fs::renameat_with(directory, name, directory, new_name, flags) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                match rustix::fs::statat(directory, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => Err(Errno::EXIST),
+                    Err(Errno::NOENT) => rustix::fs::renameat(directory, name, directory, new_name),
+                    Err(errno) => Err(errno),
+                }
+            }
+            outcome => outcome,
+        },
+        || format!("{}, {name:?}, {new_name:?}, {flags:?}", directory.as_raw_fd()),
     )
 }
 

@@ -41,6 +41,8 @@ operations! {
     Symlinkat = "symlinkat",
     Linkat = "linkat",
     Unlinkat = "unlinkat",
+    Renameat = "renameat2",
+    Faccessat = "faccessat2",
     Readlinkat = "readlinkat",
     Fchmod = "fchmod",
     Fchown = "fchown",

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
+use rustix::fs::{Access, AtFlags, CWD, Statx, StatxFlags};
 
 use crate::error::Result;
 use crate::gate;
@@ -140,6 +140,8 @@ pub struct Stat {
     pub accessed: Timestamp,
     /// Last modification of the content.
     pub modified: Timestamp,
+    /// Last change of anything that the kernel knows of it.
+    pub changed: Timestamp,
 }
 
 impl Stat {
@@ -179,6 +181,7 @@ impl From<&Statx> for Stat {
             device_number: libc::makedev(raw.stx_rdev_major, raw.stx_rdev_minor),
             accessed: time(raw.stx_atime.tv_sec, raw.stx_atime.tv_nsec),
             modified: time(raw.stx_mtime.tv_sec, raw.stx_mtime.tv_nsec),
+            changed: time(raw.stx_ctime.tv_sec, raw.stx_ctime.tv_nsec),
         }
     }
 }
@@ -220,4 +223,15 @@ pub fn stat_path<D: AsFd>(directory: Option<D>, path: &CStr, follow: bool) -> Re
         Some(directory) => look(directory, path, flags),
         None => look(CWD, path, flags),
     }
+}
+
+/// Tells whether this process may write to what the entry `name` of `directory` leads to, by its effective user and group.
+pub fn may_write(directory: impl AsFd, name: &CStr) -> bool {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Faccessat,
+        || rustix::fs::accessat(directory, name, Access::WRITE_OK, AtFlags::EACCESS),
+        || format!("{}, {name:?}, W_OK", directory.as_raw_fd()),
+    )
+    .is_ok()
 }

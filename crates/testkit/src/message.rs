@@ -17,6 +17,10 @@ pub fn normalise(output: &[u8]) -> Vec<String> {
             let known = ["haul cp: ", "/usr/bin/cp: ", "/bin/cp: "];
             let stripped = known.iter().find_map(|prefix| line.strip_prefix(prefix));
             let line = stripped.map_or_else(|| line.clone(), |rest| format!("cp: {rest}"));
+            // Releases from 9.2 on name the source too.
+            let line = line
+                .split_once(" with non-directory ")
+                .map_or(line.clone(), |(before, _)| format!("{before} with non-directory"));
             ["'haul cp --help'", "'/usr/bin/cp --help'", "'/bin/cp --help'"]
                 .iter()
                 .fold(line, |line, command| line.replace(command, "'cp --help'"))

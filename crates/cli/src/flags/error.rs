@@ -9,6 +9,9 @@ pub(crate) enum Doubt {
     Ambiguous,
 }
 
+/// The values a flag takes, those that mean the same together.
+pub(crate) type Valid = Vec<Vec<&'static str>>;
+
 /// The first thing wrong with a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
@@ -25,7 +28,7 @@ pub(crate) enum Error {
     /// A letter without its argument.
     LetterArgumentMissing { letter: u8 },
     /// A value that is none of those the flag takes.
-    Value { doubt: Doubt, value: Vec<u8>, flag: &'static str, valid: Vec<&'static str> },
+    Value { doubt: Doubt, value: Vec<u8>, flag: &'static str, valid: Valid },
     /// A number or size that the flag does not take, and what it does take.
     Number { value: Vec<u8>, flag: &'static str, wanted: String },
     /// A flag of GNU's that haul does not carry out yet, as it was written.
@@ -34,6 +37,8 @@ pub(crate) enum Error {
     TargetDirectoryTwice,
     /// `-l` with `-s`.
     HardAndSymbolicLinks,
+    /// Backups of what is never replaced.
+    BackupOfNothing,
     /// `--reflink=always` with a wish about holes.
     ReflinkWithSparse,
     /// `--preserve=context` on a kernel that has no contexts.

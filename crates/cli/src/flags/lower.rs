@@ -3,7 +3,9 @@
 use std::ffi::CString;
 
 use haul_flow::Config;
-use haul_tools::copy::{CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse};
+use haul_tools::copy::{
+    Backup, CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse, Update,
+};
 
 use super::values::{self, Bounds, Words};
 use super::{Environment, Error};
@@ -93,6 +95,25 @@ enum Change {
     Drop,
 }
 
+/// What was said of backups.
+#[derive(Debug, Default)]
+struct Backups {
+    wanted: bool,
+    control: Option<Vec<u8>>,
+    suffix: Option<Vec<u8>>,
+}
+
+/// Whether the user is asked before a file is replaced, or none is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interactive {
+    /// Neither.
+    Unspecified,
+    /// `-i`.
+    Ask,
+    /// `-n`.
+    Keep,
+}
+
 /// What was typed so far. Each flag changes it in the order of the command line; only the end of the line shows what
 /// they mean together.
 #[derive(Debug)]
@@ -101,8 +122,10 @@ pub(crate) struct Typed {
     pub(crate) recursive: bool,
     pub(crate) hard_link: bool,
     pub(crate) symbolic_link: bool,
-    pub(crate) force: bool,
-    pub(crate) keep_existing: bool,
+    pub(crate) existing: Existing,
+    backup: Backups,
+    /// The last of `-i` and `-n`.
+    pub(crate) interactive: Interactive,
     pub(crate) one_file_system: bool,
     pub(crate) verbose: bool,
     pub(crate) debug: bool,
@@ -129,8 +152,9 @@ impl Default for Typed {
             recursive: false,
             hard_link: false,
             symbolic_link: false,
-            force: false,
-            keep_existing: false,
+            existing: Existing::default(),
+            backup: Backups::default(),
+            interactive: Interactive::Unspecified,
             one_file_system: false,
             verbose: false,
             debug: false,
@@ -219,6 +243,29 @@ impl Typed {
         }
     }
 
+    /// `-b`, `--backup[=CONTROL]`.
+    pub(super) fn back_up(&mut self, control: Option<&[u8]>) {
+        self.backup.wanted = true;
+        if let Some(control) = control {
+            self.backup.control = Some(control.to_vec());
+        }
+    }
+
+    /// `-S`.
+    pub(super) fn set_suffix(&mut self, suffix: &[u8]) {
+        self.backup.wanted = true;
+        self.backup.suffix = Some(suffix.to_vec());
+    }
+
+    /// `-u`, `--update[=UPDATE]`.
+    pub(super) fn update(&mut self, which: Option<&[u8]>) -> Result<(), Error> {
+        self.existing.update = match which {
+            None => Update::Older,
+            Some(which) => values::choose("--update", which, values::UPDATE)?,
+        };
+        Ok(())
+    }
+
     /// `--reflink[=WHEN]`.
     pub(super) fn share_blocks(&mut self, when: Option<&[u8]>) -> Result<(), Error> {
         self.reflink = match when {
@@ -250,13 +297,24 @@ impl Typed {
     ///
     /// # Errors
     /// When they contradict each other; checked in GNU's order.
-    pub(super) fn lower(self, names: Vec<Vec<u8>>, environment: Environment) -> Result<Request, Error> {
+    pub(super) fn lower(self, names: Vec<Vec<u8>>, environment: &Environment) -> Result<Request, Error> {
         if self.hard_link && self.symbolic_link {
             return Err(Error::HardAndSymbolicLinks);
+        }
+        let update = if self.interactive == Interactive::Keep { Update::None } else { self.existing.update };
+        if self.backup.wanted && matches!(update, Update::None | Update::NoneFail) {
+            return Err(Error::BackupOfNothing);
         }
         if self.reflink == Reflink::Always && self.sparse != Sparse::Auto {
             return Err(Error::ReflinkWithSparse);
         }
+        let existing = Existing {
+            update,
+            ask: self.interactive == Interactive::Ask,
+            backup: self.backup_control(environment)?,
+            suffix: self.backup_suffix(environment),
+            ..self.existing.clone()
+        };
         if self.require_context {
             return Err(if environment.selinux {
                 Error::NotSupported { flag: "--preserve=context".to_owned() }
@@ -265,7 +323,7 @@ impl Typed {
             });
         }
         self.check_sectors()?;
-        let options = self.copy_options(environment);
+        let options = CopyOptions { existing, ..self.copy_options(environment) };
         let operands = Operands {
             names: names.into_iter().map(name).collect::<Result<_, _>>()?,
             target_directory: self.target_directory,
@@ -289,7 +347,31 @@ impl Typed {
         }
     }
 
-    fn copy_options(&self, environment: Environment) -> CopyOptions {
+    /// Settles how backups are made: as the command line says, else the environment, else in the way that suits most.
+    fn backup_control(&self, environment: &Environment) -> Result<Backup, Error> {
+        if !self.backup.wanted {
+            return Ok(Backup::None);
+        }
+        let said = |control: &Option<Vec<u8>>| control.clone().filter(|control| !control.is_empty());
+        match (said(&self.backup.control), said(&environment.version_control)) {
+            (Some(control), _) => values::choose("backup type", &control, values::BACKUP),
+            (None, Some(control)) => values::choose("$VERSION_CONTROL", &control, values::BACKUP),
+            (None, None) => Ok(Backup::Existing),
+        }
+    }
+
+    /// Settles the suffix of backups. One that would lead to another directory is none.
+    fn backup_suffix(&self, environment: &Environment) -> CString {
+        let said = self.backup.suffix.as_ref().or(environment.backup_suffix.as_ref());
+        let fits = |suffix: &&Vec<u8>| {
+            let end = suffix.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+            end > 0 && !suffix[..end].contains(&b'/')
+        };
+        let suffix = said.filter(fits).and_then(|suffix| CString::new(suffix.clone()).ok());
+        suffix.unwrap_or_else(|| Existing::default().suffix)
+    }
+
+    fn copy_options(&self, environment: &Environment) -> CopyOptions {
         // A directory's links are copied as links, unless hard links are made: then it is what they point to.
         let usual = if self.recursive && !self.hard_link { Dereference::Never } else { Dereference::Always };
         CopyOptions {
@@ -300,11 +382,7 @@ impl Typed {
             require_xattr: self.require_xattr,
             reduce_diagnostics: self.reduce_diagnostics,
             default_mode: self.refuse_mode && !self.preserve.contains(Preserve::MODE),
-            existing: match (self.keep_existing, self.force) {
-                (true, _) => Existing::Keep,
-                (false, true) => Existing::Force,
-                (false, false) => Existing::Overwrite,
-            },
+            existing: self.existing.clone(),
             make: match (self.hard_link, self.symbolic_link) {
                 (true, _) => Make::HardLink,
                 (false, true) => Make::Symlink,

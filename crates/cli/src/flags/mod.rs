@@ -20,7 +20,7 @@ mod tests;
 mod values;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 pub(crate) use error::{Doubt, Error};
 pub(crate) use help::help;
@@ -98,18 +98,25 @@ impl Flag {
 }
 
 /// What of the environment bears on the meaning of a command line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     /// `POSIXLY_CORRECT` is set: the first operand ends the flags.
     pub(crate) posixly_correct: bool,
     /// The kernel labels files with SELinux contexts.
     pub(crate) selinux: bool,
+    /// `VERSION_CONTROL`: how backups are made if the command line does not say.
+    pub(crate) version_control: Option<Vec<u8>>,
+    /// `SIMPLE_BACKUP_SUFFIX`: with what suffix if the command line does not say.
+    pub(crate) backup_suffix: Option<Vec<u8>>,
 }
 
 impl Environment {
     /// Looks at the environment of this process.
     pub(crate) fn of_process() -> Self {
+        let bytes = |name| std::env::var_os(name).map(OsString::into_vec);
         Self {
+            version_control: bytes("VERSION_CONTROL"),
+            backup_suffix: bytes("SIMPLE_BACKUP_SUFFIX"),
             posixly_correct: std::env::var_os("POSIXLY_CORRECT").is_some(),
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
         }
@@ -146,5 +153,5 @@ pub(crate) fn parse(words: &[OsString], environment: Environment) -> Result<Pars
         }
     }
     let names = scanner.into_operands().into_iter().map(|word| word.as_bytes().to_vec()).collect();
-    typed.lower(names, environment).map(|request| Parsed::Copy(Box::new(request)))
+    typed.lower(names, &environment).map(|request| Parsed::Copy(Box::new(request)))
 }

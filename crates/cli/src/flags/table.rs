@@ -4,7 +4,9 @@
 use haul_tools::copy::Dereference;
 
 use super::Action::{Optional, Plain, Required};
-use super::lower::{BLOCK_BYTES, Information, JOBS, LOOK_AHEAD, QUEUE_DEPTH, StatisticsForm, Typed};
+use super::lower::{
+    BLOCK_BYTES, Information, Interactive, JOBS, LOOK_AHEAD, QUEUE_DEPTH, StatisticsForm, Typed,
+};
 use super::{Error, Flag, values};
 
 /// The flags.
@@ -16,8 +18,17 @@ pub(crate) static TABLE: &[Flag] = &[
         "same as -dR --preserve=all, but silent about extended attributes that the target cannot hold",
     ),
     Flag::refused("", "attributes-only", Plain(ignore)),
-    Flag::refused("", "backup", Optional("CONTROL", ignore_optional)),
-    Flag::refused("b", "", Plain(ignore)),
+    Flag::gnu(
+        "",
+        "backup",
+        Optional("CONTROL", |typed, control| {
+            typed.back_up(control);
+            Ok(())
+        }),
+        "keep what is replaced, as CONTROL or else $VERSION_CONTROL says: none (or off); simple (never), as FILE~; \
+         numbered (t), as FILE.~1~; existing (nil, the default), numbered if FILE has such backups and else simple",
+    ),
+    Flag::gnu("b", "", Plain(|typed| typed.back_up(None)), "same as --backup without CONTROL"),
     Flag::refused("", "copy-contents", Plain(ignore)),
     Flag::gnu("d", "", Plain(Typed::copy_links_as_links), "same as --no-dereference --preserve=links"),
     Flag::gnu(
@@ -35,7 +46,7 @@ pub(crate) static TABLE: &[Flag] = &[
     Flag::gnu(
         "f",
         "force",
-        Plain(|typed| typed.force = true),
+        Plain(|typed| typed.existing.force = true),
         "remove a target file that cannot be opened, and try again (without effect under -n)",
     ),
     Flag::gnu(
@@ -44,13 +55,18 @@ pub(crate) static TABLE: &[Flag] = &[
         Plain(|typed| typed.dereference = Some(Dereference::Operands)),
         "follow symbolic links named on the command line",
     ),
-    Flag::refused("i", "interactive", Plain(ignore)),
+    Flag::gnu(
+        "i",
+        "interactive",
+        Plain(|typed| typed.interactive = Interactive::Ask),
+        "ask before replacing a file (an -n before it has no effect)",
+    ),
     Flag::gnu("l", "link", Plain(|typed| typed.hard_link = true), "make hard links instead of copies"),
     Flag::gnu(
         "n",
         "no-clobber",
-        Plain(|typed| typed.keep_existing = true),
-        "leave files that exist as they are",
+        Plain(|typed| typed.interactive = Interactive::Keep),
+        "leave files that exist as they are (an -i before it, and -u, have no effect)",
     ),
     Flag::gnu(
         "P",
@@ -92,7 +108,12 @@ pub(crate) static TABLE: &[Flag] = &[
         Plain(|typed| typed.recursive = true),
         "copy directories with everything in them",
     ),
-    Flag::refused("", "remove-destination", Plain(ignore)),
+    Flag::gnu(
+        "",
+        "remove-destination",
+        Plain(|typed| typed.existing.remove = true),
+        "remove a target file that exists before making it anew, instead of trying to open it",
+    ),
     Flag::gnu(
         "",
         "sparse",
@@ -108,7 +129,15 @@ pub(crate) static TABLE: &[Flag] = &[
         "share blocks with SOURCE: auto (where the file system can), always (or fail; the same as no WHEN), or never",
     ),
     Flag::refused("", "strip-trailing-slashes", Plain(ignore)),
-    Flag::refused("S", "suffix", Required("SUFFIX", ignore_required)),
+    Flag::gnu(
+        "S",
+        "suffix",
+        Required("SUFFIX", |typed, suffix| {
+            typed.set_suffix(suffix);
+            Ok(())
+        }),
+        "make backups, with SUFFIX in place of $SIMPLE_BACKUP_SUFFIX or ~",
+    ),
     Flag::gnu(
         "s",
         "symbolic-link",
@@ -121,9 +150,20 @@ pub(crate) static TABLE: &[Flag] = &[
         Required("DIRECTORY", Typed::set_target_directory),
         "copy every SOURCE into DIRECTORY",
     ),
-    Flag::refused("u", "update", Optional("UPDATE", ignore_optional)),
+    Flag::gnu(
+        "u",
+        "update",
+        Optional("UPDATE", Typed::update),
+        "choose which files are replaced: older (than SOURCE; the same as no UPDATE), all (the default), none, or none-fail \
+         (none, and it is an error)",
+    ),
     Flag::gnu("v", "verbose", Plain(|typed| typed.verbose = true), "tell of each file as it is copied"),
-    Flag::refused("", "keep-directory-symlink", Plain(ignore)),
+    Flag::gnu(
+        "",
+        "keep-directory-symlink",
+        Plain(|typed| typed.existing.keep_directory_symlink = true),
+        "copy a directory into what a symbolic link in its place leads to",
+    ),
     Flag::refused("Z", "", Plain(ignore)),
     Flag::refused("", "context", Optional("CTX", ignore_optional)),
     Flag::gnu(
@@ -270,11 +310,6 @@ pub(crate) static TABLE: &[Flag] = &[
 
 /// Stands where a refused flag's action would: such a flag is refused before its action would run.
 fn ignore(_typed: &mut Typed) {}
-
-/// As [`ignore`], for a flag with an argument.
-fn ignore_required(_typed: &mut Typed, _value: &[u8]) -> Result<(), Error> {
-    Ok(())
-}
 
 /// As [`ignore`], for a flag with an argument it can do without.
 fn ignore_optional(_typed: &mut Typed, _value: Option<&[u8]>) -> Result<(), Error> {

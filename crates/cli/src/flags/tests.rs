@@ -6,7 +6,7 @@ use std::process::Command;
 
 use haul_engine::Choice;
 use haul_testkit::{Program, require};
-use haul_tools::copy::{CopyOptions, Dereference, Existing, Make, Preserve, Reflink, Sparse};
+use haul_tools::copy::{Backup, CopyOptions, Dereference, Existing, Make, Preserve, Reflink, Sparse, Update};
 use proptest::prelude::*;
 
 use super::*;
@@ -69,7 +69,7 @@ fn flags_may_stand_anywhere_and_bundled() {
 
 #[test]
 fn posixly_correct_ends_flags_at_the_first_operand() {
-    let environment = Environment { posixly_correct: true, selinux: false };
+    let environment = Environment { posixly_correct: true, ..Environment::default() };
     let parsed = parse(&words("-v a -r b -- c"), environment);
     let Ok(Parsed::Copy(request)) = parsed else { panic!("{parsed:?}") };
     assert!(request.options.verbose && !request.options.recursive && request.options.through_dangling);
@@ -122,11 +122,76 @@ fn attribute_lists_add_and_take_away() {
 }
 
 #[test]
-fn what_exists_stays_under_n_even_if_forced() {
-    assert_eq!(options("a b").existing, Existing::Overwrite);
-    assert_eq!(options("-f a b").existing, Existing::Force);
-    assert_eq!(options("-fn a b").existing, Existing::Keep);
-    assert_eq!(options("-n --force a b").existing, Existing::Keep);
+fn the_last_word_on_what_exists_counts_and_n_beats_update() {
+    let existing = |line| options(line).existing;
+    let usual = Existing::default();
+    assert_eq!(existing("a b"), usual);
+    assert_eq!(existing("-f a b"), Existing { force: true, ..usual.clone() });
+    assert_eq!(existing("--remove-destination a b"), Existing { remove: true, ..usual.clone() });
+    for (line, update, ask) in [
+        ("-fn a b", Update::None, false),
+        ("-n --force a b", Update::None, false),
+        ("-in a b", Update::None, false),
+        ("-ni a b", Update::All, true),
+        ("-nu a b", Update::None, false),
+        ("-u a b", Update::Older, false),
+        ("-ui a b", Update::Older, true),
+        ("--update a b", Update::Older, false),
+        ("-u --update=all a b", Update::All, false),
+        ("--update=none-fail a b", Update::NoneFail, false),
+        ("--update=none-fail -n a b", Update::None, false),
+        ("-n --update=none-fail a b", Update::None, false),
+        ("-ni --update=none a b", Update::None, true),
+        ("--update=o a b", Update::Older, false),
+    ] {
+        let existing = existing(line);
+        assert_eq!((existing.update, existing.ask), (update, ask), "{line}");
+    }
+}
+
+#[test]
+fn backups_are_made_as_the_line_says_else_the_environment() {
+    let backup = |line: &str, control: Option<&str>, suffix: Option<&str>| {
+        let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+        let environment = Environment {
+            version_control: bytes(control),
+            backup_suffix: bytes(suffix),
+            ..Environment::default()
+        };
+        match parse(&words(line), environment) {
+            Ok(Parsed::Copy(request)) => {
+                let existing = request.options.existing;
+                Ok((existing.backup, existing.suffix.to_str().unwrap().to_owned()))
+            }
+            other => Err(format!("{other:?}")),
+        }
+    };
+    let made = |backup, suffix: &str| Ok((backup, suffix.to_owned()));
+    assert_eq!(backup("a b", Some("numbered"), None), made(Backup::None, "~"));
+    assert_eq!(backup("-b a b", None, None), made(Backup::Existing, "~"));
+    assert_eq!(backup("--backup a b", Some("t"), None), made(Backup::Numbered, "~"));
+    assert_eq!(backup("--backup= a b", Some("never"), None), made(Backup::Simple, "~"));
+    assert_eq!(backup("--backup=si a b", Some("bogus"), None), made(Backup::Simple, "~"));
+    assert_eq!(backup("--backup=off a b", None, None), made(Backup::None, "~"));
+    assert_eq!(backup("--backup=nil -b a b", None, None), made(Backup::Existing, "~"));
+    assert_eq!(backup("-S .old a b", None, Some(".env")), made(Backup::Existing, ".old"));
+    assert_eq!(backup("-b a b", None, Some(".env")), made(Backup::Existing, ".env"));
+    assert_eq!(backup("-b a b", Some(""), Some("a/b")), made(Backup::Existing, "~"));
+    assert_eq!(backup("-S d/x a b", None, Some(".env")), made(Backup::Existing, "~"));
+    assert_eq!(backup("--suffix= a b", None, Some(".env")), made(Backup::Existing, "~"));
+    assert!(backup("-b a b", Some("bogus"), None).unwrap_err().contains("$VERSION_CONTROL"));
+    assert!(backup("-bn a b", None, None).unwrap_err().contains("BackupOfNothing"));
+    assert!(backup("--backup=none --update=none-fail a b", None, None).is_err());
+}
+
+#[test]
+fn a_wrong_kind_of_backup_is_told_of_with_what_means_the_same() {
+    let said = refusal(&words("--backup=n a b"), Charset::Ascii).unwrap();
+    let wanted = "cp: ambiguous argument 'n' for 'backup type'\nValid arguments are:\n  - 'none', 'off'\n  \
+                  - 'simple', 'never'\n  - 'existing', 'nil'\n  - 'numbered', 't'\n\
+                  Try 'cp --help' for more information.\n";
+    assert_eq!(said, wanted.replace('\'', "\\'").replace('\n', "\\n"));
+    assert_eq!(first_line("-bn a b"), "cp: --backup is mutually exclusive with -n or --update=none-fail");
 }
 
 #[test]
@@ -244,7 +309,7 @@ fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
             }
         }
     }
-    assert_eq!(first_line("--b a b"), "cp: option '--backup' is not supported yet");
+    assert!(options("--b a b").existing.backs_up());
     assert_eq!(first_line("--st a b"), "cp: option '--strip-trailing-slashes' is not supported yet");
     assert_eq!(options("--pr a b").preserve, USUAL);
 }
@@ -259,28 +324,18 @@ fn our_own_names_can_be_abbreviated_where_gnu_has_none() {
 #[test]
 fn flags_that_are_not_supported_yet_are_refused() {
     let lines = [
-        ("-b a b", "-b"),
-        ("--backup a b", "--backup"),
-        ("--backup=numbered a b", "--backup"),
-        ("-i a b", "-i"),
-        ("-u a b", "-u"),
-        ("--update=older a b", "--update"),
-        ("-S x a b", "-S"),
-        ("--suffix=x a b", "--suffix"),
         ("-Z a b", "-Z"),
         ("--context a b", "--context"),
         ("--path a b", "--path"),
         ("--parents a b", "--parents"),
         ("--attributes-only a b", "--attributes-only"),
         ("--copy-contents a b", "--copy-contents"),
-        ("--remove-destination a b", "--remove-destination"),
-        ("--keep-directory-symlink a b", "--keep-directory-symlink"),
     ];
     for (line, flag) in lines {
         let said = refusal(&words(line), Charset::Utf8).unwrap();
         assert_eq!(said, format!("cp: option \\'{flag}\\' is not supported yet\\n"), "{line}");
     }
-    let labelled = Environment { posixly_correct: false, selinux: true };
+    let labelled = Environment { selinux: true, ..Environment::default() };
     let refused = parse(&words("--preserve=context a b"), labelled).err();
     assert_eq!(refused, Some(Error::NotSupported { flag: "--preserve=context".to_owned() }));
 }
@@ -434,7 +489,7 @@ proptest! {
             }
             let theirs = gnu.output().unwrap().stderr.escape_ascii().to_string();
             let messages = Messages::new("cp", Charset::Ascii);
-            match parse(&line, Environment { posixly_correct, selinux: false }) {
+            match parse(&line, Environment { posixly_correct, ..Environment::default() }) {
                 Err(Error::NotSupported { .. }) => {}
                 Err(Error::Ambiguous { possibilities, .. }) if possibilities.contains(&"debug") => {}
                 Err(error) => prop_assert_eq!(messages.wrong_flags(&error).escape_ascii().to_string(), theirs),

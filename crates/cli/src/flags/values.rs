@@ -1,7 +1,7 @@
 //! Values of flags: words out of a list, counts, sizes.
 
 use haul_engine::{Choice, ENGINES, Ops};
-use haul_tools::copy::{Reflink, Sparse};
+use haul_tools::copy::{Backup, Reflink, Sparse, Update};
 
 use super::{Doubt, Error, StatisticsForm, When};
 
@@ -15,6 +15,26 @@ pub(crate) const SPARSE: &Words<Sparse> =
 /// `--reflink`.
 pub(crate) const REFLINK: &Words<Reflink> =
     &[("auto", Reflink::Auto), ("always", Reflink::Always), ("never", Reflink::Never)];
+
+/// `--backup`, and `VERSION_CONTROL`.
+pub(crate) const BACKUP: &Words<Backup> = &[
+    ("none", Backup::None),
+    ("off", Backup::None),
+    ("simple", Backup::Simple),
+    ("never", Backup::Simple),
+    ("existing", Backup::Existing),
+    ("nil", Backup::Existing),
+    ("numbered", Backup::Numbered),
+    ("t", Backup::Numbered),
+];
+
+/// `--update`.
+pub(crate) const UPDATE: &Words<Update> = &[
+    ("all", Update::All),
+    ("none", Update::None),
+    ("none-fail", Update::NoneFail),
+    ("older", Update::Older),
+];
 
 /// `--ops`.
 pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Multi), ("batch", Ops::Batch)];
@@ -36,17 +56,22 @@ pub(crate) fn engines() -> Vec<(&'static str, Choice)> {
 ///
 /// # Errors
 /// When it begins none of the words, or several.
-pub(crate) fn choose<T: Copy>(flag: &'static str, value: &[u8], words: &Words<T>) -> Result<T, Error> {
+pub(crate) fn choose<T: Copy + PartialEq>(
+    flag: &'static str,
+    value: &[u8],
+    words: &Words<T>,
+) -> Result<T, Error> {
     if let Some((_, meaning)) = words.iter().find(|(name, _)| name.as_bytes() == value) {
         return Ok(*meaning);
     }
     let mut candidates = words.iter().filter(|(name, _)| name.as_bytes().starts_with(value));
-    let doubt = match (candidates.next(), candidates.next()) {
-        (Some((_, meaning)), None) => return Ok(*meaning),
-        (Some(_), Some(_)) => Doubt::Ambiguous,
-        (None, _) => Doubt::Invalid,
+    let doubt = match candidates.next() {
+        Some((_, meaning)) if candidates.all(|(_, other)| other == meaning) => return Ok(*meaning),
+        Some(_) => Doubt::Ambiguous,
+        None => Doubt::Invalid,
     };
-    let valid = words.iter().map(|(name, _)| *name).collect();
+    let same = words.chunk_by(|(_, one), (_, other)| one == other);
+    let valid = same.map(|words| words.iter().map(|(name, _)| *name).collect()).collect();
     Err(Error::Value { doubt, value: value.to_vec(), flag, valid })
 }
 

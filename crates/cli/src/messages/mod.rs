@@ -47,6 +47,11 @@ impl Messages {
         end(self.fill(line.wording, &line.names))
     }
 
+    /// Words a question; the answer goes on its line.
+    pub(crate) fn question(&self, question: &Line) -> Vec<u8> {
+        [self.begin(), self.fill(question.wording, &question.names)].concat()
+    }
+
     /// Words a remark of `--debug`.
     pub(crate) fn debug(&self, remark: &str) -> Vec<u8> {
         end([self.begin().as_slice(), remark.as_bytes()].concat())
@@ -62,9 +67,10 @@ impl Messages {
         let mut text = end([self.begin(), self.sentence(error)].concat());
         if let flags::Error::Value { valid, .. } = error {
             text.extend_from_slice(b"Valid arguments are:\n");
-            for word in valid {
-                let word = quoting::prose(word.as_bytes(), self.charset);
-                text.extend_from_slice(&[b"  - ", word.as_slice(), b"\n"].concat());
+            for words in valid {
+                let words = words.iter().map(|word| quoting::prose(word.as_bytes(), self.charset));
+                let words = words.collect::<Vec<_>>().join(b", ".as_slice());
+                text.extend_from_slice(&[b"  - ", words.as_slice(), b"\n"].concat());
             }
         }
         if error.points_to_help() {
@@ -140,6 +146,9 @@ impl Messages {
             Error::NotSupported { flag } => format!("option '{flag}' is not supported yet").into_bytes(),
             Error::TargetDirectoryTwice => b"multiple target directories specified".to_vec(),
             Error::HardAndSymbolicLinks => b"cannot make both hard and symbolic links".to_vec(),
+            Error::BackupOfNothing => {
+                b"--backup is mutually exclusive with -n or --update=none-fail".to_vec()
+            }
             Error::ReflinkWithSparse => b"--reflink can be used only with --sparse=auto".to_vec(),
             Error::NoContexts => {
                 b"cannot preserve security context without an SELinux-enabled kernel".to_vec()

@@ -6,15 +6,19 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{Desk, Enter, Found, Line, Node, Opened, Problem, Tally};
-use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Stat};
+use haul_flow::{Desk, Enter, Found, Node, Opened, Problem, Tally};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
 use haul_sys::{change_mode_at, make_directory, open, stat, stat_at};
 
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
 use super::births::Births;
+use super::existing::looks_at_link;
 use super::options::{Dereference, Preserve};
-use super::target::{MadeDirectory, TargetDirectory, failure, open_directory, target_name, target_path};
+use super::place::Place;
+use super::target::{
+    MadeDirectory, TargetDirectory, failure, open_directory, problem, target_name, target_path,
+};
 use super::wording;
 
 /// A target directory that was made or found.
@@ -31,8 +35,7 @@ impl Copier {
         found: &Found<Self>,
         opened: &Opened<'_>,
     ) -> Enter<TargetDirectory> {
-        if found.node.own.copy.has_made(opened.stat.identity) {
-            self.tell_into_itself(desk, found);
+        if self.is_taken(desk, found, opened.stat.identity) {
             return Enter::Over;
         }
         if self.options.dereference == Dereference::Always && found.node.is_within(opened.stat.identity) {
@@ -40,7 +43,8 @@ impl Copier {
             return Enter::Over;
         }
         let ready = match self.ready_directory(found, opened.stat, desk) {
-            Ok(ready) => ready,
+            Ok(Some(ready)) => ready,
+            Ok(None) => return Enter::Over,
             Err(problem) => {
                 desk.problem(problem);
                 return Enter::Over;
@@ -50,7 +54,7 @@ impl Copier {
         if ready.is_new {
             let above_is_new = above.made.as_ref().is_some_and(|made| made.before.is_none());
             if !above_is_new {
-                above.copy.record_made(ready.stat.identity);
+                self.tops.record(ready.stat.identity, above.copy.index);
             }
             self.tell_copied(desk, found);
         }
@@ -59,13 +63,15 @@ impl Copier {
             Some(source) => self.read_xattrs(desk, Object::Open(source), &|| found.path()),
             None => SourceXattrs::default(),
         };
+        let follow = !ready.is_new && !looks_at_link(&self.options, FileType::Directory);
+        let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         let gives_access_list = self.gives_access_list(&ready.fd);
         let crossing =
             found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
         let held = desk.cache().hold(
             &above.held,
             target_name(found),
-            Open::DIRECTORY,
+            how,
             ready.stat.identity,
             Some(Arc::clone(&ready.fd)),
         );
@@ -94,58 +100,89 @@ impl Copier {
         }
     }
 
-    /// Makes the target directory, or finds it there.
+    /// Tells whether a directory is to be left alone because another part of this run deals with it: it is the top of
+    /// what the run has made, or another operand. Tells the user what GNU tells.
+    ///
+    /// GNU meets operands one after the other, and so refuses what an earlier one has done. Here it is the order of the
+    /// operands that counts too, whoever comes first.
+    fn is_taken(&self, desk: &Desk<'_, Self>, found: &Found<Self>, directory: Identity) -> bool {
+        let index = found.node.own.copy.index;
+        if let Some(operand) = self.tops.operand(directory) {
+            if operand <= index {
+                self.tell_into_itself(desk, found);
+            }
+            return true;
+        }
+        if found.is_operand() || self.options.dereference == Dereference::Always {
+            return false;
+        }
+        match self.named.get(&directory) {
+            Some((operand, path)) if *operand < index => {
+                let problem = Problem::new(wording::NO_DIRECTORY_LINK).naming(target_path(found));
+                desk.problem(problem.naming(path.clone()));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes the target directory, or finds it there. `None` if it is left out, and that was told.
     fn ready_directory(
         &self,
         found: &Found<Self>,
         source: &Stat,
         desk: &Desk<'_, Self>,
-    ) -> Result<Ready, Problem> {
-        let path = || target_path(found);
-        let problem = |wording| move |cause: Error| Problem::new(wording).naming(path()).because(cause);
-        let name = target_name(found);
-        let parent = open_directory(desk, found).map_err(problem(wording::CANNOT_CREATE_DIRECTORY))?;
-        match make_directory(&parent, name, self.new_directory_mode(source).or(Mode::OWNER)) {
-            Ok(()) => {
-                let made = stat_at(&parent, name).map_err(problem(wording::CANNOT_STAT))?;
-                if !made.mode.contains(Mode::OWNER) {
-                    // The umask took what the owner needs to work in it.
-                    change_mode_at(&parent, name, made.mode.or(Mode::OWNER))
-                        .map_err(problem(wording::SETTING_PERMISSIONS))?;
-                }
-                let fd = open(&parent, name, Open::DIRECTORY).map_err(problem(wording::CANNOT_STAT))?;
-                let stat = stat(&fd).map_err(problem(wording::CANNOT_STAT))?;
-                if stat.identity != made.identity {
-                    let cause = Error::new(haul_sys::Operation::Openat, format!("{name:?}"), Errno::STALE);
-                    return Err(problem(wording::CANNOT_CREATE_DIRECTORY)(cause));
-                }
-                // The mode it was made with, so that leaving knows what the umask and the parent made of it.
-                Ok(Ready { fd: Arc::new(fd), stat: Stat { mode: made.mode, ..stat }, is_new: true })
+    ) -> Result<Option<Ready>, Problem> {
+        let parent = open_directory(desk, found)
+            .map_err(|cause| problem(found, wording::CANNOT_CREATE_DIRECTORY, cause))?;
+        let exists = match self.make_new_directory(found, source, &parent) {
+            Ok(ready) => return ready.map(Some),
+            Err(cause) if cause.is(Errno::EXIST) => cause,
+            Err(cause) => return Err(failure(found, &parent, wording::CANNOT_CREATE_DIRECTORY, cause)),
+        };
+        let mut turn = self.turn(found);
+        match self.clear(desk, found, &parent, &mut turn, source)? {
+            Place::Left(_) => Ok(None),
+            Place::Taken(Some(there)) if there.kind == FileType::Directory => {
+                self.existing_directory(found, &parent).map(Some)
             }
-            Err(cause) if cause.is(Errno::EXIST) => self.existing_directory(found, source, &parent),
-            Err(cause) => Err(failure(found, &parent, wording::CANNOT_CREATE_DIRECTORY, cause)),
+            Place::Taken(_) => Err(problem(found, wording::CANNOT_CREATE_DIRECTORY, exists)),
+            Place::Free(backup) => {
+                let made = self
+                    .make_new_directory(found, source, &parent)
+                    .map_err(|cause| problem(found, wording::CANNOT_CREATE_DIRECTORY, cause))
+                    .and_then(|ready| ready);
+                if made.is_err() {
+                    self.put_back(desk, found, backup.as_deref());
+                }
+                made.map(Some)
+            }
         }
     }
 
-    fn existing_directory(&self, found: &Found<Self>, source: &Stat, parent: &Fd) -> Result<Ready, Problem> {
-        let path = || target_path(found);
-        let problem = |wording| move |cause: Error| Problem::new(wording).naming(path()).because(cause);
+    /// Makes a directory where nothing is. The outer error is that of the making itself.
+    fn make_new_directory(
+        &self,
+        found: &Found<Self>,
+        source: &Stat,
+        parent: &Fd,
+    ) -> Result<Result<Ready, Problem>, Error> {
         let name = target_name(found);
-        let there = stat_at(parent, name).map_err(problem(wording::CANNOT_STAT))?;
-        if there.kind != FileType::Directory {
-            let problem = Problem::new(wording::DIRECTORY_ONTO_OTHER);
-            return Err(problem.naming(path()).naming(found.path()));
-        }
-        if there.identity == source.identity {
-            return Err(Problem::new(wording::SAME_FILE).naming(found.path()).naming(path()));
-        }
-        let fd = match open(parent, name, Open::DIRECTORY) {
+        make_directory(parent, name, self.new_directory_mode(source).or(Mode::OWNER))?;
+        Ok(open_new_directory(found, parent))
+    }
+
+    fn existing_directory(&self, found: &Found<Self>, parent: &Fd) -> Result<Ready, Problem> {
+        let name = target_name(found);
+        let follow = !looks_at_link(&self.options, FileType::Directory);
+        let how = |how: Open| if follow { how.following() } else { how };
+        let fd = match open(parent, name, how(Open::DIRECTORY)) {
             // One may be allowed to make entries in a directory without being allowed to list it.
-            Err(cause) if cause.is(Errno::ACCESS) => open(parent, name, Open::SEARCH),
+            Err(cause) if cause.is(Errno::ACCESS) => open(parent, name, how(Open::SEARCH)),
             outcome => outcome,
         };
-        let fd = fd.map_err(problem(wording::CANNOT_STAT))?;
-        let stat = stat(&fd).map_err(problem(wording::CANNOT_STAT))?;
+        let fd = fd.map_err(|cause| problem(found, wording::CANNOT_STAT, cause))?;
+        let stat = stat(&fd).map_err(|cause| problem(found, wording::CANNOT_STAT, cause))?;
         Ok(Ready { fd: Arc::new(fd), stat, is_new: false })
     }
 
@@ -190,17 +227,12 @@ impl Copier {
                 desk.problem(Problem::new(wording::PERMISSIONS).naming(path()).because(cause));
             }
         }
+        if self.options.existing.backs_up() {
+            self.backups.forget(own.held.identity());
+        }
         desk.cache().lift(&own.held);
         if let Err(cause) = desk.cache().close(&own.held) {
             desk.problem(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(path()).because(cause));
-        }
-    }
-
-    /// Gives the line of `--verbose` for an entry.
-    pub(super) fn tell_copied(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
-        if self.options.verbose {
-            let names = vec![found.path(), target_path(found)];
-            desk.report().line(Line { wording: wording::COPIED, names });
         }
     }
 
@@ -221,4 +253,24 @@ impl Copier {
             Mode::default()
         }
     }
+}
+
+/// Opens a directory that was just made, after giving its owner what working in it takes.
+fn open_new_directory(found: &Found<Copier>, parent: &Fd) -> Result<Ready, Problem> {
+    let name = target_name(found);
+    let problem = |wording| move |cause: Error| problem(found, wording, cause);
+    let made = stat_at(parent, name).map_err(problem(wording::CANNOT_STAT))?;
+    if !made.mode.contains(Mode::OWNER) {
+        // The umask took what the owner needs to work in it.
+        change_mode_at(parent, name, made.mode.or(Mode::OWNER))
+            .map_err(problem(wording::SETTING_PERMISSIONS))?;
+    }
+    let fd = open(parent, name, Open::DIRECTORY).map_err(problem(wording::CANNOT_STAT))?;
+    let stat = stat(&fd).map_err(problem(wording::CANNOT_STAT))?;
+    if stat.identity != made.identity {
+        let cause = Error::new(haul_sys::Operation::Openat, format!("{name:?}"), Errno::STALE);
+        return Err(problem(wording::CANNOT_CREATE_DIRECTORY)(cause));
+    }
+    // The mode it was made with, so that leaving knows what the umask and the parent made of it.
+    Ok(Ready { fd: Arc::new(fd), stat: Stat { mode: made.mode, ..stat }, is_new: true })
 }

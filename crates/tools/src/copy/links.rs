@@ -1,16 +1,21 @@
 //! Names that are one file in the source stay one file in the target.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Claim, Desk, Found, Held, Problem, Tally};
-use haul_sys::{Errno, Error, FileType, Identity, Stat};
-use haul_sys::{link, stat_at};
+use haul_sys::{Errno, Error, Fd, Identity, Stat};
+use haul_sys::{link, remove, rename, stat_path};
 
 use super::Copier;
+use super::operands::c_string;
 use super::options::{Dereference, Preserve};
+use super::place::{Left, Place};
 use super::target::{open_directory, target_name, target_path};
 use super::wording;
+
+/// Names tried for what will be renamed at once, more than there can be workers.
+const TRIES: usize = 10_000;
 
 /// The first name of a file in the target: what further names are linked to.
 #[derive(Clone, Debug)]
@@ -74,32 +79,81 @@ impl Copier {
 
     /// Gives the copy of an entry's file the further name that the entry asks for.
     fn link_to(&self, desk: &Desk<'_, Self>, found: &Found<Self>, first: &LinkedName) {
-        self.tell_copied(desk, found);
-        if let Err(cause) = self.try_link(desk, found, first) {
-            let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found));
-            desk.problem(problem.naming(first.held.path_of(&first.name)).because(cause));
-            return;
+        match self.try_link(desk, found, first) {
+            Ok(true) => desk.count(Tally { hard_links: 1, ..Tally::default() }),
+            Ok(false) => {}
+            Err(problem) => desk.problem(problem),
         }
-        desk.count(Tally { hard_links: 1, ..Tally::default() });
     }
 
-    fn try_link(&self, desk: &Desk<'_, Self>, found: &Found<Self>, first: &LinkedName) -> Result<(), Error> {
-        let old = desk.cache().open(&first.held)?;
-        let new = open_directory(desk, found)?;
-        let name = target_name(found);
-        match link(&old, &first.name, &new, name) {
-            Err(cause) if cause.is(Errno::EXIST) => {
-                let there = stat_at(&new, name)?;
-                if there.identity == stat_at(&old, &first.name)?.identity {
-                    return Ok(());
-                }
-                if there.kind == FileType::Directory {
-                    return Err(cause);
-                }
-                haul_sys::remove(&new, name)?;
-                link(&old, &first.name, &new, name)
+    /// Links; returns whether the entry has its copy.
+    fn try_link(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        first: &LinkedName,
+    ) -> Result<bool, Problem> {
+        let failed = |cause| {
+            let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found));
+            problem.naming(first.held.path_of(&first.name)).because(cause)
+        };
+        let old = desk.cache().open(&first.held).map_err(failed)?;
+        let new = open_directory(desk, found).map_err(failed)?;
+        let make = |name: &CStr| link(&old, &first.name, &new, name);
+        match make(target_name(found)) {
+            Err(cause) if cause.is(Errno::EXIST) => {}
+            outcome => {
+                self.tell_copied(desk, found);
+                return outcome.map(|()| true).map_err(failed);
             }
-            outcome => outcome,
         }
+        let unseen = |cause| Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause);
+        let source = desk
+            .cache()
+            .open(&found.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), found.name(), self.follows_here(found)))
+            .map_err(unseen)?;
+        let mut turn = self.turn(found);
+        match self.clear(desk, found, &new, &mut turn, &source)? {
+            Place::Left(Left::AsItIs) => return Ok(false),
+            // It is not older than the source, but it has to be the file that the source's other names became.
+            Place::Left(Left::AsCopy) => {}
+            Place::Taken(_) => self.tell_copied(desk, found),
+            Place::Free(backup) => {
+                self.tell_copied_over(desk, found, backup.as_deref());
+                return make(target_name(found)).map(|()| true).map_err(|cause| {
+                    self.put_back(desk, found, backup.as_deref());
+                    failed(cause)
+                });
+            }
+        }
+        replace(&new, target_name(found), &make).map_err(failed)?;
+        self.tell_removed(desk, found);
+        Ok(true)
+    }
+}
+
+/// Puts what `make` makes under a name in the place of what has that name, in one go: somebody who looks finds the one or
+/// the other.
+pub(super) fn replace(
+    directory: &Fd,
+    name: &CStr,
+    make: &dyn Fn(&CStr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut tried = 0;
+    let passing = loop {
+        let passing = c_string(format!(".haul-{}-{tried}", std::process::id()).as_bytes());
+        match make(&passing) {
+            Ok(()) => break passing,
+            // Another worker is at the same.
+            Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,
+            Err(cause) => return Err(cause),
+        }
+    };
+    let outcome = rename(directory, &passing, name);
+    // Also after a renaming that went well: of two names of one file, the kernel leaves both.
+    match remove(directory, &passing) {
+        Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
+        _ => outcome,
     }
 }

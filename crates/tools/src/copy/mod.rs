@@ -2,16 +2,21 @@
 //!
 //! `operands.rs` finds out what goes where, [`Copier`] answers the framework's questions, and the other files make one
 //! kind of thing each: `directory.rs`, `regular.rs` (with `holes.rs` and `stream.rs`), `other.rs`, `links.rs`, and
-//! `attributes.rs` for what they all get at the end. Semantics and wording are GNU's.
+//! `attributes.rs` for what they all get at the end. What becomes of what is there already is decided in `existing.rs` and
+//! done in `place.rs`, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
 
+mod age;
 mod attributes;
+mod backup;
 mod births;
 mod directory;
+mod existing;
 mod holes;
 mod links;
 mod operands;
 mod options;
 mod other;
+mod place;
 mod regular;
 mod stream;
 mod survey;
@@ -20,22 +25,27 @@ pub mod wording;
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
     Begin, Block, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Local, Need, Node, OpenFile,
-    Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Tally, Tool,
+    Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Tool,
 };
-use haul_sys::{EntryType, FileType, Identity, Mode, ProcessIdentity, Stat, stat_at, stat_path};
+use haul_sys::{EntryType, Identity, Mode, ProcessIdentity, Stat, stat_at};
 
-pub use options::{CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse};
+pub use options::{
+    Backup, CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse, Update,
+};
 
 pub use survey::survey;
 
+use age::Resolutions;
+use backup::Backups;
 use links::LinkedName;
-use operands::{Assignment, Split, Stop};
+use operands::{Assignment, Named, Split, Stop};
 use regular::CopiedFile;
-use target::{TargetDirectory, open_directory, target_name, target_path};
+use target::{TargetDirectory, Tops, open_directory, target_name, target_path};
 
 /// How a copy ended.
 #[derive(Debug)]
@@ -56,7 +66,7 @@ const OFFLOAD_BYTES: u64 = 256 << 10;
 
 /// Copies what the operands name, as the options say, using the machine as the configuration says.
 pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: &dyn Report) -> Outcome {
-    let settings = Settings::resolve(config);
+    let settings = Settings::resolve(&serial_if_asked(config, options));
     let mut engine = match settings.first_engine() {
         Ok(engine) => engine,
         Err((name, cause)) => {
@@ -64,17 +74,21 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         }
     };
     let cache = HeldCache::new(settings.held);
+    let onto_backup = operands::onto_backup(operands, options);
+    let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
     let assignments = match operands::assign(operands, &cache) {
         Ok(assignments) => assignments,
         Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
         Err(Stop::Fatal(problem)) => return Outcome::Fatal(problem),
     };
-    let (assignments, problems) = operands::without_repetitions(assignments, options);
+    let (assignments, named, problems) = operands::without_repetitions(assignments, options);
     let mut status = tell(problems, report);
-    let groups = operands::groups(assignments);
-    let copier = Copier::new(options.clone(), groups.len() > 1);
+    let groups = operands::groups(assignments, options);
+    let copier = Copier::new(options.clone(), named, groups.len() > 1);
+    let mut first = 0;
     for group in &groups {
-        let (operands, problems) = places(group, &cache);
+        let (operands, problems) = places(group, first, &cache);
+        first += group.len();
         status = status.max(tell(problems, report));
         let driver = Local::new(settings.jobs).preferring(settings.precedence());
         let engine = Mutex::new(engine.take());
@@ -82,9 +96,16 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         status = status.max(haul_flow::run(&copier, operands, &setup));
     }
     match status {
-        Status::Success => Outcome::Success,
-        Status::Failure => Outcome::Failure,
+        Status::Success if !copier.declined.into_inner() => Outcome::Success,
+        Status::Success | Status::Failure => Outcome::Failure,
     }
+}
+
+/// Has one worker do one file after the other if the user is asked about each: a question is answered before the next
+/// file begins.
+fn serial_if_asked(config: &Config, options: &CopyOptions) -> Config {
+    let config = config.clone();
+    if options.existing.ask { Config { jobs: Some(1), look_ahead: Some(1), ..config } } else { config }
 }
 
 /// Reports problems; returns what they come to.
@@ -94,16 +115,21 @@ fn tell(problems: Vec<Problem>, report: &dyn Report) -> Status {
     if failed { Status::Failure } else { Status::Success }
 }
 
-/// Holds the directories in which some sources stand; says which cannot be.
-fn places(group: &[Assignment], cache: &HeldCache) -> (Vec<Operand<Copier>>, Vec<Problem>) {
+/// Holds the directories in which some sources stand, of which the first is the `first`-th of all; says which cannot be.
+fn places(group: &[Assignment], first: usize, cache: &HeldCache) -> (Vec<Operand<Copier>>, Vec<Problem>) {
     let (mut operands, mut problems) = (Vec::with_capacity(group.len()), Vec::new());
-    for Assignment { text, target: (held, name) } in group {
+    for (index, Assignment { text, target: (held, name) }) in group.iter().enumerate() {
         let split = Split::of(text);
         match split.hold(cache) {
             Ok(place) => operands.push(Operand {
                 place,
                 name: operands::c_string(split.name),
-                own: TargetDirectory::place(Arc::clone(held), name.clone(), text.to_bytes().to_vec()),
+                own: TargetDirectory::place(
+                    Arc::clone(held),
+                    name.clone(),
+                    text.to_bytes().to_vec(),
+                    first + index,
+                ),
             }),
             Err(cause) => {
                 problems.push(Problem::new(wording::CANNOT_STAT).naming(text.to_bytes()).because(cause));
@@ -122,10 +148,20 @@ pub struct Copier {
     links: LinkTable<Found<Copier>, LinkedName>,
     /// What operands were copied to, kept only if two of them have the same last component.
     created: Option<Mutex<HashSet<(CString, Identity)>>>,
+    /// The directories that the user named, if several operands were.
+    named: Named,
+    /// The tops of the trees that this run has made.
+    tops: Tops,
+    backups: Backups,
+    resolutions: Resolutions,
+    /// Whether the user has agreed to the replacement that comes next. Only one file is in flight then.
+    agreed: AtomicBool,
+    /// Whether the user has declined any.
+    declined: AtomicBool,
 }
 
 impl Copier {
-    fn new(options: CopyOptions, names_repeat: bool) -> Self {
+    fn new(options: CopyOptions, named: Named, names_repeat: bool) -> Self {
         Self {
             options,
             process: haul_sys::effective_identity(),
@@ -133,6 +169,12 @@ impl Copier {
             offload_bytes: OFFLOAD_BYTES,
             links: LinkTable::new(),
             created: names_repeat.then(|| Mutex::new(HashSet::new())),
+            named,
+            tops: Tops::default(),
+            backups: Backups::default(),
+            resolutions: Resolutions::default(),
+            agreed: AtomicBool::new(false),
+            declined: AtomicBool::new(false),
         }
     }
 
@@ -146,26 +188,6 @@ impl Copier {
             Dereference::Operands => found.is_operand(),
             Dereference::Always => true,
         }
-    }
-
-    /// Tells whether an entry's target is there and is to stay.
-    fn keeps(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
-        if self.options.existing != Existing::Keep || kind == EntryType::Directory {
-            return false;
-        }
-        // Regular files would be written through a symbolic link, so it is what the link leads to that counts.
-        let follow = kind == EntryType::Regular && self.options.make == Make::Copy;
-        let there = open_directory(desk, found)
-            .and_then(|directory| stat_path(Some(&*directory), target_name(found), follow));
-        if there.is_err() {
-            return false;
-        }
-        desk.count(Tally { skipped: 1, ..Tally::default() });
-        if self.options.debug {
-            let names = vec![target_path(found)];
-            desk.report().line(haul_flow::Line { wording: wording::SKIPPED, names });
-        }
-        true
     }
 
     /// Remembers what an operand was copied to.
@@ -184,18 +206,6 @@ impl Copier {
         let created = created.lock().unwrap_or_else(PoisonError::into_inner);
         created.contains(&(name.to_owned(), target))
     }
-
-    /// Refuses to write through a symbolic link that an earlier operand has left in the target's place.
-    fn just_created_link(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Option<Problem> {
-        if self.created.is_none() || !found.is_operand() {
-            return None;
-        }
-        let name = target_name(found);
-        let there = open_directory(desk, found).and_then(|directory| stat_at(&directory, name)).ok()?;
-        let through = there.kind == FileType::Symlink && self.was_just_created(name, there.identity);
-        let problem = Problem::new(wording::JUST_CREATED_LINK);
-        through.then(|| problem.naming(found.path()).naming(target_path(found)))
-    }
 }
 
 impl Tool for Copier {
@@ -210,7 +220,7 @@ impl Tool for Copier {
         if kind == EntryType::Directory {
             return if self.options.recursive { Need::Enter } else { Need::Handle };
         }
-        if self.keeps(desk, found, kind) {
+        if self.leaves(desk, found, kind) {
             return Need::Nothing;
         }
         match (kind, self.options.make) {
@@ -250,10 +260,6 @@ impl Tool for Copier {
         found: &Found<Self>,
         opened: &OpenedFile<'_>,
     ) -> Begin<CopiedFile> {
-        if let Some(problem) = self.just_created_link(desk, found) {
-            desk.problem(problem);
-            return Begin::Over;
-        }
         self.begin_file(desk, found, *opened)
     }
 

@@ -10,9 +10,10 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Held, HeldCache, Problem};
-use haul_sys::{Errno, Error, Fd, FileType, Open, stat_path};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, open_path, stat_path};
 
-use super::options::{CopyOptions, Dereference, Operands};
+use super::backup::backup_name;
+use super::options::{Backup, CopyOptions, Dereference, Existing, Operands};
 use super::wording;
 
 /// Why nothing can be copied at all.
@@ -30,6 +31,9 @@ pub(super) struct Assignment {
     /// The directory the copy goes to, and the name it gets there.
     pub(super) target: (Arc<Held>, CString),
 }
+
+/// The directories among several operands: which operand names each first, and the path of its copy.
+pub(super) type Named = HashMap<Identity, (usize, Vec<u8>)>;
 
 /// A name split into the directory it stands in and the last component.
 pub(super) struct Split<'a> {
@@ -65,6 +69,32 @@ impl<'a> Split<'a> {
 /// Makes a C string of bytes that came from one, or from several without a NUL.
 pub(super) fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
+}
+
+/// Turns `cp --force --backup x x`, of a regular file, into a copy of `x` to the name of its backup.
+pub(super) fn onto_backup(operands: &Operands, options: &CopyOptions) -> Option<(Operands, CopyOptions)> {
+    let existing = &options.existing;
+    let [source, target] = operands.names.as_slice() else { return None };
+    let wanted = existing.force && existing.backs_up() && operands.target_directory.is_none();
+    if !wanted || source != target {
+        return None;
+    }
+    let regular = stat_path::<&Fd>(None, target, true).is_ok_and(|stat| stat.kind == FileType::Regular);
+    if !regular {
+        return None;
+    }
+    let split = Split::of(target);
+    let place = if split.display.is_empty() { b".".as_slice() } else { split.display };
+    let directory = open_path(&c_string(place), Open::SEARCH.following()).ok()?;
+    let name = backup_name(&directory, &c_string(split.name), existing);
+    // Only to find out a name.
+    directory.close().unwrap_or_default();
+    let target = c_string(&[split.display, name.to_bytes()].concat());
+    let existing = Existing { backup: Backup::None, ..existing.clone() };
+    Some((
+        Operands { names: vec![source.clone(), target], ..operands.clone() },
+        CopyOptions { existing, ..options.clone() },
+    ))
 }
 
 /// Finds out what goes where.
@@ -137,19 +167,20 @@ fn to_name(source: &CString, target: &CString, cache: &HeldCache) -> Result<Vec<
     Ok(vec![Assignment { text: source.clone(), target: (held, c_string(split.name)) }])
 }
 
-/// Leaves out sources that are named more than once, however they are spelled, and returns what is to be said of them.
+/// Leaves out sources that are named more than once, however they are spelled, and returns the directories among the others
+/// and what is to be said of those left out.
 ///
-/// A file is the same source if it is the same entry of the same directory; a directory, if it is the same directory.
+/// Where backups are made, a file may be named more than once: each copy replaces the one before. A file is the same source if it is the same entry of the same directory; a directory, if it is the same directory.
 pub(super) fn without_repetitions(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
-) -> (Vec<Assignment>, Vec<Problem>) {
+) -> (Vec<Assignment>, Named, Vec<Problem>) {
     let follow = options.dereference != Dereference::Never;
     if assignments.len() < 2 {
-        return (assignments, Vec::new());
+        return (assignments, Named::new(), Vec::new());
     }
     let mut kept: Vec<Assignment> = Vec::with_capacity(assignments.len());
-    let (mut problems, mut files, mut directories) = (Vec::new(), HashSet::new(), HashMap::new());
+    let (mut problems, mut files, mut directories) = (Vec::new(), HashSet::new(), Named::new());
     for assignment in assignments {
         let text = &assignment.text;
         let split = Split::of(text);
@@ -163,19 +194,20 @@ pub(super) fn without_repetitions(
                 let path = assignment.target.0.path_of(&assignment.target.1);
                 match directories.entry(stat.identity) {
                     Entry::Vacant(entry) => {
-                        entry.insert(path);
+                        entry.insert((kept.len(), path));
                         None
                     }
-                    Entry::Occupied(first) if *first.get() == path => {
+                    Entry::Occupied(first) if first.get().1 == path => {
                         Some(Problem::new(wording::DIRECTORY_TWICE).naming(text.to_bytes()).as_warning())
                     }
                     Entry::Occupied(_) if follow => None,
                     Entry::Occupied(first) => {
                         let problem = Problem::new(wording::NO_DIRECTORY_LINK);
-                        Some(problem.naming(path).naming(first.get().clone()))
+                        Some(problem.naming(path).naming(first.get().1.clone()))
                     }
                 }
             }
+            Ok(_) if options.existing.backs_up() => None,
             Ok((_, place)) => {
                 let is_new = files.insert((place, split.base().to_vec()));
                 (!is_new).then(|| Problem::new(wording::SOURCE_TWICE).naming(text.to_bytes()).as_warning())
@@ -186,12 +218,15 @@ pub(super) fn without_repetitions(
             None => kept.push(assignment),
         }
     }
-    (kept, problems)
+    (kept, directories, problems)
 }
 
 /// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, so
-/// their order cannot matter.
-pub(super) fn groups(assignments: Vec<Assignment>) -> Vec<Vec<Assignment>> {
+/// their order cannot matter. Each is a group of its own if the user is asked.
+pub(super) fn groups(assignments: Vec<Assignment>, options: &CopyOptions) -> Vec<Vec<Assignment>> {
+    if options.existing.ask {
+        return assignments.into_iter().map(|assignment| vec![assignment]).collect();
+    }
     let mut groups: Vec<Vec<Assignment>> = Vec::new();
     let mut names = HashSet::new();
     for assignment in assignments {

@@ -32,15 +32,72 @@ bitflags! {
     }
 }
 
-/// What becomes of a file that is already there.
+/// Which files that are already there are replaced (`--update`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// It is overwritten in place.
-    Overwrite,
-    /// It is removed when it cannot be opened, and made anew (`-f`).
-    Force,
-    /// It stays (`-n`).
-    Keep,
+pub enum Update {
+    /// All.
+    All,
+    /// None, which is fine (`-n`).
+    None,
+    /// None, which is an error.
+    NoneFail,
+    /// Those that are older than the source (`-u`).
+    Older,
+}
+
+/// Under which name what is replaced is kept (`--backup`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backup {
+    /// Under none: it is not kept.
+    None,
+    /// With the suffix, in the place of an older backup.
+    Simple,
+    /// With a number if there are such backups of it, else with the suffix.
+    Existing,
+    /// With a number that no backup of it has had.
+    Numbered,
+}
+
+/// What becomes of what already stands in a target's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Existing {
+    /// Which files are replaced.
+    pub update: Update,
+    /// Whether the user is asked before (`-i`): one file after the other, one at a time.
+    pub ask: bool,
+    /// Whether what cannot be opened is removed, and made anew (`-f`).
+    pub force: bool,
+    /// Whether it is removed first (`--remove-destination`).
+    pub remove: bool,
+    /// Whether and how it is kept.
+    pub backup: Backup,
+    /// The suffix of backups without a number (`-S`).
+    pub suffix: CString,
+    /// Whether a symbolic link to a directory may stand for the directory (`--keep-directory-symlink`).
+    pub keep_directory_symlink: bool,
+}
+
+impl Existing {
+    /// Tells whether backups are made.
+    #[must_use]
+    pub fn backs_up(&self) -> bool {
+        self.backup != Backup::None
+    }
+}
+
+impl Default for Existing {
+    /// What `cp` does without options: what is there is written over.
+    fn default() -> Self {
+        Self {
+            update: Update::All,
+            ask: false,
+            force: false,
+            remove: false,
+            backup: Backup::None,
+            suffix: c"~".to_owned(),
+            keep_directory_symlink: false,
+        }
+    }
 }
 
 /// What is made for a regular file.
@@ -93,7 +150,7 @@ pub struct CopyOptions {
     pub reduce_diagnostics: bool,
     /// Whether new files get the default mode instead of the source's (`--no-preserve=mode`).
     pub default_mode: bool,
-    /// What becomes of files that are there.
+    /// What becomes of what is there.
     pub existing: Existing,
     /// What is made.
     pub make: Make,
@@ -122,7 +179,7 @@ impl Default for CopyOptions {
             require_xattr: false,
             reduce_diagnostics: false,
             default_mode: false,
-            existing: Existing::Overwrite,
+            existing: Existing::default(),
             make: Make::Copy,
             one_file_system: false,
             reflink: Reflink::Auto,

@@ -1,19 +1,20 @@
 //! Entries that are not opened: symbolic links, special files, and whatever `-l` and `-s` make.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use haul_flow::{Claim, Desk, Found, Handled, Problem, Tally};
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Special, Stat, Times, change_times_at,
 };
-use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_at, stat_path};
+use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
 
 use super::Copier;
 use super::attributes::{Object, Subject};
-use super::links::LinkedName;
-use super::options::{Dereference, Existing, Make, Preserve};
+use super::links::{LinkedName, replace};
+use super::options::{Make, Preserve};
+use super::place::{Left, Place};
 use super::stream;
-use super::target::{failure, open_directory, target_name, target_path};
+use super::target::{failure, open_directory, problem, target_name, target_path};
 use super::wording;
 
 impl Copier {
@@ -59,7 +60,14 @@ impl Copier {
             Claim::Known(..) => return Ok(Handled::Over),
         };
         match self.remake(desk, found, &directory, &source) {
-            Ok(()) => self.made(desk, found, link),
+            Ok(None) => self.made(desk, found, link),
+            // A file that is as good as a copy is one for its other names too.
+            Ok(Some(Left::AsCopy)) => {
+                if let Some(file) = link {
+                    self.complete_link(desk, file, LinkedName::of(found));
+                }
+            }
+            Ok(Some(Left::AsItIs)) => self.abandon_link(desk, link),
             Err(problem) => {
                 self.abandon_link(desk, link);
                 return Err(problem);
@@ -78,24 +86,23 @@ impl Copier {
         }
     }
 
-    /// Makes a symbolic link or special file like the source, with its attributes.
+    /// Makes a symbolic link or special file like the source, with its attributes. Returns what stays in its place, if
+    /// anything does.
     fn remake(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         source_directory: &Fd,
         source: &Stat,
-    ) -> Result<(), Problem> {
+    ) -> Result<Option<Left>, Problem> {
         let name = target_name(found);
-        let problem =
-            |wording| move |cause: Error| Problem::new(wording).naming(target_path(found)).because(cause);
         let cannot_create = match source.kind {
             FileType::Symlink => wording::CANNOT_CREATE_LINK,
             FileType::Fifo => wording::CANNOT_CREATE_FIFO,
             FileType::Unknown => return Err(Problem::new(wording::UNKNOWN_TYPE).naming(found.path())),
             _ => wording::CANNOT_CREATE_SPECIAL,
         };
-        let directory = open_directory(desk, found).map_err(problem(cannot_create))?;
+        let directory = open_directory(desk, found).map_err(|cause| problem(found, cannot_create, cause))?;
         let content = match source.kind {
             FileType::Symlink => {
                 let unreadable =
@@ -104,7 +111,7 @@ impl Copier {
             }
             _ => None,
         };
-        let make = || match &content {
+        let make = |name: &CStr| match &content {
             Some(content) => make_symlink(content, &directory, name),
             None => {
                 let mode = source.mode.without(self.omitted(source.kind));
@@ -112,19 +119,15 @@ impl Copier {
                 make_special(&directory, name, special)
             }
         };
-        match make() {
+        match make(name) {
             Ok(()) => self.tell_copied(desk, found),
             Err(cause) if cause.is(Errno::EXIST) => {
-                match self.clear_place(desk, found, &directory, source, cause) {
-                    Ok(()) => self.tell_copied(desk, found),
-                    Err(Refused::Unneeded) => return Ok(()),
-                    Err(Refused::Because(cause)) => {
-                        self.tell_copied(desk, found);
-                        return Err(problem(cannot_create)(cause));
-                    }
-                    Err(Refused::Said(problem)) => return Err(problem),
+                let replaces = self.options.existing.force && source.kind == FileType::Symlink;
+                let place = Taken { directory: &directory, source, replaces, exists: cause };
+                let failed = |cause| problem(found, cannot_create, cause);
+                if let Some(left) = self.make_in_place(desk, found, place, &make, &failed)? {
+                    return Ok(Some(left));
                 }
-                make().map_err(problem(cannot_create))?;
             }
             Err(cause) => {
                 let problem = failure(found, &directory, cannot_create, cause);
@@ -134,7 +137,37 @@ impl Copier {
         }
         self.count_remade(desk, source.kind);
         self.give_named_attributes(desk, found, source_directory, &directory, source);
-        Ok(())
+        Ok(None)
+    }
+
+    /// Makes something that cannot be written into, where something stands in its place. Returns what stays, if anything
+    /// does, and that was told.
+    fn make_in_place(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        taken: Taken<'_>,
+        make: &dyn Fn(&CStr) -> Result<(), Error>,
+        failed: &dyn Fn(Error) -> Problem,
+    ) -> Result<Option<Left>, Problem> {
+        let Taken { directory, source, replaces, exists } = taken;
+        let mut turn = self.turn(found);
+        match self.clear(desk, found, directory, &mut turn, source)? {
+            Place::Left(left) => Ok(Some(left)),
+            Place::Taken(_) => {
+                self.tell_copied(desk, found);
+                let outcome =
+                    if replaces { replace(directory, target_name(found), make) } else { Err(exists) };
+                outcome.map(|()| None).map_err(failed)
+            }
+            Place::Free(backup) => {
+                self.tell_copied_over(desk, found, backup.as_deref());
+                make(target_name(found)).map(|()| None).map_err(|cause| {
+                    self.put_back(desk, found, backup.as_deref());
+                    failed(cause)
+                })
+            }
+        }
     }
 
     /// Gives what was made its attributes, by name. What cannot be given is reported; the copy stands.
@@ -173,55 +206,6 @@ impl Copier {
         desk.count(counted);
     }
 
-    /// Makes room for something that cannot be written into: what is there goes, as far as GNU lets it go.
-    fn clear_place(
-        &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        directory: &Fd,
-        source: &Stat,
-        exists: Error,
-    ) -> Result<(), Refused> {
-        let there = stat_at(directory, target_name(found))
-            .map_err(|cause| Refused::Said(cannot_stat(found, cause)))?;
-        if there.identity == source.identity
-            && source.kind == FileType::Symlink
-            && found.name() != target_name(found)
-        {
-            // Two names of one link: it is there already.
-            return Err(Refused::Unneeded);
-        }
-        self.check_existing(found, source, &there).map_err(Refused::Said)?;
-        if self.leads_to(desk, found, source, &there) {
-            let problem = Problem::new(wording::SAME_FILE);
-            return Err(Refused::Said(problem.naming(found.path()).naming(target_path(found))));
-        }
-        let goes =
-            self.options.dereference != Dereference::Always || self.options.existing == Existing::Force;
-        if !goes {
-            return Err(Refused::Because(exists));
-        }
-        self.make_room(desk, found, directory).map_err(Refused::Said)
-    }
-
-    /// Tells whether what stands in the target's place is removed for what cannot be written into it.
-    fn gives_way(&self, source: &Stat, there: &Stat) -> bool {
-        let special = self.options.dereference != Dereference::Always && source.kind != FileType::Regular;
-        let linked = self.preserves(Preserve::LINKS) && there.links > 1;
-        self.options.existing == Existing::Force || special || linked
-    }
-
-    /// Tells whether the source is a symbolic link to what stands in the target's place, which would be lost.
-    fn leads_to(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat, there: &Stat) -> bool {
-        source.kind == FileType::Symlink
-            && there.kind != FileType::Symlink
-            && desk
-                .cache()
-                .open(&found.node.source)
-                .and_then(|directory| stat_path(Some(&*directory), found.name(), true))
-                .is_ok_and(|end| end.identity == there.identity)
-    }
-
     fn make_hard_link(
         &self,
         desk: &Desk<'_, Self>,
@@ -229,36 +213,28 @@ impl Copier {
         source_directory: &Fd,
         source: &Stat,
     ) -> Result<Handled, Problem> {
-        let name = target_name(found);
         let failed = |cause| {
             let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found)).naming(found.path());
             problem.because(cause)
         };
         let directory = open_directory(desk, found).map_err(failed)?;
         let follow = self.follows_here(found);
-        let make = || link_at_path(Some(source_directory), found.name(), follow, &directory, name);
-        let outcome = match make() {
+        let make = |name: &CStr| link_at_path(Some(source_directory), found.name(), follow, &directory, name);
+        match make(target_name(found)) {
+            Ok(()) => self.tell_copied(desk, found),
             Err(cause) if cause.is(Errno::EXIST) => {
-                let there = stat_at(&directory, name).map_err(|cause| cannot_stat(found, cause))?;
-                if there.identity == source.identity {
+                let replaces = self.options.existing.force || self.options.existing.ask;
+                let taken = Taken { directory: &directory, source, replaces, exists: cause };
+                if self.make_in_place(desk, found, taken, &make, &failed)?.is_some() {
                     return Ok(Handled::Over);
                 }
-                self.check_existing(found, source, &there)?;
-                if !self.gives_way(source, &there) {
-                    self.tell_copied(desk, found);
-                    return Err(failed(cause));
-                }
-                self.make_room(desk, found, &directory)?;
-                make()
             }
-            outcome => outcome,
-        };
-        if let Err(cause) = outcome {
-            let looked = failure(found, &directory, wording::CANNOT_LINK, cause.clone());
-            self.tell_tried(desk, found, &looked);
-            return Err(if looked.wording == wording::CANNOT_STAT { looked } else { failed(cause) });
+            Err(cause) => {
+                let looked = failure(found, &directory, wording::CANNOT_LINK, cause.clone());
+                self.tell_tried(desk, found, &looked);
+                return Err(if looked.wording == wording::CANNOT_STAT { looked } else { failed(cause) });
+            }
         }
-        self.tell_copied(desk, found);
         desk.count(Tally { hard_links: 1, ..Tally::default() });
         self.made(desk, found, None);
         Ok(Handled::Over)
@@ -276,26 +252,35 @@ impl Copier {
             problem.naming(found.path()).because(cause)
         };
         let directory = open_directory(desk, found).map_err(failed)?;
-        match stat_at(&directory, name) {
-            Ok(there) => {
-                self.check_existing(found, source, &there)?;
-                if self.gives_way(source, &there) {
-                    self.make_room(desk, found, &directory)?;
+        let mut turn = self.turn(found);
+        let backup = match self.clear(desk, found, &directory, &mut turn, source)? {
+            Place::Left(_) => return Ok(Handled::Over),
+            Place::Taken(_) => None,
+            Place::Free(backup) => backup,
+        };
+        self.tell_copied_over(desk, found, backup.as_deref());
+        let outcome = if !content.starts_with(b"/") && !self.is_current_directory(found) {
+            Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(found)))
+        } else {
+            let content = CString::new(content).unwrap_or_default();
+            let make = |name: &CStr| make_symlink(&content, &directory, name);
+            match make(name) {
+                Err(cause) if cause.is(Errno::EXIST) && self.options.existing.force => {
+                    replace(&directory, name, &make)
                 }
+                outcome => outcome,
             }
-            Err(cause) if cause.is(Errno::NOENT) => {}
-            Err(cause) => return Err(cannot_stat(found, cause)),
+            .map_err(failed)
+        };
+        if let Err(problem) = outcome {
+            self.put_back(desk, found, backup.as_deref());
+            return Err(problem);
         }
-        self.tell_copied(desk, found);
-        if !content.starts_with(b"/") && !self.is_current_directory(found) {
-            return Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(found)));
-        }
-        let content = CString::new(content).unwrap_or_default();
-        make_symlink(&content, &directory, name).map_err(failed)?;
+        drop(turn);
         if self.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: source.accessed, modified: source.modified };
             change_times_at(&directory, name, times)
-                .map_err(|cause| Problem::new(wording::TIMES).naming(target_path(found)).because(cause))?;
+                .map_err(|cause| problem(found, wording::TIMES, cause))?;
         }
         desk.count(Tally { symlinks: 1, ..Tally::default() });
         self.made(desk, found, None);
@@ -309,19 +294,19 @@ impl Copier {
     }
 }
 
-/// Words that an entry's place cannot be looked at.
-fn cannot_stat(found: &Found<Copier>, cause: Error) -> Problem {
-    Problem::new(wording::CANNOT_STAT).naming(target_path(found)).because(cause)
+/// A place in which something stands.
+struct Taken<'a> {
+    /// The directory it is in.
+    directory: &'a Fd,
+    /// What the source is.
+    source: &'a Stat,
+    /// Whether what is not removed first is replaced in one go.
+    replaces: bool,
+    /// The error that said so.
+    exists: Error,
 }
 
 /// The mode of a special file that gets none from its source.
 fn default_mode(kind: FileType) -> Mode {
     if kind == FileType::Socket { Mode::ALL } else { Mode::READ_WRITE }
-}
-
-/// Why what stands in the place stays.
-enum Refused {
-    Unneeded,
-    Because(Error),
-    Said(Problem),
 }

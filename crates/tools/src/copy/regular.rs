@@ -1,29 +1,32 @@
 //! Copying regular files: the target is made or opened, the way of moving the bytes chosen, and the end tidied up.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{
     Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer,
 };
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
-use haul_sys::{open, reflink, remove, stat, stat_path, truncate};
+use haul_sys::{open, reflink, remove, stat, stat_at, stat_path, truncate};
 
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
 use super::births::Birth;
 use super::holes;
 use super::links::LinkedName;
-use super::options::{Existing, Preserve, Reflink, Sparse};
+use super::options::{Preserve, Reflink, Sparse};
+use super::place::{Left, Place};
 use super::stream;
-use super::target::{failure, open_directory, target_name, target_path};
+use super::target::{failure, open_directory, problem, target_name, target_path};
 use super::wording;
 
 /// What the copy tool keeps for a file being copied.
 #[derive(Debug)]
 pub struct CopiedFile {
-    /// What stood in the place before.
+    /// What stood in the place before, and was written over.
     before: Option<Stat>,
+    /// The name under which what stood in the place before is kept.
+    backup: Option<CString>,
     /// The file's identity, if other names wait for it.
     link: Option<Identity>,
     /// Whether its blocks are shared with the source.
@@ -43,15 +46,24 @@ pub(super) struct OpenTarget {
     pub(super) file: Fd,
     /// What it was before; `None` if it is new.
     pub(super) before: Option<Stat>,
+    /// The name under which what was in its place is kept.
+    pub(super) backup: Option<CString>,
     /// How it was made in a place that was free.
     pub(super) birth: Option<Birth>,
 }
 
 impl OpenTarget {
-    /// A file that was made after something else was cleared away, or through a link.
-    fn anew(file: Fd) -> Self {
-        Self { file, before: None, birth: None }
+    fn new(file: Fd) -> Self {
+        Self { file, before: None, backup: None, birth: None }
     }
+}
+
+/// What became of the making of a target.
+pub(super) enum Target {
+    /// It is open.
+    Open(OpenTarget),
+    /// Something else stays in its place, and that was told.
+    Left(Left),
 }
 
 impl Copier {
@@ -69,7 +81,14 @@ impl Copier {
         };
         let birth = self.birth(&found.node.own, opened.source, stat);
         let begun = match self.open_target(desk, found, stat, birth) {
-            Ok(target) => self.fill(desk, found, opened, target, link),
+            Ok(Target::Open(target)) => self.fill(desk, found, opened, target, link),
+            Ok(Target::Left(Left::AsCopy)) => {
+                if let Some(file) = link {
+                    self.complete_link(desk, file, LinkedName::of(found));
+                }
+                return Begin::Over;
+            }
+            Ok(Target::Left(Left::AsItIs)) => None,
             Err(problem) => {
                 desk.problem(problem);
                 None
@@ -91,7 +110,7 @@ impl Copier {
         link: Option<Identity>,
     ) -> Option<Begin<CopiedFile>> {
         let OpenedFile { source, stat } = opened;
-        let OpenTarget { file, before, birth } = target;
+        let OpenTarget { file, before, backup, birth } = target;
         if before.is_some_and(|before| before.kind != FileType::Regular) {
             stream::copy(desk, found, source, file);
             return None;
@@ -103,6 +122,7 @@ impl Copier {
                     Problem::new(wording::FAILED_TO_CLONE).naming(target_path(found)).naming(found.path());
                 desk.problem(problem.because(cause));
                 self.take_back(desk, found, file, before.is_none());
+                self.put_back(desk, found, backup.as_deref());
                 return None;
             }
         };
@@ -113,7 +133,7 @@ impl Copier {
         if reflinked {
             desk.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
         }
-        let own = CopiedFile { before, link, reflinked, offloaded, skips_holes, has_holes, birth };
+        let own = CopiedFile { before, backup, link, reflinked, offloaded, skips_holes, has_holes, birth };
         Some(Begin::Move { own, target: Some(file), transfer })
     }
 
@@ -137,20 +157,18 @@ impl Copier {
         found: &Found<Self>,
         source: &Stat,
         birth: Birth,
-    ) -> Result<OpenTarget, Problem> {
+    ) -> Result<Target, Problem> {
         let name = target_name(found);
-        let failed = |cause: Error| {
-            Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(slashed(name, cause))
-        };
-        let directory = open_directory(desk, found).map_err(failed)?;
+        let directory = open_directory(desk, found)
+            .map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, slashed(name, cause)))?;
         match open(&directory, name, Open::create(birth.mode)) {
             Ok(file) => {
                 self.tell_copied(desk, found);
-                Ok(OpenTarget { file, before: None, birth: Some(birth) })
+                Ok(Target::Open(OpenTarget { birth: Some(birth), ..OpenTarget::new(file) }))
             }
-            Err(cause) if cause.is(Errno::EXIST) => self.open_existing(desk, found, source, &directory),
+            Err(cause) if cause.is(Errno::EXIST) => self.open_in_place(desk, found, source, &directory),
             Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
-                self.open_existing(desk, found, source, &directory)
+                self.open_in_place(desk, found, source, &directory)
             }
             Err(cause) => {
                 let problem = failure(found, &directory, wording::CANNOT_CREATE_FILE, slashed(name, cause));
@@ -160,140 +178,77 @@ impl Copier {
         }
     }
 
+    /// Opens or makes the target where something stands in its place, or did a moment ago.
+    fn open_in_place(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+        directory: &Fd,
+    ) -> Result<Target, Problem> {
+        let mut turn = self.turn(found);
+        match self.clear(desk, found, directory, &mut turn, source)? {
+            Place::Left(left) => Ok(Target::Left(left)),
+            Place::Taken(there) => {
+                self.tell_copied(desk, found);
+                self.open_existing(desk, found, source, directory, there).map(Target::Open)
+            }
+            Place::Free(backup) => {
+                self.tell_copied_over(desk, found, backup.as_deref());
+                match self.make_anew(found, source, directory) {
+                    Ok(target) => Ok(Target::Open(OpenTarget { backup, ..target })),
+                    Err(problem) => {
+                        self.put_back(desk, found, backup.as_deref());
+                        Err(problem)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens what stands in the target's place. With `-f`, what cannot be opened is removed.
     fn open_existing(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         source: &Stat,
         directory: &Fd,
+        there: Option<Stat>,
     ) -> Result<OpenTarget, Problem> {
-        let name = target_name(found);
-        let problem =
-            |wording| move |cause: Error| Problem::new(wording).naming(target_path(found)).because(cause);
-        let there = match stat_path(Some(directory), name, true) {
-            Ok(there) => there,
-            Err(cause) if cause.is(Errno::NOENT) => {
-                self.tell_copied(desk, found);
-                return self.open_dangling(found, source, directory);
-            }
-            Err(cause) if cause.is(Errno::LOOP) && self.options.existing == Existing::Force => {
-                return self.replace(desk, found, source, directory);
-            }
-            Err(cause) => return Err(problem(wording::CANNOT_STAT)(cause)),
-        };
-        self.check_existing(found, source, &there)?;
-        if self.preserves(Preserve::LINKS) && there.links > 1 {
-            self.make_room(desk, found, directory)?;
-            self.tell_copied(desk, found);
-            return self.make_anew(found, source, directory);
-        }
-        self.tell_copied(desk, found);
         let how = Open::WRITE.following();
         // A FIFO that the user named is waited for; one met in a tree is a trap.
-        let waits = there.kind != FileType::Regular && !self.options.recursive;
+        let waits = there.is_some_and(|there| there.kind != FileType::Regular) && !self.options.recursive;
         let how = if waits { how.blocking() } else { how };
-        match open(directory, name, how) {
-            Ok(file) => self.empty(found, source, there, file),
-            Err(cause) if cause.is(Errno::NOENT) || self.options.existing == Existing::Force => {
-                self.replace(desk, found, source, directory)
+        match (open(directory, target_name(found), how), there) {
+            (Ok(file), Some(there)) => empty(found, source, there, file),
+            // It was a symbolic link to itself and is something else now: made anew like anything that cannot be opened.
+            (Ok(file), None) => {
+                file.close().map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, cause))?;
+                self.make_room(desk, found, directory)?;
+                self.make_anew(found, source, directory)
             }
-            Err(cause) => Err(problem(wording::CANNOT_CREATE_FILE)(cause)),
+            (Err(cause), _) if cause.is(Errno::NOENT) => self.make_anew(found, source, directory),
+            (Err(_), _) if self.options.existing.force => {
+                self.make_room(desk, found, directory)?;
+                self.make_anew(found, source, directory)
+            }
+            (Err(cause), _) => Err(problem(found, wording::CANNOT_CREATE_FILE, cause)),
         }
     }
 
-    /// Checks that an existing target may be overwritten.
-    pub(super) fn check_existing(
-        &self,
-        found: &Found<Self>,
-        source: &Stat,
-        there: &Stat,
-    ) -> Result<(), Problem> {
-        if there.identity == source.identity {
-            return Err(Problem::new(wording::SAME_FILE).naming(found.path()).naming(target_path(found)));
-        }
-        if there.kind == FileType::Directory {
-            return Err(Problem::new(wording::OTHER_ONTO_DIRECTORY).naming(target_path(found)));
-        }
-        if found.is_operand() && self.was_just_created(target_name(found), there.identity) {
-            let problem = Problem::new(wording::JUST_CREATED);
-            return Err(problem.naming(target_path(found)).naming(found.path()));
-        }
-        Ok(())
-    }
-
-    /// Empties a target that was opened, after making sure that it is not the source by another way.
-    fn empty(
-        &self,
-        found: &Found<Self>,
-        source: &Stat,
-        there: Stat,
-        file: Fd,
-    ) -> Result<OpenTarget, Problem> {
-        let problem =
-            |cause| Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause);
-        if there.kind != FileType::Regular {
-            return Ok(OpenTarget { file, before: Some(there), birth: None });
-        }
-        let opened = stat(&file).map_err(problem)?;
-        self.check_existing(found, source, &opened)?;
-        // Also an empty one: being written to shows in its times.
-        truncate(&file, 0).map_err(problem)?;
-        Ok(OpenTarget { file, before: Some(opened), birth: None })
-    }
-
-    /// Deals with a symbolic link that leads nowhere in the target's place.
-    fn open_dangling(
-        &self,
-        found: &Found<Self>,
-        source: &Stat,
-        directory: &Fd,
-    ) -> Result<OpenTarget, Problem> {
-        if !self.options.through_dangling {
-            return Err(Problem::new(wording::DANGLING).naming(target_path(found)));
-        }
-        open(directory, target_name(found), Open::create_through(self.new_file_mode(source)))
-            .map(OpenTarget::anew)
-            .map_err(|cause| {
-                Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause)
-            })
-    }
-
-    /// Removes what stands in the target's place and makes the target anew.
-    fn replace(
-        &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        source: &Stat,
-        directory: &Fd,
-    ) -> Result<OpenTarget, Problem> {
-        self.make_room(desk, found, directory)?;
-        self.make_anew(found, source, directory)
-    }
-
+    /// Makes the target where nothing is, or a symbolic link that leads nowhere.
     fn make_anew(&self, found: &Found<Self>, source: &Stat, directory: &Fd) -> Result<OpenTarget, Problem> {
-        open(directory, target_name(found), Open::create(self.new_file_mode(source)))
-            .map(OpenTarget::anew)
-            .map_err(|cause| {
-                Problem::new(wording::CANNOT_CREATE_FILE).naming(target_path(found)).because(cause)
-            })
-    }
-
-    /// Removes what stands in the target's place.
-    pub(super) fn make_room(
-        &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        directory: &Fd,
-    ) -> Result<(), Problem> {
-        match remove(directory, target_name(found)) {
-            Ok(()) if self.options.verbose => {
-                desk.report().line(Line { wording: wording::REMOVED, names: vec![target_path(found)] });
-                Ok(())
+        let (name, mode) = (target_name(found), self.new_file_mode(source));
+        let outcome = match open(directory, name, Open::create(mode)) {
+            Err(cause) if cause.is(Errno::EXIST) && is_link(directory, name) => {
+                if !self.options.through_dangling {
+                    return Err(Problem::new(wording::DANGLING).naming(target_path(found)));
+                }
+                open(directory, name, Open::create_through(mode))
             }
-            Ok(()) => Ok(()),
-            Err(cause) if cause.is(Errno::NOENT) => Ok(()),
-            Err(cause) => Err(Problem::new(wording::CANNOT_REMOVE).naming(target_path(found)).because(cause)),
-        }
+            outcome => outcome,
+        };
+        outcome.map(OpenTarget::new).map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, cause))
     }
 
     /// The mode a file is made with: never wider than its final one, private while its owner is still to be set.
@@ -410,6 +365,9 @@ impl Copier {
                 self.record_created(desk, found);
             }
         }
+        if !moved {
+            self.put_back(desk, found, own.backup.as_deref());
+        }
         match (own.link, moved) {
             (Some(file), true) => {
                 let known = LinkedName::of(found);
@@ -441,6 +399,25 @@ impl Copier {
         let names = [offload, reflink, sparse].map(|word| word.as_bytes().to_vec()).into();
         desk.report().line(Line { wording: wording::HOW_COPIED, names });
     }
+}
+
+/// Empties a target that was opened, after making sure that it is not the source by another way.
+fn empty(found: &Found<Copier>, source: &Stat, there: Stat, file: Fd) -> Result<OpenTarget, Problem> {
+    if there.kind != FileType::Regular {
+        return Ok(OpenTarget { before: Some(there), ..OpenTarget::new(file) });
+    }
+    let failed = |cause| problem(found, wording::CANNOT_CREATE_FILE, cause);
+    let opened = stat(&file).map_err(failed)?;
+    if opened.identity == source.identity {
+        return Err(Problem::new(wording::SAME_FILE).naming(found.path()).naming(target_path(found)));
+    }
+    // Also an empty one: being written to shows in its times.
+    truncate(&file, 0).map_err(failed)?;
+    Ok(OpenTarget { before: Some(opened), ..OpenTarget::new(file) })
+}
+
+fn is_link(directory: &Fd, name: &CStr) -> bool {
+    stat_at(directory, name).is_ok_and(|there| there.kind == FileType::Symlink)
 }
 
 /// Words the failure to make a file whose name ends in a slash as GNU does: what stands there is no directory.

@@ -8,6 +8,7 @@ use haul_sys::{Errno, Error, Fd, Open, Operation, Stat};
 use haul_sys::{open, read_on, write_on};
 
 use super::Copier;
+use super::regular::Target;
 use super::target::target_path;
 
 /// Bytes moved at a time: what a pipe holds.
@@ -25,28 +26,37 @@ pub(super) fn copy_special(
     let directory = desk.cache().open(&found.node.source).map_err(unreadable)?;
     let how = Open::READ.following().blocking();
     let source = open(&directory, found.name(), how).map_err(unreadable)?;
-    copier.tell_copied(desk, found);
-    let target = copier.open_target(desk, found, stat, copier.private_birth(stat))?;
-    copy(desk, found, &source, target.file);
+    if let Target::Open(target) = copier.open_target(desk, found, stat, copier.private_birth(stat))? {
+        let whole = copy(desk, found, &source, target.file);
+        if !whole {
+            copier.put_back(desk, found, target.backup.as_deref());
+        }
+    }
     if let Err(cause) = source.close() {
         return Err(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(found.path()).because(cause));
     }
     Ok(Handled::Over)
 }
 
-/// Copies from an open source to an open target until the source ends; reports what fails and closes the target.
-pub(super) fn copy(desk: &Desk<'_, Copier>, found: &Found<Copier>, source: &Fd, target: Fd) {
+/// Copies from an open source to an open target until the source ends; reports what fails and closes the target. Returns
+/// whether all went well.
+pub(super) fn copy(desk: &Desk<'_, Copier>, found: &Found<Copier>, source: &Fd, target: Fd) -> bool {
     let outcome = pump(desk, source, &target);
+    let moved = outcome.is_ok();
     if let Err((wording, cause)) = outcome {
         let path =
             if wording == haul_flow::wording::ERROR_READING { found.path() } else { target_path(found) };
         desk.problem(Problem::new(wording).naming(path).because(cause));
     }
     match target.close() {
-        Ok(()) => desk.count(Tally { files: 1, ..Tally::default() }),
+        Ok(()) => {
+            desk.count(Tally { files: 1, ..Tally::default() });
+            moved
+        }
         Err(cause) => {
             let problem = Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(target_path(found));
             desk.problem(problem.because(cause));
+            false
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where copies go: target directories, and the names of targets in them.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,33 +13,42 @@ use super::attributes::SourceXattrs;
 use super::births::Births;
 use super::wording;
 
+/// The directories made in ones that were there before: the tops of what is new, each with the operand it is of. A walk
+/// that meets one has left its source: the target is in it.
+#[derive(Debug, Default)]
+pub(super) struct Tops {
+    made: Mutex<HashMap<Identity, usize>>,
+}
+
+impl Tops {
+    /// Records the top of a new tree.
+    pub(super) fn record(&self, directory: Identity, operand: usize) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(directory, operand);
+    }
+
+    /// Returns the operand whose copy a directory is the top of.
+    pub(super) fn operand(&self, directory: Identity) -> Option<usize> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&directory).copied()
+    }
+}
+
 /// One operand's copy: what its whole tree has in common.
 #[derive(Debug)]
 pub(super) struct Copy {
+    /// Which of the operands it is of, in their order.
+    pub(super) index: usize,
     /// The source as the user named it.
     pub(super) source: Vec<u8>,
     /// The target as messages name it.
     pub(super) target: Vec<u8>,
-    /// The directories made in ones that were there before: the tops of what is new. None of them is a source.
-    made: Mutex<HashSet<Identity>>,
     /// Whether the user has been told that the target is in the source; once is enough.
     told: AtomicBool,
 }
 
 impl Copy {
-    /// Records the top of a new tree.
-    pub(super) fn record_made(&self, directory: Identity) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(directory);
-    }
-
     /// Tells whether this is the first time that it is asked.
     pub(super) fn tells_first(&self) -> bool {
         !self.told.swap(true, Ordering::Relaxed)
-    }
-
-    /// Tells whether a directory is the top of a tree that this copy has made.
-    pub(super) fn has_made(&self, directory: Identity) -> bool {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&directory)
     }
 }
 
@@ -74,14 +83,10 @@ pub(super) struct MadeDirectory {
 }
 
 impl TargetDirectory {
-    /// Makes the place of an operand: `name` in `held` is where its copy goes.
-    pub(super) fn place(held: Arc<Held>, name: CString, source: Vec<u8>) -> Self {
-        let copy = Arc::new(Copy {
-            source,
-            target: held.path_of(&name),
-            made: Mutex::default(),
-            told: AtomicBool::new(false),
-        });
+    /// Makes the place of the `index`-th operand: `name` in `held` is where its copy goes.
+    pub(super) fn place(held: Arc<Held>, name: CString, source: Vec<u8>, index: usize) -> Self {
+        let copy =
+            Arc::new(Copy { index, source, target: held.path_of(&name), told: AtomicBool::new(false) });
         Self {
             held,
             rename: Some(name),
@@ -112,6 +117,11 @@ pub(super) fn target_name(found: &Found<Copier>) -> &CStr {
 /// Returns the path of an entry's copy, as messages name it.
 pub(super) fn target_path(found: &Found<Copier>) -> Vec<u8> {
     found.node.own.held.path_of(target_name(found))
+}
+
+/// Words a failure that is about an entry's copy.
+pub(super) fn problem(found: &Found<Copier>, wording: Wording, cause: Error) -> Problem {
+    Problem::new(wording).naming(target_path(found)).because(cause)
 }
 
 /// Words the failure to make an entry's copy. GNU looks at the place first, unless it has just made the directory, and

@@ -40,11 +40,19 @@ wordings! {
     /// A directory onto something else.
     DIRECTORY_ONTO_OTHER = "cannot overwrite non-directory {} with directory {}";
     /// Something else onto a directory.
-    OTHER_ONTO_DIRECTORY = "cannot overwrite directory {} with non-directory";
+    OTHER_ONTO_DIRECTORY = "cannot overwrite directory {} with non-directory {}";
     /// The target was made by this very command, from another operand.
     JUST_CREATED = "will not overwrite just-created {} with {}";
     /// The same, through a symbolic link.
     JUST_CREATED_LINK = "will not copy {} through just-created symlink {}";
+    /// What stands there stays, and that is an error (`--update=none-fail`).
+    NOT_REPLACING = "not replacing {}";
+    /// The backup of the target would take the source's place.
+    BACKUP_DESTROYS = "backing up {} might destroy source;  {} not copied";
+    /// What stands in the place cannot be kept under another name.
+    CANNOT_BACKUP = "cannot backup {}";
+    /// The copy failed, and what was kept cannot be put back.
+    CANNOT_UNBACKUP = "cannot un-backup {}";
     /// The target is in the source.
     INTO_ITSELF = "cannot copy a directory, {}, into itself, {}";
     /// A symbolic link leads to a directory it is in.
@@ -95,10 +103,20 @@ wordings! {
     SETTING_ATTRIBUTE = "setting attribute {} for {}";
     /// The line of `--verbose`.
     COPIED = "{} -> {}";
+    /// The line of `--verbose` for what replaces something that is kept.
+    COPIED_WITH_BACKUP = "{} -> {} (backup: {})";
+    /// The line of `--verbose` for what is put back.
+    UNBACKUP = "{} -> {} (unbackup)";
     /// The line of `--verbose` for what had to go first.
     REMOVED = "removed {}";
     /// The line of `--debug` for what was copied.
     HOW_COPIED = "copy offload: {bare}, reflink: {bare}, sparse detection: {bare}";
     /// The line of `--debug` for what stays.
     SKIPPED = "skipped {}";
+    /// The question of `-i`.
+    OVERWRITE = "overwrite {}? ";
+    /// The question of `-i` about what may not be written to, and would be removed.
+    REPLACE = "replace {}, overriding mode {bare} ({bare})? ";
+    /// The same about what would be opened all the same.
+    UNWRITABLE = "unwritable {} (mode {bare}, {bare}); try anyway? ";
 }

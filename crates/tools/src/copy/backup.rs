@@ -1,0 +1,265 @@
+//! Keeping what is replaced under another name (`--backup`).
+//!
+//! A backup is a rename within the directory the target is in. A backup without a number replaces an older one; one
+//! with a number never replaces anything: the kernel is asked to refuse that. A number is one more than the highest
+//! there is, which the first backup in a directory finds out by listing it and the others are told.
+//!
+//! From looking at a place until what replaces it is made, nobody else makes a backup in that directory: a [`Turn`].
+//! So when a file and its backup are both copied, one of them comes first, as if there were one worker.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use haul_sys::{DirectoryReader, Errno, Error, Fd, Identity, Names, Open, Operation};
+use haul_sys::{open, rename, rename_to_new};
+
+use super::operands::c_string;
+use super::options::{Backup, Existing};
+
+/// Directories whose turns should not wait for each other.
+const SHARDS: usize = 16;
+
+/// Bytes of a name that every file system in use takes.
+const NAME_BYTES: usize = 255;
+
+/// Names read from a listing at a time.
+const LISTED_AT_ONCE: usize = 1 << 10;
+
+/// Numbers tried before giving up; each failure means that somebody else has just made a backup of that number.
+const TRIES: usize = 100;
+
+/// The highest number of the backups of each name, in decimal digits, which have no greatest value.
+type Versions = HashMap<Vec<u8>, Vec<u8>>;
+
+/// What is known of the backups in directories being copied to.
+#[derive(Debug, Default)]
+pub(super) struct Backups {
+    shards: [Mutex<HashMap<Identity, Versions>>; SHARDS],
+}
+
+impl Backups {
+    fn shard(&self, directory: Identity) -> MutexGuard<'_, HashMap<Identity, Versions>> {
+        let shard = &self.shards[directory.inode as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn to make a backup in a directory.
+    pub(super) fn turn(&self, directory: Identity) -> Turn<'_> {
+        Turn { known: self.shard(directory), directory }
+    }
+
+    /// Forgets a directory that nothing more is copied to.
+    pub(super) fn forget(&self, directory: Identity) {
+        self.shard(directory).remove(&directory);
+    }
+}
+
+/// The right to make backups in one directory.
+pub(super) struct Turn<'b> {
+    known: MutexGuard<'b, HashMap<Identity, Versions>>,
+    directory: Identity,
+}
+
+impl Turn<'_> {
+    /// Keeps the entry `name` of `directory` under another name, which it returns; `None` if the entry is gone.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn back_up(
+        &mut self,
+        directory: &Fd,
+        name: &CStr,
+        existing: &Existing,
+    ) -> Result<Option<CString>, Error> {
+        let base = base_of(name);
+        let mut last = None;
+        for _ in 0..TRIES {
+            let Chosen { name: new_name, version, is_whole } = self.choose(directory, base, existing);
+            let outcome = match version {
+                Some(_) => rename_to_new(directory, name, &new_name),
+                None => rename(directory, name, &new_name),
+            };
+            match outcome {
+                Ok(()) => {
+                    if let Some(version) = version {
+                        self.versions(directory).insert(base.to_vec(), version);
+                    }
+                    return Ok(Some(new_name));
+                }
+                Err(cause) if cause.is(Errno::NOENT) => return Ok(None),
+                Err(cause) if cause.is(Errno::EXIST) && is_whole => {
+                    // Somebody else was here: look again.
+                    self.known.remove(&self.directory);
+                    last = Some(cause);
+                }
+                Err(cause) => return Err(cause),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::new(Operation::Renameat, format!("{name:?}"), Errno::EXIST)))
+    }
+
+    /// Chooses the name of the next backup.
+    fn choose(&mut self, directory: &Fd, base: &[u8], existing: &Existing) -> Chosen {
+        if existing.backup == Backup::Simple {
+            return Chosen::simple(base, existing);
+        }
+        match (self.versions(directory).get(base), existing.backup) {
+            (Some(highest), _) => Chosen::numbered(base, successor(highest), highest.len()),
+            (None, Backup::Numbered) => Chosen::numbered(base, b"1".to_vec(), 0),
+            (None, _) => {
+                Chosen { name: fitted(base, existing.suffix.to_bytes()).0, ..Chosen::simple(base, existing) }
+            }
+        }
+    }
+
+    fn versions(&mut self, directory: &Fd) -> &mut Versions {
+        self.known.entry(self.directory).or_insert_with(|| list(directory))
+    }
+}
+
+/// The name of a backup.
+struct Chosen {
+    name: CString,
+    /// Its number, if it has one.
+    version: Option<Vec<u8>>,
+    /// Whether nothing had to be cut off.
+    is_whole: bool,
+}
+
+impl Chosen {
+    fn simple(base: &[u8], existing: &Existing) -> Self {
+        let name = c_string(&[base, existing.suffix.to_bytes()].concat());
+        Self { name, version: None, is_whole: true }
+    }
+
+    /// Makes a name with a number. Of names that are as long as one that exists, `digits_there` digits, the directory is
+    /// known to take them.
+    fn numbered(base: &[u8], version: Vec<u8>, digits_there: usize) -> Self {
+        let ending = [b".~", version.as_slice(), b"~"].concat();
+        let (name, is_whole) = if version.len() == digits_there {
+            (c_string(&[base, &ending].concat()), true)
+        } else {
+            fitted(base, &ending)
+        };
+        Self { name, version: Some(version), is_whole }
+    }
+}
+
+/// Returns the name that a backup of `name` in `directory` would get, for which nobody waits.
+pub(super) fn backup_name(directory: &Fd, name: &CStr, existing: &Existing) -> CString {
+    let backups = Backups::default();
+    let nowhere = Identity { device: 0, inode: 0 };
+    backups.turn(nowhere).choose(directory, base_of(name), existing).name
+}
+
+/// Returns a name without the slashes at its end.
+pub(super) fn base_of(name: &CStr) -> &[u8] {
+    let bytes = name.to_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(bytes.len(), |last| last + 1);
+    &bytes[..end]
+}
+
+/// Puts an ending to a name. If that makes it too long, a `~` is all of the ending that is left; returns also whether it
+/// is whole.
+fn fitted(base: &[u8], ending: &[u8]) -> (CString, bool) {
+    if base.len() + ending.len() <= NAME_BYTES {
+        return (c_string(&[base, ending].concat()), true);
+    }
+    let kept = &base[..base.len().min(NAME_BYTES - 1)];
+    (c_string(&[kept, b"~"].concat()), false)
+}
+
+/// Adds one to a number in decimal digits.
+fn successor(digits: &[u8]) -> Vec<u8> {
+    let mut digits = digits.to_vec();
+    for digit in digits.iter_mut().rev() {
+        if *digit < b'9' {
+            *digit += 1;
+            return digits;
+        }
+        *digit = b'0';
+    }
+    digits.insert(0, b'1');
+    digits
+}
+
+/// Splits the name of a backup in the name it is of and its number; `None` for another name.
+fn parse(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = name.strip_suffix(b"~")?;
+    let start = rest.iter().rposition(|byte| !byte.is_ascii_digit())? + 1;
+    let (base, version) = rest.split_at(start);
+    let base = base.strip_suffix(b".~")?;
+    (matches!(version, [b'1'..=b'9', ..]) && !base.is_empty()).then_some((base, version))
+}
+
+/// Finds the backups in a directory. One that may not be listed, or not to the end, has those that were seen.
+fn list(directory: &Fd) -> Versions {
+    let mut versions = Versions::new();
+    let Ok(listed) = open(directory, c".", Open::DIRECTORY) else { return versions };
+    let mut reader = DirectoryReader::new();
+    loop {
+        let mut names = Names::new();
+        let more = reader.read(&listed, &mut names, LISTED_AT_ONCE);
+        for index in 0..names.len() {
+            note(&mut versions, names.name(index).to_bytes());
+        }
+        if !more.unwrap_or(false) {
+            break;
+        }
+    }
+    // Only read from: what its closing says changes nothing.
+    listed.close().unwrap_or_default();
+    versions
+}
+
+/// Notes the number of a backup if it is the highest of its name.
+fn note(versions: &mut Versions, name: &[u8]) {
+    let Some((base, version)) = parse(name) else { return };
+    let order = |digits: &[u8]| (digits.len(), digits.to_vec());
+    match versions.get_mut(base) {
+        Some(highest) if order(highest) >= order(version) => {}
+        Some(highest) => *highest = version.to_vec(),
+        None => {
+            versions.insert(base.to_vec(), version.to_vec());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_is_known_by_its_name() {
+        let parsed = |name: &'static str| {
+            parse(name.as_bytes()).map(|(base, version)| (base.to_vec(), version.to_vec()))
+        };
+        assert_eq!(parsed("f.~1~"), Some((b"f".to_vec(), b"1".to_vec())));
+        assert_eq!(parsed("f.~1~.~20~"), Some((b"f.~1~".to_vec(), b"20".to_vec())));
+        for other in ["f", "f~", "f.~~", "f.~01~", "f.~1", "f.1~", ".~1~", "f.~x1~", "~", ""] {
+            assert_eq!(parsed(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_highest_number_counts_however_long_it_is() {
+        let mut versions = Versions::new();
+        for name in ["f.~9~", "f.~10~", "f.~2~", "g.~99999999999999999999999999999999999999999~"] {
+            note(&mut versions, name.as_bytes());
+        }
+        assert_eq!(versions[b"f".as_slice()], b"10");
+        assert_eq!(successor(&versions[b"f".as_slice()]), b"11");
+        assert_eq!(successor(&versions[b"g".as_slice()]), b"100000000000000000000000000000000000000000");
+        assert_eq!(successor(b"199"), b"200");
+    }
+
+    #[test]
+    fn a_name_that_would_be_too_long_is_cut() {
+        let long = vec![b'n'; 254];
+        assert_eq!(fitted(&long, b"~"), (c_string(&[long.as_slice(), b"~"].concat()), true));
+        assert_eq!(fitted(&long, b".~1~"), (c_string(&[long.as_slice(), b"~"].concat()), false));
+        let longest = vec![b'n'; 255];
+        assert_eq!(fitted(&longest, b"~").0.to_bytes().len(), 255);
+    }
+}

@@ -1,0 +1,375 @@
+//! Making room in a target's place, as `existing.rs` decides.
+//!
+//! The usual way costs nothing here: a target is made with a call that fails when something is in the way, and only then
+//! is its place looked at. With `-u`, `-n` and `-i` it is looked at before, by name, so that a file that is left out is
+//! never opened.
+
+use std::ffi::{CStr, CString};
+use std::sync::atomic::Ordering;
+
+use haul_flow::{Desk, Found, Line, Problem, Tally};
+use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
+use haul_sys::{may_write, remove, rename, stat_at, stat_path};
+
+use super::Copier;
+use super::backup::{Turn, base_of};
+use super::existing::{Case, Decision, Refusal, Sight, Skip, decide, looks_at_link};
+use super::options::{Preserve, Update};
+use super::target::{open_directory, problem, target_name, target_path};
+use super::wording;
+
+/// What a target's place is like once it was seen to.
+pub(super) enum Place {
+    /// Nothing is there; what was, may be kept under another name.
+    Free(Option<CString>),
+    /// Something is there, to be written over or into. It could not be looked at if it is a symbolic link to itself, which
+    /// `-f` lets be removed.
+    Taken(Option<Stat>),
+    /// What is there stays, and nothing is copied. Everything has been said.
+    Left(Left),
+}
+
+/// What stays where nothing is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// A file that is not older than the source: as good as its copy.
+    AsCopy,
+    /// Anything.
+    AsItIs,
+}
+
+impl Copier {
+    /// Waits for the turn to make backups where an entry's copy goes; there are none to wait for if none are made.
+    pub(super) fn turn(&self, found: &Found<Self>) -> Option<Turn<'_>> {
+        let backs_up = self.options.existing.backs_up();
+        backs_up.then(|| self.backups.turn(found.node.own.held.identity()))
+    }
+
+    /// Tells whether an entry's target is there and is to stay, as far as names tell; if so, that was told.
+    pub(super) fn leaves(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
+        let existing = &self.options.existing;
+        self.agreed.store(false, Ordering::Relaxed);
+        if existing.update == Update::All && !existing.ask {
+            return false;
+        }
+        let kind = match kind {
+            EntryType::Regular => FileType::Regular,
+            EntryType::Symlink => FileType::Symlink,
+            EntryType::Directory => return false,
+            EntryType::Special | EntryType::Unknown => FileType::Unknown,
+        };
+        let follow = !looks_at_link(&self.options, kind);
+        let Ok(directory) = open_directory(desk, found) else { return false };
+        // What cannot be looked at, here or below, is told of when the copy is made.
+        let Ok(there) = stat_path(Some(&*directory), target_name(found), follow) else { return false };
+        match existing.update {
+            Update::None => self.tell_skip(desk, found, Skip::Unwanted),
+            Update::NoneFail => self.tell_skip(desk, found, Skip::Told),
+            Update::Older | Update::All => return self.leaves_after_look(desk, found, &directory, &there),
+        }
+        true
+    }
+
+    fn leaves_after_look(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        directory: &Fd,
+        there: &Stat,
+    ) -> bool {
+        let follows = self.follows_here(found);
+        let looked = desk
+            .cache()
+            .open(&found.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), found.name(), follows));
+        let Ok(source) = looked else { return false };
+        let may_be_linked = self.preserves(Preserve::LINKS) && (source.links > 1 || follows);
+        if may_be_linked && !self.options.existing.ask {
+            // Other names of the file have to hear of it.
+            return false;
+        }
+        let scene = Scene { copier: self, desk, found, directory, source: &source, there };
+        match decide(&scene.case(), &scene) {
+            Decision::Stays | Decision::Remove | Decision::BackUp => {
+                self.agreed.store(self.options.existing.ask, Ordering::Relaxed);
+                return false;
+            }
+            Decision::Skip(Skip::NotOlder) if may_be_linked => return false,
+            Decision::Skip(skip) => self.tell_skip(desk, found, skip),
+            Decision::Done => {}
+            Decision::Refuse(refusal) => desk.problem(refused(found, refusal)),
+        }
+        true
+    }
+
+    /// Sees to a target's place, in which something stands or did a moment ago.
+    pub(super) fn clear(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        directory: &Fd,
+        turn: &mut Option<Turn<'_>>,
+        source: &Stat,
+    ) -> Result<Place, Problem> {
+        let name = target_name(found);
+        let follow = !looks_at_link(&self.options, source.kind);
+        let there = match stat_path(Some(directory), name, follow) {
+            Ok(there) => there,
+            Err(cause) if cause.is(Errno::NOENT) => {
+                self.check_just_created_link(found, directory)?;
+                return Ok(Place::Free(None));
+            }
+            Err(cause) if cause.is(Errno::LOOP) && follow && self.options.existing.force => {
+                return Ok(Place::Taken(None));
+            }
+            Err(cause) => return Err(problem(found, wording::CANNOT_STAT, cause)),
+        };
+        let scene = Scene { copier: self, desk, found, directory, source, there: &there };
+        match decide(&scene.case(), &scene) {
+            Decision::Stays => {
+                self.check_just_created_link(found, directory)?;
+                Ok(Place::Taken(Some(there)))
+            }
+            Decision::Remove => {
+                self.make_room(desk, found, directory)?;
+                Ok(Place::Free(None))
+            }
+            Decision::BackUp => {
+                let Some(turn) = turn else { return Ok(Place::Taken(Some(there))) };
+                turn.back_up(directory, name, &self.options.existing)
+                    .map(Place::Free)
+                    .map_err(|cause| problem(found, wording::CANNOT_BACKUP, cause))
+            }
+            Decision::Skip(skip) => {
+                self.tell_skip(desk, found, skip);
+                Ok(Place::Left(if skip == Skip::NotOlder { Left::AsCopy } else { Left::AsItIs }))
+            }
+            Decision::Done => Ok(Place::Left(Left::AsItIs)),
+            Decision::Refuse(refusal) => Err(refused(found, refusal)),
+        }
+    }
+
+    /// Refuses to write through a symbolic link that an earlier operand has left in the target's place.
+    fn check_just_created_link(&self, found: &Found<Self>, directory: &Fd) -> Result<(), Problem> {
+        if self.created.is_none() || !found.is_operand() || self.options.existing.backs_up() {
+            return Ok(());
+        }
+        let name = target_name(found);
+        match stat_at(directory, name) {
+            Ok(there) if there.kind == FileType::Symlink && self.was_just_created(name, there.identity) => {
+                let problem = Problem::new(wording::JUST_CREATED_LINK);
+                Err(problem.naming(found.path()).naming(target_path(found)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what stands in the target's place.
+    pub(super) fn make_room(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        directory: &Fd,
+    ) -> Result<(), Problem> {
+        match remove(directory, target_name(found)) {
+            Ok(()) => {
+                self.tell_removed(desk, found);
+                Ok(())
+            }
+            Err(cause) if cause.is(Errno::NOENT) => Ok(()),
+            Err(cause) => Err(problem(found, wording::CANNOT_REMOVE, cause)),
+        }
+    }
+
+    /// Puts back what was kept, because its successor could not be made.
+    pub(super) fn put_back(&self, desk: &Desk<'_, Self>, found: &Found<Self>, backup: Option<&CStr>) {
+        let Some(backup) = backup else { return };
+        let outcome =
+            open_directory(desk, found).and_then(|directory| rename(directory, backup, target_name(found)));
+        match outcome {
+            Ok(()) if self.options.verbose => {
+                let names = vec![found.node.own.held.path_of(backup), target_path(found)];
+                desk.report().line(Line { wording: wording::UNBACKUP, names });
+            }
+            Ok(()) => {}
+            Err(cause) => desk.problem(problem(found, wording::CANNOT_UNBACKUP, cause)),
+        }
+    }
+
+    /// Gives the line of `--verbose` for an entry.
+    pub(super) fn tell_copied(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        self.tell_copied_over(desk, found, None);
+    }
+
+    /// Gives the line of `--verbose` for an entry in whose place something was that is kept as `backup`.
+    pub(super) fn tell_copied_over(&self, desk: &Desk<'_, Self>, found: &Found<Self>, backup: Option<&CStr>) {
+        if !self.options.verbose {
+            return;
+        }
+        let mut names = vec![found.path(), target_path(found)];
+        let wording = if backup.is_some() { wording::COPIED_WITH_BACKUP } else { wording::COPIED };
+        names.extend(backup.map(|backup| found.node.own.held.path_of(backup)));
+        desk.report().line(Line { wording, names });
+    }
+
+    /// Gives the line of `--verbose` for something that went.
+    pub(super) fn tell_removed(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        if self.options.verbose {
+            desk.report().line(Line { wording: wording::REMOVED, names: vec![target_path(found)] });
+        }
+    }
+
+    /// Records that an entry is left out, and tells of it as far as that was asked for.
+    fn tell_skip(&self, desk: &Desk<'_, Self>, found: &Found<Self>, skip: Skip) {
+        desk.count(Tally { skipped: 1, ..Tally::default() });
+        if skip == Skip::Declined {
+            self.declined.store(true, Ordering::Relaxed);
+        }
+        if skip == Skip::Told {
+            desk.problem(Problem::new(wording::NOT_REPLACING).naming(target_path(found)));
+        } else if self.options.debug {
+            desk.report().line(Line { wording: wording::SKIPPED, names: vec![target_path(found)] });
+        }
+    }
+}
+
+/// Words a refusal.
+fn refused(found: &Found<Copier>, refusal: Refusal) -> Problem {
+    let of_source = |wording| Problem::new(wording).naming(found.path()).naming(target_path(found));
+    let of_target = |wording| Problem::new(wording).naming(target_path(found)).naming(found.path());
+    match refusal {
+        Refusal::SameFile => of_source(wording::SAME_FILE),
+        Refusal::DirectoryOntoOther => of_target(wording::DIRECTORY_ONTO_OTHER),
+        Refusal::OtherOntoDirectory => of_target(wording::OTHER_ONTO_DIRECTORY),
+        Refusal::JustCreated => of_target(wording::JUST_CREATED),
+        Refusal::BackupDestroysSource => of_target(wording::BACKUP_DESTROYS),
+    }
+}
+
+/// An entry and what stands in its target's place.
+struct Scene<'s> {
+    copier: &'s Copier,
+    desk: &'s Desk<'s, Copier>,
+    found: &'s Found<Copier>,
+    /// The directory of the target.
+    directory: &'s Fd,
+    source: &'s Stat,
+    there: &'s Stat,
+}
+
+impl Scene<'_> {
+    fn case(&self) -> Case<'_> {
+        Case {
+            options: &self.copier.options,
+            source: self.source,
+            there: self.there,
+            follows: self.copier.follows_here(self.found),
+            is_operand: self.found.is_operand(),
+            is_dots: matches!(base_of(self.found.name()), b"." | b".."),
+        }
+    }
+
+    fn look_at_source(&self, follow: bool) -> Option<Stat> {
+        let directory = self.desk.cache().open(&self.found.node.source).ok()?;
+        stat_path(Some(&*directory), self.found.name(), follow).ok()
+    }
+
+    /// Words the question whether to replace it. What may not be written to is worth another one.
+    fn question(&self) -> Line {
+        let target = target_path(self.found);
+        let writable = self.there.kind == FileType::Symlink
+            || self.copier.process.user == 0
+            || may_write(self.directory, target_name(self.found));
+        if writable {
+            return Line { wording: wording::OVERWRITE, names: vec![target] };
+        }
+        let existing = &self.copier.options.existing;
+        let goes = existing.remove || existing.force;
+        let (mode, letters) = (format!("{:04o}", self.there.mode.bits()), letters(self.there.mode));
+        Line {
+            wording: if goes { wording::REPLACE } else { wording::UNWRITABLE },
+            names: vec![target, mode.into_bytes(), letters.into_bytes()],
+        }
+    }
+}
+
+impl Sight for Scene<'_> {
+    fn source_link(&self) -> Option<Stat> {
+        self.look_at_source(false)
+    }
+
+    fn there_link(&self) -> Option<Stat> {
+        stat_at(self.directory, target_name(self.found)).ok()
+    }
+
+    fn source_end(&self) -> Option<Stat> {
+        self.look_at_source(true)
+    }
+
+    fn there_end(&self) -> Option<Stat> {
+        stat_path(Some(self.directory), target_name(self.found), true).ok()
+    }
+
+    fn is_one_entry(&self) -> bool {
+        base_of(self.found.name()) == base_of(target_name(self.found))
+            && self.found.node.source.identity() == self.found.node.own.held.identity()
+    }
+
+    fn is_older(&self) -> bool {
+        if self.copier.preserves(Preserve::TIMESTAMPS) {
+            return self.copier.resolutions.is_older(self.there, self.source);
+        }
+        self.there.modified < self.source.modified
+    }
+
+    fn agrees(&self) -> bool {
+        // What was agreed to before the source was opened is not asked again.
+        self.copier.agreed.swap(false, Ordering::Relaxed) || self.desk.report().ask(&self.question())
+    }
+
+    fn is_just_created(&self) -> bool {
+        self.copier.was_just_created(target_name(self.found), self.there.identity)
+    }
+
+    fn is_backup_of_target(&self) -> bool {
+        let mut backup = target_name(self.found).to_bytes().to_vec();
+        backup.extend_from_slice(self.copier.options.existing.suffix.to_bytes());
+        let Ok(backup) = CString::new(backup) else { return false };
+        self.found.name() == &*backup
+            && stat_path(Some(self.directory), &backup, true)
+                .is_ok_and(|kept| kept.identity == self.source.identity)
+    }
+}
+
+/// Writes a mode as `ls` does, without the type.
+fn letters(mode: Mode) -> String {
+    let bits = mode.bits();
+    let mut letters = String::with_capacity(9);
+    for (shift, special, with, without) in
+        [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')]
+    {
+        let of = |bit: u32, letter| if bits >> shift & bit != 0 { letter } else { '-' };
+        letters.push(of(4, 'r'));
+        letters.push(of(2, 'w'));
+        letters.push(match (bits & special != 0, of(1, 'x')) {
+            (false, letter) => letter,
+            (true, 'x') => with,
+            (true, _) => without,
+        });
+    }
+    letters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_written_as_ls_does() {
+        for (mode, text) in
+            [(0o444, "r--r--r--"), (0o7777, "rwsrwsrwt"), (0o7000, "--S--S--T"), (0o750, "rwxr-x---")]
+        {
+            assert_eq!(letters(Mode::new(mode)), text);
+        }
+    }
+}
