@@ -6,6 +6,7 @@
 mod check;
 mod generate;
 mod licences;
+mod oracle;
 mod setup;
 mod steps;
 mod test;
@@ -15,24 +16,40 @@ use std::process::ExitCode;
 use steps::{Failure, say};
 
 /// A chore: its name, what help says of it, and what does it.
-type Chore = (&'static str, &'static str, fn() -> Result<(), Failure>);
+type Chore = (&'static str, &'static str, Work);
 
-const CHORES: [Chore; 5] = [
-    ("setup", "install what the tests need (as root; else say what is missing)", setup::setup),
-    ("check", "format, lints, documentation, licences, generated files", check::check),
-    ("test", "run every test, the fault sweep too, and tell what was skipped and why", test::test),
-    ("ci", "check, then test", ci),
-    ("gen", "write the generated files anew", generate::write),
+/// What does a chore: with no more words, or with those that follow its name.
+enum Work {
+    Plain(fn() -> Result<(), Failure>),
+    Asked(fn(&[String]) -> Result<(), Failure>),
+}
+
+use Work::{Asked, Plain};
+
+const CHORES: [Chore; 6] = [
+    ("setup", "install what the tests need (as root; else say what is missing)", Plain(setup::setup)),
+    ("check", "format, lints, documentation, licences, generated files", Plain(check::check)),
+    ("test", "run every test, the fault sweep too, and tell what was skipped and why", Plain(test::test)),
+    ("oracle", "run GNU's own tests of cp with haul as cp", Asked(oracle::oracle)),
+    ("ci", "check, then test, then oracle", Plain(ci)),
+    ("gen", "write the generated files anew", Plain(generate::write)),
 ];
 
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1);
-    let chore = CHORES.iter().find(|(name, ..)| Some(*name) == wanted.as_deref());
-    let Some((_, _, run)) = chore else {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (wanted, words) = words.split_first().unzip();
+    let words = words.unwrap_or_default();
+    let chore = CHORES.iter().find(|(name, ..)| wanted.is_some_and(|wanted| wanted == name));
+    let Some((_, _, work)) = chore else {
         CHORES.iter().for_each(|(name, about, _)| say(&format!("cargo xtask {name:<7} {about}")));
         return ExitCode::from(2);
     };
-    match run() {
+    let ended = match work {
+        Plain(work) if words.is_empty() => work(),
+        Plain(_) => Err(Failure(format!("'{}' is not understood", words.join(" ")))),
+        Asked(work) => work(words),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say(&format!("xtask: {failure}"));
@@ -43,5 +60,6 @@ fn main() -> ExitCode {
 
 fn ci() -> Result<(), Failure> {
     check::check()?;
-    test::test()
+    test::test()?;
+    oracle::oracle(&[])
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::steps::{Failure, is_installed, run, say};
 
-/// Programs the tests run, with the Debian package that has them and what is skipped without them.
-const NEEDS: [(&str, &str, &str); 10] = [
+/// Programs the tests run and files they use, with the Debian package that has them and what is skipped without them.
+const NEEDS: [(&str, &str, &str); 21] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -18,7 +18,21 @@ const NEEDS: [(&str, &str, &str); 10] = [
     ("losetup", "mount", "tests on images"),
     ("mount", "mount", "tests on images"),
     ("setpriv", "util-linux", "tests as another user"),
+    ("gcc", "gcc", ORACLE),
+    ("make", "make", ORACLE),
+    ("xz", "xz-utils", ORACLE),
+    ("perl", "perl", ORACLE),
+    ("/usr/include/stdio.h", "libc6-dev", ORACLE),
+    ("/usr/include/sys/acl.h", "libacl1-dev", ORACLE),
+    ("/usr/include/attr/libattr.h", "libattr1-dev", ORACLE),
+    ("/usr/include/sys/capability.h", "libcap-dev", ORACLE),
+    ("setcap", "libcap2-bin", "GNU's test of capabilities"),
+    ("python3", "python3-minimal", "GNU's tests of sparse files"),
+    ("valgrind", "valgrind", "GNU's test with valgrind"),
 ];
+
+/// What some are for: `cargo xtask oracle`.
+const ORACLE: &str = "tests of GNU's";
 
 /// Installs the missing programs where that can be done, and lists those that stay missing.
 pub(crate) fn setup() -> Result<(), Failure> {

@@ -1,0 +1,238 @@
+//! Where the suite comes from: GNU coreutils as a source package of Debian's, of the release that runs here and of the next.
+//!
+//! The machine's own list of sources names the archive and the key that signs it; from these two a private configuration of
+//! apt-get is written below the target folder, which has source packages in it. So nothing on the machine changes, nobody
+//! needs to be root for it, and what arrives is signed.
+//!
+//! What was fetched once stays, and is used without asking again; removing the folder asks again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::steps::{Failure, is_installed, output_of, say};
+
+/// A version of the suite: its name, and the archive it comes in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Package {
+    /// The version, as GNU counts: `9.7`.
+    pub(crate) version: String,
+    /// The packed source.
+    pub(crate) archive: PathBuf,
+}
+
+/// The file in the folder that tells that fetching came to its end.
+const DONE: &str = "fetched";
+
+/// Gives the versions of the suite, oldest first. `Err` says why there is none.
+pub(crate) fn packages(folder: &Path) -> Result<Vec<Package>, String> {
+    let folder = folder.join("archive");
+    if folder.join(DONE).exists() {
+        let packages = packages_in(&folder);
+        if !packages.is_empty() {
+            return Ok(packages);
+        }
+    }
+    if !is_installed("apt-get") {
+        return Err("needs apt-get, and a Debian archive".to_owned());
+    }
+    let archive = Archive::of_this_machine()?;
+    fetch(&folder, &archive).map_err(|Failure(reason)| format!("fetching the suite: {reason}"))?;
+    let packages = packages_in(&folder);
+    if packages.is_empty() {
+        return Err(format!("nothing like coreutils_9.1.orig.tar.xz arrived in {}", folder.display()));
+    }
+    fs::write(folder.join(DONE), "").map_err(|error| error.to_string())?;
+    Ok(packages)
+}
+
+/// The Debian archive that the machine installs from.
+#[derive(Debug, PartialEq, Eq)]
+struct Archive {
+    address: String,
+    /// The release that runs here, by its name.
+    release: String,
+    /// The file with the archive's key, when the list of sources names one.
+    key: Option<String>,
+}
+
+impl Archive {
+    fn of_this_machine() -> Result<Self, String> {
+        let format = "$(ORIGIN)|$(LABEL)|$(COMPONENT)|$(CODENAME)|$(REPO_URI)|$(SOURCESENTRY)";
+        let listed = output_of(Command::new("apt-get").args(["indextargets", "--format", format]))
+            .map_err(|Failure(reason)| reason)?;
+        Self::in_targets(&String::from_utf8_lossy(&listed), |file| {
+            fs::read_to_string(file).unwrap_or_default()
+        })
+        .ok_or_else(|| "needs a machine that installs from a Debian archive".to_owned())
+    }
+
+    /// Finds the archive in a list of what apt-get knows. `read` gives the text of a list of sources.
+    fn in_targets(listed: &str, read: impl Fn(&str) -> String) -> Option<Self> {
+        listed.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split('|').collect();
+            let ["Debian", "Debian", "main", release, address, entry] = fields.as_slice() else {
+                return None;
+            };
+            if release.contains('-') {
+                return None;
+            }
+            let (file, _) = entry.rsplit_once(':')?;
+            Some(Self {
+                address: (*address).to_owned(),
+                release: (*release).to_owned(),
+                key: key_in(&read(file)),
+            })
+        })
+    }
+
+    /// Writes the line of a list of sources for one release.
+    fn source_line(&self, release: &str) -> String {
+        let key = self.key.as_ref().map(|key| format!("[signed-by={key}] ")).unwrap_or_default();
+        format!("deb-src {key}{} {release} main\n", self.address)
+    }
+}
+
+/// Finds the file of a key in a list of sources, of the old form or the new.
+fn key_in(sources: &str) -> Option<String> {
+    let lower = sources.to_ascii_lowercase();
+    let place = lower.find("signed-by")? + "signed-by".len();
+    let after = sources.get(place..)?.trim_start_matches([':', '=', ' ']);
+    let end = after.find(|letter: char| letter.is_whitespace() || letter == ']' || letter == ',');
+    let key = after.get(..end.unwrap_or(after.len()))?;
+    key.starts_with('/').then(|| key.to_owned())
+}
+
+/// Gives the suite that follows a suite in Debian's order, in which releases grow old.
+fn next_suite(suite: &str) -> Option<&'static str> {
+    match suite {
+        "oldoldstable" => Some("oldstable"),
+        "oldstable" => Some("stable"),
+        "stable" => Some("testing"),
+        "testing" => Some("unstable"),
+        _ => None,
+    }
+}
+
+/// Fetches the source package of the release that runs here, and of the next.
+fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
+    for name in ["state/lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(folder.join(name)).map_err(|error| Failure(error.to_string()))?;
+    }
+    let list = folder.join("sources.list");
+    let write = |text: &str| fs::write(&list, text).map_err(|error| Failure(error.to_string()));
+    let here = archive.source_line(&archive.release);
+    write(&here)?;
+    tell(apt_get(folder).arg("update"))?;
+    tell(apt_get(folder).args(source_of(&archive.release)))?;
+
+    // Only the archive knows how old the release is by now.
+    let ages = output_of(apt_get(folder).args(["indextargets", "--format", "$(SUITE)"]))?;
+    let ages = String::from_utf8_lossy(&ages).into_owned();
+    let Some(next) = ages.lines().find_map(next_suite) else {
+        say(&format!("no release of Debian follows {}: only its suite is run", archive.release));
+        return Ok(());
+    };
+    write(&format!("{here}{}", archive.source_line(next)))?;
+    tell(apt_get(folder).arg("update"))?;
+    tell(apt_get(folder).args(source_of(next)))
+}
+
+fn source_of(release: &str) -> [String; 4] {
+    ["--download-only", "--only-source", "source", &format!("coreutils/{release}")].map(str::to_owned)
+}
+
+/// Begins a command line of apt-get with the private configuration in the folder, where it also puts what it fetches.
+fn apt_get(folder: &Path) -> Command {
+    let mut command = Command::new("apt-get");
+    command.current_dir(folder).arg("--quiet=2");
+    for (name, value) in
+        [("Dir::Etc::sourcelist", "sources.list"), ("Dir::State", "state"), ("Dir::Cache", "cache")]
+    {
+        command.arg("--option").arg(format!("{name}={}", folder.join(value).display()));
+    }
+    for setting in [
+        "Dir::Etc::sourceparts=/dev/null",
+        "Dir::State::status=/var/lib/dpkg/status",
+        // The user that apt-get becomes to fetch may not be able to reach the folder.
+        "APT::Sandbox::User=root",
+        "Acquire::Languages=none",
+    ] {
+        command.args(["--option", setting]);
+    }
+    command
+}
+
+fn tell(command: &mut Command) -> Result<(), Failure> {
+    let output = output_of(command)?;
+    String::from_utf8_lossy(&output).lines().for_each(say);
+    Ok(())
+}
+
+/// Lists the versions whose archives are in a folder, oldest first.
+fn packages_in(folder: &Path) -> Vec<Package> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut packages: Vec<_> = entries
+        .filter_map(|entry| {
+            let version = version_of(entry.file_name().to_str()?)?.to_owned();
+            Some(Package { version, archive: entry.path() })
+        })
+        .collect();
+    packages.sort_by_key(|package| numbers_of(&package.version));
+    packages
+}
+
+/// Reads the version from an archive's name: `coreutils_9.7.orig.tar.xz`.
+fn version_of(name: &str) -> Option<&str> {
+    let (version, packing) = name.strip_prefix("coreutils_")?.split_once(".orig.tar.")?;
+    matches!(packing, "xz" | "gz" | "bz2").then_some(version)
+}
+
+fn numbers_of(version: &str) -> Vec<u32> {
+    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGETS: &str = "\
+Debian|Debian-Security|main|trixie-security|http://archive/security/|/etc/apt/sources.list.d/debian.sources:7
+Debian|Debian|main|trixie-updates|http://archive/debian/|/etc/apt/sources.list.d/debian.sources:1
+Other|Debian|main|trixie|http://other/|/etc/apt/sources.list.d/other.list:1
+Debian|Debian|contrib|trixie|http://archive/debian/|/etc/apt/sources.list.d/debian.sources:1
+Debian|Debian|main|trixie|http://archive/debian/|/etc/apt/sources.list.d/debian.sources:1
+";
+
+    #[test]
+    fn the_archive_is_the_one_the_machine_installs_from() {
+        let read = |file: &str| {
+            assert_eq!(file, "/etc/apt/sources.list.d/debian.sources");
+            "Types: deb\nSigned-By: /usr/share/keyrings/archive.pgp\n".to_owned()
+        };
+        let archive = Archive::in_targets(TARGETS, read).unwrap();
+        assert_eq!(archive.release, "trixie");
+        assert_eq!(
+            archive.source_line("testing"),
+            "deb-src [signed-by=/usr/share/keyrings/archive.pgp] http://archive/debian/ testing main\n"
+        );
+        assert_eq!(Archive::in_targets("", |_| String::new()), None);
+    }
+
+    #[test]
+    fn keys_are_found_in_both_forms_of_lists() {
+        let old = "# a comment\ndeb [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://archive/ x main";
+        assert_eq!(key_in(old).as_deref(), Some("/usr/share/keyrings/a.gpg"));
+        assert_eq!(key_in("Signed-By:   /k.asc").as_deref(), Some("/k.asc"));
+        assert_eq!(key_in("Signed-By:\n -----BEGIN PGP"), None);
+        assert_eq!(key_in("deb http://archive/ x main"), None);
+    }
+
+    #[test]
+    fn versions_are_read_from_names_and_sorted_by_number() {
+        assert_eq!(version_of("coreutils_9.7.orig.tar.xz"), Some("9.7"));
+        assert_eq!(version_of("coreutils_9.7.orig.tar.xz.asc"), None);
+        assert_eq!(version_of("coreutils_9.7-3.debian.tar.xz"), None);
+        assert!(numbers_of("9.10") > numbers_of("9.7"));
+    }
+}

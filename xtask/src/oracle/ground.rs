@@ -1,0 +1,172 @@
+//! Where the tests run: on images of file systems, mounted where nobody else sees them.
+//!
+//! As root, the chore starts itself again in a mount namespace of its own. What it mounts there, and what a test mounts and
+//! forgets, goes with the last process in it, however that ends; and the suites appear there at a place that every user can
+//! reach. Image files lose their names as soon as they are mounted. So nothing is left to clean up but one empty folder.
+//!
+//! Without root, or where the kernel refuses the namespace, the tests run in the target folder, on the file system it has.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::options::{Options, User};
+use crate::steps::{Failure, is_installed, run, say};
+
+/// Names, to the process in the namespace, the folder to mount things at.
+const APART: &str = "HAUL_ORACLE_APART";
+
+/// The file systems, the first being the one where every test runs.
+const FILE_SYSTEMS: [&str; 3] = ["ext4", "btrfs", "xfs"];
+
+/// The size of an image; only what is written takes room.
+const IMAGE_BYTES: u64 = 4 << 30;
+
+/// A user and groups without privileges. A test that changes groups needs two more.
+const NOBODY: [&str; 6] = ["--reuid", "65534", "--regid", "65534", "--groups", EXTRA_GROUPS];
+
+/// Groups that the tests may give files to.
+pub(crate) const EXTRA_GROUPS: &str = "100,60";
+
+/// The number of the user without privileges.
+pub(crate) const NOBODY_NUMBER: u32 = 65534;
+
+/// A file system to run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ground {
+    /// Its name.
+    pub(crate) file_system: String,
+    /// An empty folder on it.
+    pub(crate) folder: PathBuf,
+    /// Whether all tests run here, not only those about what file systems do differently.
+    pub(crate) all_tests: bool,
+}
+
+/// All that was prepared.
+#[derive(Debug)]
+pub(crate) struct Grounds {
+    /// Where to run.
+    pub(crate) list: Vec<Ground>,
+    /// Where the suites are seen by every user.
+    pub(crate) suites: PathBuf,
+    /// Who can run tests.
+    pub(crate) users: Vec<User>,
+}
+
+/// Starts this program again in a mount namespace, with the same words. `None` when it is there already or cannot go there.
+pub(crate) fn start_apart(words: &[String]) -> Result<Option<bool>, Failure> {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "--"]);
+        command
+    };
+    if !is_root() || std::env::var_os(APART).is_some() || !is_installed("unshare") {
+        return Ok(None);
+    }
+    if !unshare().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        say("xtask: no mount namespace can be made here, so no images are mounted");
+        return Ok(None);
+    }
+    let fail = |error: std::io::Error| Failure(format!("starting apart: {error}"));
+    let folder = std::env::temp_dir().join(format!("haul-oracle-{}", std::process::id()));
+    fs::create_dir(&folder).map_err(fail)?;
+    let program = std::env::current_exe().map_err(fail)?;
+    let status = unshare().arg(program).arg("oracle").args(words).env(APART, &folder).status();
+    fs::remove_dir(&folder).map_err(fail)?;
+    Ok(Some(status.map_err(fail)?.success()))
+}
+
+/// Tells whether the superuser runs this.
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// Begins the command line that runs what follows as a user.
+pub(crate) fn become_user(user: User) -> Vec<&'static str> {
+    if user == User::Root || !is_root() { Vec::new() } else { [&["setpriv"], NOBODY.as_slice()].concat() }
+}
+
+/// Prepares the file systems that are asked for, as far as the machine can; tells what it cannot.
+pub(crate) fn prepare(folder: &Path, options: &Options) -> Result<Grounds, Failure> {
+    let grounds = match std::env::var_os(APART) {
+        Some(place) => mounted(Path::new(&place), folder, options)?,
+        None => in_place(folder)?,
+    };
+    Ok(Grounds { users: users(&grounds.suites, options), ..grounds })
+}
+
+fn mounted(place: &Path, folder: &Path, options: &Options) -> Result<Grounds, Failure> {
+    let suites = place.join("suites");
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "tmpfs"]).arg(place))?;
+    fs::create_dir(&suites).map_err(|error| Failure(error.to_string()))?;
+    run(Command::new("mount").arg("--bind").arg(folder).arg(&suites))?;
+    let mut list = Vec::new();
+    for name in FILE_SYSTEMS.into_iter().filter(|name| options.wants_file_system(name)) {
+        match image(name, place, folder) {
+            Ok(folder) => {
+                let all_tests = name == FILE_SYSTEMS[0];
+                list.push(Ground { file_system: name.to_owned(), folder, all_tests });
+            }
+            Err(Failure(reason)) => say(&format!("SKIPPED {name}: {reason}")),
+        }
+    }
+    Ok(Grounds { list, suites, users: Vec::new() })
+}
+
+/// Makes and mounts an image.
+fn image(name: &str, place: &Path, folder: &Path) -> Result<PathBuf, Failure> {
+    let maker = format!("mkfs.{name}");
+    if !is_installed(&maker) {
+        return Err(Failure(format!("needs the command {maker}")));
+    }
+    let fail = |error: std::io::Error| Failure(format!("image: {error}"));
+    let image = folder.join(format!("{name}.image"));
+    let point = place.join(name);
+    fs::create_dir(&point).map_err(fail)?;
+    fs::File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(fail)?;
+    let force: &[&str] = if name == "ext4" { &["-F"] } else { &[] };
+    let made = run(Command::new(maker).arg("-q").args(force).arg(&image))
+        .and_then(|()| run(Command::new("mount").args(["-t", name, "-o", "loop"]).arg(&image).arg(&point)));
+    // A mounted image lives on without its name.
+    fs::remove_file(&image).map_err(fail)?;
+    made.map(|()| point)
+}
+
+fn in_place(folder: &Path) -> Result<Grounds, Failure> {
+    let ground = folder.join("ground");
+    let fail = |error: std::io::Error| Failure(format!("{}: {error}", ground.display()));
+    if ground.exists() {
+        fs::remove_dir_all(&ground).map_err(fail)?;
+    }
+    fs::create_dir_all(&ground).map_err(fail)?;
+    say("SKIPPED ext4, btrfs, xfs: need root and a mount namespace; running on what the target folder is on");
+    let list = vec![Ground { file_system: "here".to_owned(), folder: ground, all_tests: true }];
+    Ok(Grounds { list, suites: folder.to_owned(), users: Vec::new() })
+}
+
+/// Lists who can run tests.
+fn users(suites: &Path, options: &Options) -> Vec<User> {
+    let mut users = Vec::new();
+    for user in [User::Root, User::Plain].into_iter().filter(|user| options.wants_user(*user)) {
+        match cannot_run(user, suites) {
+            None => users.push(user),
+            Some(reason) => say(&format!("SKIPPED {}: {reason}", user.name())),
+        }
+    }
+    users
+}
+
+fn cannot_run(user: User, suites: &Path) -> Option<String> {
+    match (user, is_root()) {
+        (User::Root, true) | (User::Plain, false) => None,
+        (User::Root, false) => Some("needs root".to_owned()),
+        (User::Plain, true) if !is_installed("setpriv") => Some("needs the command setpriv".to_owned()),
+        (User::Plain, true) => {
+            let mut command = Command::new("setpriv");
+            command.args(NOBODY).args(["test", "-r"]).arg(suites);
+            let reaches = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+            (!reaches).then(|| format!("an ordinary user cannot reach {}", suites.display()))
+        }
+    }
+}

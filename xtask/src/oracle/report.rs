@@ -1,0 +1,193 @@
+//! What the runs came to: a table for each suite, user and file system, totals, and what the baseline passes and haul does not.
+
+use super::run::{Outcome, Verdict};
+use super::stage::Program;
+use crate::steps::{Failure, say};
+
+/// The outcomes of one suite, user and file system.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// What it is the table of: `9.7 root ext4`.
+    pub(crate) title: String,
+    /// The programs, the baseline first.
+    pub(crate) programs: Vec<Program>,
+    /// Each test with its outcomes, by program.
+    pub(crate) rows: Vec<(String, Vec<Option<Outcome>>)>,
+}
+
+/// Amounts of verdicts.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Totals {
+    pass: usize,
+    fail: usize,
+    skip: usize,
+    error: usize,
+    not_applicable: usize,
+}
+
+impl Totals {
+    fn add(&mut self, verdict: &Verdict) {
+        let amount = match verdict {
+            Verdict::Pass => &mut self.pass,
+            Verdict::Fail => &mut self.fail,
+            Verdict::Skip(_) => &mut self.skip,
+            Verdict::Error(_) => &mut self.error,
+            Verdict::NotApplicable(_) => &mut self.not_applicable,
+        };
+        *amount += 1;
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{:>3} pass {:>3} fail {:>3} skip {:>3} error {:>3} not applicable",
+            self.pass, self.fail, self.skip, self.error, self.not_applicable
+        )
+    }
+}
+
+impl Table {
+    /// Writes the table.
+    pub(crate) fn print(&self) {
+        let names: String = self.programs.iter().map(|program| format!("{:<16}", program.name())).collect();
+        say(&format!("\n{:<34}{}", self.title, names.trim_end()));
+        for (test, outcomes) in &self.rows {
+            say(row(test, outcomes).trim_end());
+        }
+    }
+
+    /// Gives the totals, a line for each program.
+    pub(crate) fn totals(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (index, program) in self.programs.iter().enumerate() {
+            let mut totals = Totals::default();
+            let column = self.rows.iter().filter_map(|(_, outcomes)| outcomes.get(index)?.as_ref());
+            column.for_each(|outcome| totals.add(&outcome.verdict));
+            lines.push(format!("{:<18}{:<17}{}", self.title, program.name(), totals.line()));
+        }
+        lines
+    }
+
+    /// Lists what the baseline passes and another program does not, with where to read why.
+    pub(crate) fn regressions(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (test, outcomes) in &self.rows {
+            let Some((Some(baseline), others)) = outcomes.split_first() else { continue };
+            if baseline.verdict != Verdict::Pass {
+                continue;
+            }
+            for (program, outcome) in self.programs.iter().skip(1).zip(others) {
+                let Some(outcome) = outcome else { continue };
+                if !matches!(outcome.verdict, Verdict::Pass | Verdict::NotApplicable(_)) {
+                    lines.push(format!(
+                        "{} {test}, {}: {}, see {}",
+                        self.title,
+                        program.name(),
+                        word(&outcome.verdict),
+                        outcome.log.display()
+                    ));
+                }
+            }
+        }
+        lines
+    }
+}
+
+fn row(test: &str, outcomes: &[Option<Outcome>]) -> String {
+    let cells: String = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Some(outcome) => format!("{:<8}{:>6.1}  ", word(&outcome.verdict), outcome.seconds),
+            None => format!("{:<16}", ""),
+        })
+        .collect();
+    let reasons = outcomes.iter().flatten().filter_map(|outcome| match &outcome.verdict {
+        Verdict::Skip(reason) | Verdict::Error(reason) => Some(reason.as_str()),
+        Verdict::NotApplicable(reason) => Some(reason),
+        Verdict::Pass | Verdict::Fail => None,
+    });
+    let mut reasons: Vec<_> = reasons.collect();
+    reasons.dedup();
+    format!("  {test:<32}{cells}{}", reasons.join("; "))
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "PASS",
+        Verdict::Fail => "FAIL",
+        Verdict::Skip(_) => "SKIP",
+        Verdict::Error(_) => "ERROR",
+        Verdict::NotApplicable(_) => "N/A",
+    }
+}
+
+/// Writes the totals of all tables, and the list that should be empty.
+///
+/// # Errors
+/// When it is not.
+pub(crate) fn conclude(tables: &[Table]) -> Result<(), Failure> {
+    say("");
+    tables.iter().flat_map(Table::totals).for_each(|line| say(&line));
+    let regressions: Vec<_> = tables.iter().flat_map(Table::regressions).collect();
+    if regressions.is_empty() {
+        say("\nbaseline passes, haul does not: nothing");
+        return Ok(());
+    }
+    say("\nbaseline passes, haul does not:");
+    regressions.iter().for_each(|line| say(&format!("  {line}")));
+    Err(Failure(format!("{} tests that GNU cp passes go wrong", regressions.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn outcome(verdict: Verdict) -> Option<Outcome> {
+        Some(Outcome { verdict, log: PathBuf::from("/logs/x.log"), seconds: 0.5 })
+    }
+
+    fn table(rows: Vec<(Verdict, Verdict)>) -> Table {
+        let rows = rows.into_iter().enumerate();
+        Table {
+            title: "9.7 root ext4".to_owned(),
+            programs: vec![Program::Baseline, Program::Haul(Some("retry".to_owned()))],
+            rows: rows
+                .map(|(test, (first, second))| {
+                    (format!("cp/{test}.sh"), vec![outcome(first), outcome(second)])
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn what_only_the_baseline_passes_is_listed() {
+        let skip = || Verdict::Skip("no".to_owned());
+        let table = table(vec![
+            (Verdict::Pass, Verdict::Pass),
+            (Verdict::Pass, Verdict::Fail),
+            (Verdict::Pass, skip()),
+            (Verdict::Pass, Verdict::NotApplicable("other")),
+            (Verdict::Fail, Verdict::Fail),
+            (skip(), Verdict::Fail),
+        ]);
+        assert_eq!(
+            table.regressions(),
+            [
+                "9.7 root ext4 cp/1.sh, haul:retry: FAIL, see /logs/x.log",
+                "9.7 root ext4 cp/2.sh, haul:retry: SKIP, see /logs/x.log",
+            ]
+        );
+        let totals = Totals { pass: 1, fail: 3, skip: 1, error: 0, not_applicable: 1 };
+        assert!(table.totals()[1].ends_with(&totals.line()));
+        assert!(conclude(&[table]).is_err());
+        assert!(conclude(&[self::table(vec![(Verdict::Pass, Verdict::Pass)])]).is_ok());
+    }
+
+    #[test]
+    fn a_test_that_a_program_left_out_is_no_failure() {
+        let mut table = table(vec![(Verdict::Pass, Verdict::Pass)]);
+        table.rows[0].1[1] = None;
+        assert!(table.regressions().is_empty());
+    }
+}

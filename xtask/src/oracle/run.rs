@@ -1,0 +1,236 @@
+//! Runs tests, as many at a time as there are processors, and tells how each ended.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::ground::{EXTRA_GROUPS, become_user};
+use super::options::User;
+use super::select::{tries_every_program, why_not_applicable};
+use super::stage::{Program, Stage};
+use crate::steps::Failure;
+
+/// Seconds after which a test is given up.
+const SECONDS_MAX: &str = "120";
+
+/// Prepares what the suite's own makefile prepares, and becomes the test.
+const SHELL: &str = "umask 022; exec \"$@\" 9>&2";
+
+/// How a test ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It found nothing wrong.
+    Pass,
+    /// It found something.
+    Fail,
+    /// It could not run here, for the reason it gave.
+    Skip(String),
+    /// It broke, or took too long.
+    Error(String),
+    /// It says nothing of this program, for the reason.
+    NotApplicable(&'static str),
+}
+
+/// A test that ran.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// How it ended.
+    pub(crate) verdict: Verdict,
+    /// Where all it printed is.
+    pub(crate) log: PathBuf,
+    /// How long it took.
+    pub(crate) seconds: f64,
+}
+
+/// A column of a table: a program, where it is tested, and by which tests.
+#[derive(Debug)]
+pub(crate) struct Column {
+    /// The program.
+    pub(crate) program: Program,
+    /// Where it is tested.
+    pub(crate) stage: Stage,
+    /// Where the logs go.
+    pub(crate) logs: PathBuf,
+    /// Whether only the tests in the suite's folder `cp` are run.
+    pub(crate) only_cp: bool,
+}
+
+/// What all tests of a table have in common.
+#[derive(Debug)]
+pub(crate) struct Round<'a> {
+    /// The version of the suite.
+    pub(crate) version: &'a str,
+    /// Who runs the tests.
+    pub(crate) user: User,
+    /// The tests.
+    pub(crate) tests: &'a [String],
+    /// The programs.
+    pub(crate) columns: &'a [Column],
+}
+
+impl Round<'_> {
+    /// Runs every test for every column. Gives a row for each test, with a place for each column; the places of tests that a
+    /// column leaves out are empty.
+    pub(crate) fn run(&self) -> Result<Vec<Vec<Option<Outcome>>>, Failure> {
+        let next = AtomicUsize::new(0);
+        let cells = self.tests.len() * self.columns.len();
+        let outcomes = Mutex::new(vec![None; cells]);
+        let work = || -> Result<(), Failure> {
+            loop {
+                let cell = next.fetch_add(1, Ordering::Relaxed);
+                if cell >= cells {
+                    return Ok(());
+                }
+                let outcome = self.cell(cell)?;
+                let mut outcomes = outcomes.lock().map_err(|_| Failure("a bug in xtask".to_owned()))?;
+                if let Some(place) = outcomes.get_mut(cell) {
+                    *place = outcome;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().unwrap_or_else(|_| Err(Failure("running tests: a bug in xtask".to_owned())))
+            })
+        })?;
+        let outcomes = outcomes.into_inner().map_err(|_| Failure("a bug in xtask".to_owned()))?;
+        Ok(outcomes.chunks(self.columns.len().max(1)).map(<[_]>::to_vec).collect())
+    }
+
+    fn cell(&self, cell: usize) -> Result<Option<Outcome>, Failure> {
+        let width = self.columns.len();
+        let (Some(test), Some(column)) = (self.tests.get(cell / width), self.columns.get(cell % width))
+        else {
+            return Ok(None);
+        };
+        if column.only_cp && !test.starts_with("cp/") {
+            return Ok(None);
+        }
+        self.one(test, column).map(Some)
+    }
+
+    /// Runs one test.
+    fn one(&self, test: &str, column: &Column) -> Result<Outcome, Failure> {
+        let log = column.logs.join(format!("{}.log", test.replace('/', "-")));
+        if let (Program::Haul(_), Some(reason)) = (&column.program, why_not_applicable(test)) {
+            return Ok(Outcome { verdict: Verdict::NotApplicable(reason), log, seconds: 0.0 });
+        }
+        let fail = |error: std::io::Error| Failure(format!("{test}: {error}"));
+        let out = fs::File::create(&log).map_err(fail)?;
+        let also = out.try_clone().map_err(fail)?;
+        let mut command = self.command(test, &column.stage);
+        let begun = Instant::now();
+        let status = command.stdin(Stdio::null()).stdout(out).stderr(also).status().map_err(fail)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let said = fs::read(&log).map_err(fail)?;
+        let verdict = verdict(status.code(), &String::from_utf8_lossy(&said));
+        Ok(Outcome { verdict, log, seconds })
+    }
+
+    /// Writes the command line of a test, with the surroundings that the suite's own makefile gives it.
+    fn command(&self, test: &str, stage: &Stage) -> Command {
+        let path = format!("tests/{test}");
+        let name = test.replace('/', "-");
+        let mut command = Command::new("bash");
+        command.args(["-c", SHELL, "bash"]);
+        command.args(["timeout", "--kill-after=5", SECONDS_MAX]).args(become_user(self.user));
+        if test.ends_with(".pl") {
+            command.args(["perl", "-w", "-Itests", "-MCuSkip", "-MCoreutils"]);
+            command.arg(format!("-MCuTmpdir qw({name})"));
+        } else {
+            command.arg("bash");
+        }
+        command.arg(path).current_dir(&stage.folder).env_clear();
+        self.surround(&mut command, test, stage);
+        command
+    }
+
+    fn surround(&self, command: &mut Command, test: &str, stage: &Stage) {
+        let programs = if tries_every_program(test) { "cp".to_owned() } else { stage.programs.join(" ") };
+        let path = format!(
+            "{}/src:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            stage.folder.display()
+        );
+        command.envs([("PATH", path), ("built_programs", programs), ("VERSION", stage.version.clone())]);
+        for name in ["abs_srcdir", "abs_top_srcdir", "abs_top_builddir"] {
+            command.env(name, &stage.folder);
+        }
+        command.env("CONFIG_HEADER", stage.folder.join("lib/config.h"));
+        command.env("CU_TEST_NAME", format!("haul,{}", test.replace('/', "-")));
+        command.env("COREUTILS_GROUPS", EXTRA_GROUPS.replace(',', " "));
+        command.envs([
+            ("PACKAGE_VERSION", self.version),
+            ("srcdir", "."),
+            ("top_srcdir", "."),
+            ("host_os", "linux-gnu"),
+            ("LC_ALL", "C"),
+            ("LOCALE_FR", "none"),
+            ("LOCALE_FR_UTF8", "none"),
+            ("SHELL", "/bin/bash"),
+            ("AWK", "awk"),
+            ("CC", "gcc"),
+            ("EGREP", "grep -E"),
+            ("EXEEXT", ""),
+            ("MAKE", "make"),
+            ("PERL", "perl"),
+            ("HOME", "/"),
+            ("TMPDIR", "/tmp"),
+            ("VERBOSE", "yes"),
+            ("RUN_EXPENSIVE_TESTS", "yes"),
+            ("RUN_VERY_EXPENSIVE_TESTS", "yes"),
+            ("fail", "0"),
+        ]);
+    }
+}
+
+/// Reads how a test ended from its exit status and what it printed.
+fn verdict(status: Option<i32>, said: &str) -> Verdict {
+    match status {
+        Some(0) => Verdict::Pass,
+        Some(77) => {
+            Verdict::Skip(said.lines().rev().find_map(reason).unwrap_or("gives no reason").to_owned())
+        }
+        Some(99) => Verdict::Error("set-up failure".to_owned()),
+        Some(124 | 137) => Verdict::Error(format!("given up after {SECONDS_MAX} seconds")),
+        Some(_) => Verdict::Fail,
+        None => Verdict::Error("killed".to_owned()),
+    }
+}
+
+fn reason(line: &str) -> Option<&str> {
+    let (test, reason) =
+        line.split_once(": skipped test: ").or_else(|| line.split_once(": skipping test: "))?;
+    (!test.contains(' ')).then_some(reason)
+}
+
+/// Makes the folder for the logs of a column, empty.
+pub(crate) fn make_logs(folder: &Path) -> Result<PathBuf, Failure> {
+    let fail = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(fail)?;
+    }
+    fs::create_dir_all(folder).map_err(fail)?;
+    Ok(folder.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_and_words_make_verdicts() {
+        assert_eq!(verdict(Some(0), "acl.sh: skipped test: no"), Verdict::Pass);
+        assert_eq!(verdict(Some(1), ""), Verdict::Fail);
+        let said = "+ warn_ 'acl.sh: skipped test: quoted'\nacl.sh: skipped test: needs setfacl\n+ exit 77\n";
+        assert_eq!(verdict(Some(77), said), Verdict::Skip("needs setfacl".to_owned()));
+        assert_eq!(verdict(Some(77), ""), Verdict::Skip("gives no reason".to_owned()));
+        assert!(matches!(verdict(Some(99), ""), Verdict::Error(_)));
+        assert!(matches!(verdict(Some(124), ""), Verdict::Error(_)));
+        assert!(matches!(verdict(None, ""), Verdict::Error(_)));
+    }
+}

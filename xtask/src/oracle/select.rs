@@ -1,0 +1,89 @@
+//! Which tests of a suite have `cp` under test.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::steps::Failure;
+
+/// Tests outside of `cp`'s folder that run `cp` and look at what it did, and name other programs as what they test.
+const ALSO: [&str; 2] = ["misc/close-stdout.sh", "mv/trailing-slash.sh"];
+
+/// Tests that try every program there is, in whichever folder a version has them. They are told that `cp` is all there is.
+const EVERY_PROGRAM: [&str; 4] =
+    ["help-version-getopt.sh", "help-version.sh", "usage_vs_getopt.sh", "invalid-opt.pl"];
+
+/// What the names of tests have in them that are about what file systems do differently.
+const ABOUT_FILE_SYSTEMS: [&str; 7] =
+    ["reflink", "sparse", "xattr", "acl", "attr-", "capability", "copy-FMR"];
+
+/// Tests that say nothing of a `cp` that is not GNU's, each with the reason.
+const NOT_APPLICABLE: [(&str, &str); 0] = [];
+
+/// Lists the tests of a suite with `cp` under test, as `cp/link.sh`.
+pub(crate) fn tests(suite: &Path) -> Result<Vec<String>, Failure> {
+    let folder = suite.join("tests");
+    let fail = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
+    let mut names = BTreeSet::new();
+    for group in fs::read_dir(&folder).map_err(fail)? {
+        let group = group.map_err(fail)?;
+        if !group.file_type().map_err(fail)?.is_dir() {
+            continue;
+        }
+        for test in fs::read_dir(group.path()).map_err(fail)? {
+            let test = test.map_err(fail)?;
+            let (group, name) = (group.file_name(), test.file_name());
+            let (Some(group), Some(name)) = (group.to_str(), name.to_str()) else { continue };
+            let text = fs::read(test.path()).unwrap_or_default();
+            let name = format!("{group}/{name}");
+            if is_about_cp(&name, &String::from_utf8_lossy(&text)) {
+                names.insert(name);
+            }
+        }
+    }
+    Ok(names.into_iter().collect())
+}
+
+/// Tells whether a test has `cp` under test: it is in `cp`'s folder, or names `cp` as what it prints the version of.
+fn is_about_cp(name: &str, text: &str) -> bool {
+    let is_test = name.ends_with(".sh") || name.ends_with(".pl");
+    let says_so = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("print_ver_ "))
+        .any(|programs| programs.split_whitespace().any(|program| program == "cp"));
+    is_test && (name.starts_with("cp/") || says_so || ALSO.contains(&name) || tries_every_program(name))
+}
+
+/// Tells whether a test tries every program there is.
+pub(crate) fn tries_every_program(test: &str) -> bool {
+    test.split_once('/').is_some_and(|(_, name)| EVERY_PROGRAM.contains(&name))
+}
+
+/// Tells whether a test is about what file systems do differently.
+pub(crate) fn is_about_file_systems(test: &str) -> bool {
+    ABOUT_FILE_SYSTEMS.iter().any(|part| test.contains(part))
+}
+
+/// Says why a test says nothing of haul.
+pub(crate) fn why_not_applicable(test: &str) -> Option<&'static str> {
+    NOT_APPLICABLE.iter().find(|(name, _)| *name == test).map(|(_, reason)| *reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_of_cp_are_known_by_folder_or_by_what_they_say() {
+        assert!(is_about_cp("cp/anything.sh", ""));
+        assert!(is_about_cp("mv/update.sh", "# Test\nprint_ver_ cp mv\n"));
+        assert!(is_about_cp("misc/close-stdout.sh", "print_ver_ rm\n"));
+        assert!(!is_about_cp("mv/acl.sh", "print_ver_ mv\ncp a b\n"));
+        assert!(!is_about_cp("cp/local.mk", "print_ver_ cp\n"));
+        assert!(!is_about_cp("ls/x.sh", "print_ver_ cpio\n"));
+        assert!(!is_about_cp("touch/trailing-slash.sh", "print_ver_ touch\n"));
+        assert!(is_about_cp("help/help-version.sh", ""));
+        assert!(tries_every_program("help/help-version.sh") && !tries_every_program("cp/link.sh"));
+        assert!(is_about_file_systems("cp/sparse-2.sh") && !is_about_file_systems("cp/link.sh"));
+    }
+}

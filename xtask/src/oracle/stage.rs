@@ -1,0 +1,112 @@
+//! What a test finds around it: a folder that looks like a build of the suite, in which `cp` is the program to be tested.
+//!
+//! The folder lies on the file system in question and belongs to the user who runs the tests. The suite's files are links;
+//! tests make their own folders beside them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build::Suite;
+use super::ground::{Ground, NOBODY_NUMBER, is_root};
+use super::options::User;
+use crate::steps::{Failure, output_of};
+
+/// A program to be tested as `cp`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// The suite's own.
+    Baseline,
+    /// haul, with an engine or the one it chooses.
+    Haul(Option<String>),
+}
+
+impl Program {
+    /// Names it in the report and in the names of folders.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Baseline => "baseline".to_owned(),
+            Self::Haul(None) => "haul".to_owned(),
+            Self::Haul(Some(engine)) => format!("haul:{engine}"),
+        }
+    }
+}
+
+/// A folder to run tests in.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    /// The folder.
+    pub(crate) folder: PathBuf,
+    /// The names of the programs in its `src`.
+    pub(crate) programs: Vec<String>,
+    /// The version that its `cp` says it is.
+    pub(crate) version: String,
+}
+
+/// Makes the stage for a suite, a user and a program. `suites` is where suites are seen by every user; haul is there too.
+pub(crate) fn build(
+    suite: &Suite,
+    user: User,
+    program: &Program,
+    ground: &Ground,
+    suites: &Path,
+) -> Result<Stage, Failure> {
+    let name = format!("{}-{}-{}", suite.version, user.name(), program.name().replace(':', "-"));
+    let folder = ground.folder.join(name);
+    let built = suites.join(&suite.folder);
+    let fail = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
+    let bin = folder.join("src");
+    fs::create_dir_all(&bin).map_err(fail)?;
+    for name in ["tests", "init.cfg", "lib"] {
+        symlink(built.join(name), folder.join(name)).map_err(fail)?;
+    }
+    let programs = programs_in(&built.join("src")).map_err(fail)?;
+    for name in programs.iter().filter(|name| *name != "cp") {
+        symlink(built.join("src").join(name), bin.join(name)).map_err(fail)?;
+    }
+    place(program, &bin.join("cp"), &built, suites).map_err(fail)?;
+    if user == User::Plain && is_root() {
+        chown(&folder, Some(NOBODY_NUMBER), Some(NOBODY_NUMBER)).map_err(fail)?;
+    }
+    let version = version_of(&bin.join("cp"))?;
+    Ok(Stage { folder, programs, version })
+}
+
+/// Puts the program under the name `cp`.
+fn place(program: &Program, cp: &Path, built: &Path, suites: &Path) -> std::io::Result<()> {
+    match program {
+        Program::Baseline => symlink(built.join("src/cp"), cp),
+        Program::Haul(None) => symlink(suites.join("haul"), cp),
+        Program::Haul(Some(engine)) => {
+            let haul = suites.join("haul");
+            fs::write(
+                cp,
+                format!("#!/bin/bash\nexec -a cp '{}' --engine={engine} \"$@\"\n", haul.display()),
+            )?;
+            fs::set_permissions(cp, fs::Permissions::from_mode(0o755))
+        }
+    }
+}
+
+/// Lists the programs in the folder of a build.
+fn programs_in(folder: &Path) -> std::io::Result<Vec<String>> {
+    let mut programs = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if metadata.is_file() && metadata.permissions().mode() & 0o100 != 0 && !name.contains('.') {
+            programs.push(name);
+        }
+    }
+    programs.sort();
+    Ok(programs)
+}
+
+/// Asks a `cp` for its version: the last word of the first line.
+fn version_of(cp: &Path) -> Result<String, Failure> {
+    let said = output_of(Command::new(cp).arg("--version").env("LC_ALL", "C"))?;
+    let said = String::from_utf8_lossy(&said);
+    Ok(said.lines().next().and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned())
+}
