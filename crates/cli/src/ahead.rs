@@ -72,7 +72,7 @@ mod tests {
                 None => OsString::from(word),
             })
             .collect();
-        match flags::parse(&words, Environment::default()) {
+        match flags::parse(&words, Environment::default(), &mut |_| {}) {
             Ok(Parsed::Copy(request)) => *request,
             other => panic!("{other:?}"),
         }

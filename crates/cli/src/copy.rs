@@ -16,8 +16,10 @@ use crate::statistics::Statistics;
 
 /// Copies as the words after the program's name ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
-    let messages = Messages::new(program, Charset::of_locale(|name| std::env::var_os(name)));
-    match flags::parse(words, Environment::of_process()) {
+    let messages = Messages::new(program, charset());
+    let mut told = true;
+    let mut warn = |warning| told &= complain(&messages.warning(warning));
+    let status = match flags::parse(words, Environment::of_process(), &mut warn) {
         Ok(Parsed::Copy(request)) => copy(messages, &request),
         Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::help(program)),
         Ok(Parsed::Tell(Information::Version)) => {
@@ -27,7 +29,12 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             complain(&messages.wrong_flags(&error));
             ExitCode::FAILURE
         }
-    }
+    };
+    if told { status } else { ExitCode::FAILURE }
+}
+
+fn charset() -> Charset {
+    Charset::of_locale(|name| std::env::var_os(name), haul_sys::character_set)
 }
 
 /// Runs one copy and tells what became of it.

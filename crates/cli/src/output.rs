@@ -4,10 +4,15 @@
 //! later lines are dropped, and [`Output::finish`] gives the failure: a full disk under `cp -v >log` must not pass for
 //! success. Like GNU's tools, a run goes on copying when nobody can read what it says.
 //!
+//! A standard output that was closed takes nothing, like any other that fails: the Rust runtime alone would let what is
+//! written to it vanish.
+//!
 //! Invariant: the first failure is never lost (test: `the_first_failure_is_told_at_the_end`).
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::sync::{Mutex, PoisonError};
+
+use haul_sys::Errno;
 
 /// Bytes that wait at most.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -25,12 +30,41 @@ struct State<W> {
     failure: Option<io::Error>,
 }
 
-impl Output<Stdout> {
+/// Standard output.
+pub(crate) enum Standard {
+    /// As it is.
+    Open(Stdout),
+    /// None: it was closed when the program began.
+    Closed,
+}
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Open(stdout) => stdout.write(bytes),
+            // Having nothing to say is no failure, also where nothing could be said.
+            Self::Closed if bytes.is_empty() => Ok(0),
+            Self::Closed => Err(Errno::BADF.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Open(stdout) => stdout.flush(),
+            Self::Closed => Ok(()),
+        }
+    }
+}
+
+impl Output<Standard> {
     /// Takes the standard output of this process.
     pub(crate) fn standard() -> Self {
+        if haul_sys::was_closed(haul_sys::Standard::Output) {
+            return Self::new(Standard::Closed, false);
+        }
         let stdout = io::stdout();
         let at_once = stdout.is_terminal();
-        Self::new(stdout, at_once)
+        Self::new(Standard::Open(stdout), at_once)
     }
 }
 

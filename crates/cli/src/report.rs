@@ -7,7 +7,7 @@
 //! `errors_fail_the_run_and_warnings_do_not`).
 
 use std::fs::File;
-use std::io::{self, Read, Stdout, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use haul_flow::{Line, Means, Problem, Report, Severity, Tally};
 
 use crate::flags::When;
 use crate::messages::Messages;
-use crate::output::Output;
+use crate::output::{Output, Standard};
 use crate::progress::{Progress, Source, Whole};
 
 /// What a run has counted, shared with the thread that shows it.
@@ -38,7 +38,7 @@ impl Source for Counters {
 }
 
 /// Where a run reports to. `W` is standard output.
-pub(crate) struct Console<W = Stdout> {
+pub(crate) struct Console<W = Standard> {
     messages: Messages,
     output: Output<W>,
     counters: Arc<Counters>,
@@ -131,9 +131,12 @@ impl<W: Write> Console<W> {
 
     /// Writes whole lines to standard error, at once.
     pub(crate) fn complain(&self, lines: &[u8]) {
-        match &self.progress {
+        let told = match &self.progress {
             Some(progress) => progress.beside(|| complain(lines)),
             None => complain(lines),
+        };
+        if !told {
+            self.fail();
         }
     }
 
@@ -148,10 +151,10 @@ impl<W: Write> Console<W> {
     }
 }
 
-/// Writes whole lines to standard error, at once and in one call, so that lines of several threads do not mix.
-pub(crate) fn complain(lines: &[u8]) {
-    // There is nobody left to tell that nobody can be told. The exit status still says that something failed.
-    io::stderr().write_all(lines).unwrap_or_default();
+/// Writes whole lines to standard error, at once and in one call, so that lines of several threads do not mix. Returns
+/// whether it could: there is nobody left to tell that nobody can be told, but the exit status says that something failed.
+pub(crate) fn complain(lines: &[u8]) -> bool {
+    !haul_sys::was_closed(haul_sys::Standard::Error) && io::stderr().write_all(lines).is_ok()
 }
 
 /// Reads a line from standard input; tells whether it begins with a yes. The end of the input is a no.

@@ -47,9 +47,10 @@ impl Held {
     /// Returns its path, as the user would write it.
     #[must_use]
     pub fn path(&self) -> Vec<u8> {
-        match &self.parent {
-            Some(parent) => parent.path_of(&self.name),
-            None => self.name.to_bytes().to_vec(),
+        match (&self.parent, &self.display) {
+            (Some(_), Some(display)) => display.clone(),
+            (Some(parent), None) => parent.path_of(&self.name),
+            (None, _) => self.name.to_bytes().to_vec(),
         }
     }
 
@@ -68,7 +69,12 @@ impl Held {
                 None => break Vec::new(),
             }
         };
-        for component in components.into_iter().rev() {
+        for (index, component) in components.into_iter().rev().enumerate() {
+            if index > 0 {
+                // An operand's own slashes end here; what stands before it is as the user wrote it.
+                let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
+                path.truncate(end);
+            }
             if !path.is_empty() && !path.ends_with(b"/") {
                 path.push(b'/');
             }
@@ -156,11 +162,24 @@ impl HeldCache {
         identity: Identity,
         fd: Option<Arc<Fd>>,
     ) -> Arc<Held> {
+        self.hold_shown((parent, name), how, identity, fd, None)
+    }
+
+    /// As [`HeldCache::hold`], for a directory that messages name in a way of its own: `display` is its path in them.
+    #[must_use]
+    pub fn hold_shown(
+        &self,
+        (parent, name): (&Arc<Held>, &CStr),
+        how: Open,
+        identity: Identity,
+        fd: Option<Arc<Fd>>,
+        display: Option<Vec<u8>>,
+    ) -> Arc<Held> {
         self.insert(Held {
             parent: Some(Arc::clone(parent)),
             name: name.to_owned(),
             how,
-            display: None,
+            display,
             identity,
             open: Mutex::new(fd),
             recent: AtomicBool::new(false),

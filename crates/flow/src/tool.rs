@@ -236,6 +236,9 @@ pub trait Tool: Sync + Sized {
     /// has to be read.
     fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool;
 
+    /// Hears that a file cannot be opened, before the user does.
+    fn not_opened(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>) {}
+
     /// Begins a file.
     fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>)
     -> Begin<Self::File>;

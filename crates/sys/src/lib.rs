@@ -32,6 +32,7 @@ mod operation;
 mod posix_aio;
 mod process;
 mod ring;
+mod standard;
 mod stat;
 mod transfer;
 mod used;
@@ -67,6 +68,7 @@ pub use process::{
     widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
+pub use standard::{Standard, character_set, was_closed};
 pub use stat::{FileType, Identity, Mode, Stat, Timestamp, may_write, stat, stat_at, stat_path};
 pub use transfer::{Transfer, Transferred};
 pub use used::Used;

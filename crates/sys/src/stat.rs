@@ -39,6 +39,10 @@ impl Mode {
     pub const ALL: Mode = Mode(0o777);
     /// Read and write for everybody.
     pub const READ_WRITE: Mode = Mode(0o666);
+    /// Reading, by everybody.
+    pub const READ: Mode = Mode(0o444);
+    /// Reading, by the owner.
+    pub const OWNER_READ: Mode = Mode(0o400);
     /// Read, write and execute for the owner.
     pub const OWNER: Mode = Mode(0o700);
     /// Write for the owner.

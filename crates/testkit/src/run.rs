@@ -214,6 +214,13 @@ impl Run {
         self
     }
 
+    /// Closes standard error.
+    #[must_use]
+    pub fn without_stderr(mut self) -> Self {
+        self.shell.push("exec 2>&-".to_owned());
+        self
+    }
+
     /// Sends standard output to a file or device.
     #[must_use]
     pub fn stdout_to(mut self, path: &Path) -> Self {

@@ -1,4 +1,4 @@
-//! What can be wrong with a command line. How it is worded is the business of `messages`.
+//! What can be wrong, or useless, in a command line. How it is worded is the business of `messages`.
 
 /// Why a value is none of those a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,13 @@ pub(crate) enum Doubt {
 
 /// The values a flag takes, those that mean the same together.
 pub(crate) type Valid = Vec<Vec<&'static str>>;
+
+/// What a command line is warned of and goes on all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warning {
+    /// A context to set, on a kernel that has none.
+    ContextIgnored,
+}
 
 /// The first thing wrong with a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]

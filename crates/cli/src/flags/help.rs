@@ -22,14 +22,15 @@ Copies SOURCE to DEST, or each SOURCE into DIRECTORY, many files at once.
 An argument that a long option requires, its short form requires too.
 "
     );
-    let section =
-        |owner| TABLE.iter().filter(move |flag| flag.owner == owner && flag.support == Support::Full);
+    let section = |owner| TABLE.iter().filter(move |flag| flag.owner == owner && !flag.help.is_empty());
     section(Owner::Gnu).for_each(|flag| text.push_str(&entry(flag)));
     text.push_str("\nOptions beyond those of GNU cp:\n");
     section(Owner::Haul).for_each(|flag| text.push_str(&entry(flag)));
     text.push('\n');
-    text.push_str(&wrap(&refused(), 0, 0));
-    text.push('\n');
+    if let Some(refused) = refused() {
+        text.push_str(&wrap(&refused, 0, 0));
+        text.push('\n');
+    }
     text.push_str(&wrap(STATUS, 0, 0));
     text
 }
@@ -69,8 +70,8 @@ fn engines() -> String {
     format!("{} or {last}", names.join(", "))
 }
 
-/// Says which flags of GNU's are missing.
-fn refused() -> String {
+/// Says which flags of GNU's are missing, if any are.
+fn refused() -> Option<String> {
     let names = TABLE
         .iter()
         .filter(|flag| flag.support == Support::None && flag.alias_of == flag.long)
@@ -79,7 +80,7 @@ fn refused() -> String {
             long => format!("--{long}"),
         })
         .collect::<Vec<_>>();
-    format!("Recognised but not supported yet: {}.", names.join(", "))
+    (!names.is_empty()).then(|| format!("Recognised but not supported yet: {}.", names.join(", ")))
 }
 
 /// Breaks `text` into lines. The first begins in `column`; further ones are indented to `indent`.

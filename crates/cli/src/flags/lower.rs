@@ -8,7 +8,7 @@ use haul_tools::copy::{
 };
 
 use super::values::{self, Bounds, Words};
-use super::{Environment, Error};
+use super::{Environment, Error, Warning};
 
 /// `--jobs`: more threads than this only wait for each other.
 pub(crate) const JOBS: Bounds = Bounds { least: 1, most: 1024, text: "1 to 1024" };
@@ -134,6 +134,12 @@ pub(crate) struct Typed {
     pub(crate) config: Config,
     pub(crate) statistics: Option<StatisticsForm>,
     pub(crate) information: Option<Information>,
+    pub(crate) attributes_only: bool,
+    pub(crate) copy_contents: bool,
+    pub(crate) parents: bool,
+    pub(crate) strip_trailing_slashes: bool,
+    sets_context: bool,
+    warnings: Vec<Warning>,
     reflink: Reflink,
     progress: When,
     preserve: Preserve,
@@ -163,6 +169,12 @@ impl Default for Typed {
             config: Config::default(),
             statistics: None,
             information: None,
+            attributes_only: false,
+            copy_contents: false,
+            parents: false,
+            strip_trailing_slashes: false,
+            sets_context: false,
+            warnings: Vec::new(),
             reflink: Reflink::Auto,
             progress: When::Never,
             preserve: Preserve::empty(),
@@ -266,6 +278,19 @@ impl Typed {
         Ok(())
     }
 
+    /// `-Z`, `--context[=CTX]`.
+    pub(super) fn set_context(&mut self, context: Option<&[u8]>) {
+        self.sets_context = true;
+        if context.is_some() {
+            self.warnings.push(Warning::ContextIgnored);
+        }
+    }
+
+    /// Hands over what there is to warn of since the last time.
+    pub(super) fn take_warnings(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.warnings)
+    }
+
     /// `--reflink[=WHEN]`.
     pub(super) fn share_blocks(&mut self, when: Option<&[u8]>) -> Result<(), Error> {
         self.reflink = match when {
@@ -322,12 +347,17 @@ impl Typed {
                 Error::NoContexts
             });
         }
+        if self.sets_context && environment.selinux {
+            return Err(Error::NotSupported { flag: "--context".to_owned() });
+        }
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment) };
         let operands = Operands {
             names: names.into_iter().map(name).collect::<Result<_, _>>()?,
             target_directory: self.target_directory,
             no_target_directory: self.no_target_directory,
+            parents: self.parents,
+            strip_trailing_slashes: self.strip_trailing_slashes,
         };
         let Self { config, statistics, progress, .. } = self;
         Ok(Request { operands, options, config, statistics, progress })
@@ -388,6 +418,8 @@ impl Typed {
                 (false, true) => Make::Symlink,
                 (false, false) => Make::Copy,
             },
+            attributes_only: self.attributes_only,
+            copy_contents: self.copy_contents,
             one_file_system: self.one_file_system,
             // A shared block brings the source's holes with it.
             reflink: if self.sparse == Sparse::Never { Reflink::Never } else { self.reflink },

@@ -22,7 +22,7 @@ mod values;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-pub(crate) use error::{Doubt, Error};
+pub(crate) use error::{Doubt, Error, Warning};
 pub(crate) use help::help;
 pub(crate) use lower::{Information, Request, StatisticsForm, Typed, When};
 
@@ -64,7 +64,7 @@ pub(crate) struct Flag {
     pub(crate) long: &'static str,
     /// What it does.
     pub(crate) action: Action,
-    /// What help says. Flags that are not supported have none.
+    /// What help says. Flags that are not supported, and second names, have none.
     pub(crate) help: &'static str,
     /// Who named it.
     pub(crate) owner: Owner,
@@ -132,11 +132,15 @@ pub(crate) enum Parsed {
     Tell(Information),
 }
 
-/// Parses the words after the program's name.
+/// Parses the words after the program's name. `warn` hears of what is ignored when it is met, before any error behind it.
 ///
 /// # Errors
 /// The first thing wrong, in the order in which GNU `cp` looks.
-pub(crate) fn parse(words: &[OsString], environment: Environment) -> Result<Parsed, Error> {
+pub(crate) fn parse(
+    words: &[OsString],
+    environment: Environment,
+    warn: &mut dyn FnMut(Warning),
+) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
     let mut scanner = getopt::Scanner::new(words, environment.posixly_correct);
     while let Some(given) = scanner.next_flag()? {
@@ -147,6 +151,9 @@ pub(crate) fn parse(words: &[OsString], environment: Environment) -> Result<Pars
             (Action::Plain(set), _) => set(&mut typed),
             (Action::Required(_, take), argument) => take(&mut typed, argument.unwrap_or_default())?,
             (Action::Optional(_, take), argument) => take(&mut typed, argument)?,
+        }
+        if !environment.selinux {
+            typed.take_warnings().into_iter().for_each(&mut *warn);
         }
         if let Some(information) = typed.information {
             return Ok(Parsed::Tell(information));

@@ -17,7 +17,12 @@ pub(crate) static TABLE: &[Flag] = &[
         Plain(Typed::archive),
         "same as -dR --preserve=all, but silent about extended attributes that the target cannot hold",
     ),
-    Flag::refused("", "attributes-only", Plain(ignore)),
+    Flag::gnu(
+        "",
+        "attributes-only",
+        Plain(|typed| typed.attributes_only = true),
+        "copy attributes and no data; what a file holds already stays",
+    ),
     Flag::gnu(
         "",
         "backup",
@@ -29,7 +34,12 @@ pub(crate) static TABLE: &[Flag] = &[
          numbered (t), as FILE.~1~; existing (nil, the default), numbered if FILE has such backups and else simple",
     ),
     Flag::gnu("b", "", Plain(|typed| typed.back_up(None)), "same as --backup without CONTROL"),
-    Flag::refused("", "copy-contents", Plain(ignore)),
+    Flag::gnu(
+        "",
+        "copy-contents",
+        Plain(|typed| typed.copy_contents = true),
+        "under -r read FIFOs and devices like files, instead of making new ones",
+    ),
     Flag::gnu("d", "", Plain(Typed::copy_links_as_links), "same as --no-dereference --preserve=links"),
     Flag::gnu(
         "",
@@ -93,8 +103,13 @@ pub(crate) static TABLE: &[Flag] = &[
         Plain(|typed| typed.one_file_system = true),
         "leave directories on other file systems empty",
     ),
-    Flag::refused("", "parents", Plain(ignore)),
-    Flag::refused("", "path", Plain(ignore)).meaning("parents"),
+    Flag::gnu(
+        "",
+        "parents",
+        Plain(|typed| typed.parents = true),
+        "copy SOURCE to its whole name below DIRECTORY, and make the directories on the way",
+    ),
+    Flag::gnu("", "path", Plain(|typed| typed.parents = true), "").meaning("parents"),
     Flag::gnu(
         "",
         "preserve",
@@ -128,7 +143,12 @@ pub(crate) static TABLE: &[Flag] = &[
         Optional("WHEN", Typed::share_blocks),
         "share blocks with SOURCE: auto (where the file system can), always (or fail; the same as no WHEN), or never",
     ),
-    Flag::refused("", "strip-trailing-slashes", Plain(ignore)),
+    Flag::gnu(
+        "",
+        "strip-trailing-slashes",
+        Plain(|typed| typed.strip_trailing_slashes = true),
+        "take trailing slashes off each SOURCE that is copied into a directory",
+    ),
     Flag::gnu(
         "S",
         "suffix",
@@ -164,8 +184,21 @@ pub(crate) static TABLE: &[Flag] = &[
         Plain(|typed| typed.existing.keep_directory_symlink = true),
         "copy a directory into what a symbolic link in its place leads to",
     ),
-    Flag::refused("Z", "", Plain(ignore)),
-    Flag::refused("", "context", Optional("CTX", ignore_optional)),
+    Flag::gnu(
+        "Z",
+        "",
+        Plain(|typed| typed.set_context(None)),
+        "label copies by default; without effect on a kernel without SELinux",
+    ),
+    Flag::gnu(
+        "",
+        "context",
+        Optional("CTX", |typed, context| {
+            typed.set_context(context);
+            Ok(())
+        }),
+        "same as -Z; a CTX is ignored with a warning on a kernel without SELinux",
+    ),
     Flag::gnu(
         "",
         "help",

@@ -79,6 +79,16 @@ impl Messages {
         text
     }
 
+    /// Words a warning about a command line.
+    pub(crate) fn warning(&self, warning: flags::Warning) -> Vec<u8> {
+        let text = match warning {
+            flags::Warning::ContextIgnored => {
+                b"warning: ignoring --context; it requires an SELinux-enabled kernel"
+            }
+        };
+        end([self.begin().as_slice(), text].concat())
+    }
+
     /// Words the failure of standard output.
     pub(crate) fn output_lost(&self, error: &io::Error) -> Vec<u8> {
         end([self.begin().as_slice(), b"write error: ", reason(error).as_bytes()].concat())
@@ -92,8 +102,8 @@ impl Messages {
         format!("Try '{} --help' for more information.\n", self.program).into_bytes()
     }
 
-    /// Puts names into the holes of a sentence, in order: quoted in `{}`, in `{plain}` only if they must be, and as they are in
-    /// `{bare}`, for words of haul's own.
+    /// Puts names into the holes of a sentence, in order: quoted in `{}`, in `{plain}` only if they must be, as words of a
+    /// sentence in `{prose}`, and as they are in `{bare}`, for words of haul's own.
     fn fill(&self, wording: Wording, names: &[Vec<u8>]) -> Vec<u8> {
         let mut text = Vec::new();
         let mut rest = wording.0;
@@ -103,6 +113,7 @@ impl Messages {
             text.extend_from_slice(before.as_bytes());
             text.extend(match kind {
                 "bare" => name.clone(),
+                "prose" => quoting::prose(name, self.charset),
                 "plain" => quoting::shell_if_needed(name, self.charset),
                 _ => quoting::shell(name, self.charset),
             });

@@ -17,18 +17,20 @@ pub(crate) enum Charset {
 }
 
 impl Charset {
-    /// Finds the character set of the user's locale in the environment, as the C library does: the first of `LC_ALL`,
-    /// `LC_CTYPE` and `LANG` that says anything.
-    pub(crate) fn of_locale(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+    /// Finds the character set of the user's locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that says anything. What
+    /// a locale other than the plain one means, and whether it is installed, only the C library knows: `ask` asks it.
+    pub(crate) fn of_locale(
+        variable: impl Fn(&str) -> Option<OsString>,
+        ask: impl FnOnce() -> String,
+    ) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
             .filter_map(variable)
             .find(|value| !value.is_empty())
             .unwrap_or_default();
-        let locale = locale.to_string_lossy();
-        let codeset = locale.split_once('.').map_or("", |(_, rest)| rest).split('@').next().unwrap_or("");
-        match codeset.to_ascii_lowercase().as_str() {
-            "utf-8" | "utf8" => Self::Utf8,
+        match locale.to_str() {
+            Some("" | "C" | "POSIX") => Self::Ascii,
+            _ if ask() == "UTF-8" => Self::Utf8,
             _ => Self::Ascii,
         }
     }
@@ -353,15 +355,17 @@ mod tests {
 
     #[test]
     fn the_locale_names_its_character_set() {
-        let charset = |pairs: &[(&str, &str)]| {
-            Charset::of_locale(|name| {
-                pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
-            })
+        let charset = |pairs: &[(&str, &str)], known: &str| {
+            Charset::of_locale(
+                |name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value)),
+                || known.to_owned(),
+            )
         };
-        assert_eq!(charset(&[]), Charset::Ascii);
-        assert_eq!(charset(&[("LANG", "en_US.UTF-8")]), Charset::Utf8);
-        assert_eq!(charset(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")]), Charset::Ascii);
-        assert_eq!(charset(&[("LC_CTYPE", "de_DE.utf8@euro"), ("LC_ALL", "")]), Charset::Utf8);
-        assert_eq!(charset(&[("LANG", "de_DE.ISO-8859-1")]), Charset::Ascii);
+        assert_eq!(charset(&[], "UTF-8"), Charset::Ascii);
+        assert_eq!(charset(&[("LANG", "en_US.UTF-8")], "UTF-8"), Charset::Utf8);
+        assert_eq!(charset(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")], "UTF-8"), Charset::Ascii);
+        assert_eq!(charset(&[("LC_CTYPE", "de_DE.utf8@euro"), ("LC_ALL", "")], "UTF-8"), Charset::Utf8);
+        // Not installed, which the C library says by the character set of the C locale.
+        assert_eq!(charset(&[("LANG", "xx_YY.UTF-8")], "ANSI_X3.4-1968"), Charset::Ascii);
     }
 }

@@ -86,7 +86,10 @@ impl<T: Tool> Worker<'_, T> {
                 match cause.errno() {
                     Errno::NOENT => self.desk.give_up(&found, wording::CANNOT_STAT, cause),
                     _ if replaced(&cause) => self.desk.give_up_replaced(&found),
-                    _ => self.desk.give_up(&found, wording::CANNOT_OPEN, cause),
+                    _ => {
+                        self.desk.tool().not_opened(&self.desk, &found);
+                        self.desk.give_up(&found, wording::CANNOT_OPEN, cause);
+                    }
                 }
             }
         }

@@ -14,7 +14,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Desk, Problem, Wording};
+use haul_flow::{Desk, Held, HeldCache, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at};
 use haul_sys::{
@@ -28,8 +28,8 @@ use super::options::Preserve;
 use super::target::TargetDirectory;
 use super::wording;
 
-const ACCESS_LIST: &CStr = c"system.posix_acl_access";
-const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
+pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 
 /// A label that belongs to the place, not to the file, and is set by the kernel's policy.
 const SECURITY_LABEL: &CStr = c"security.selinux";
@@ -51,35 +51,35 @@ impl Object<'_> {
         }
     }
 
-    fn get(self, key: &CStr) -> Result<Vec<u8>, Error> {
+    pub(super) fn get(self, key: &CStr) -> Result<Vec<u8>, Error> {
         match self {
             Object::Open(file) => get_xattr(file, key),
             Object::Named(directory, name) => get_xattr_at(directory, name, key),
         }
     }
 
-    fn set(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
+    pub(super) fn set(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
         match self {
             Object::Open(file) => set_xattr(file, key, value),
             Object::Named(directory, name) => set_xattr_at(directory, name, key, value),
         }
     }
 
-    fn remove(self, key: &CStr) -> Result<(), Error> {
+    pub(super) fn remove(self, key: &CStr) -> Result<(), Error> {
         match self {
             Object::Open(file) => remove_xattr(file, key),
             Object::Named(directory, name) => remove_xattr_at(directory, name, key),
         }
     }
 
-    fn own(self, owner: Owner) -> Result<(), Error> {
+    pub(super) fn own(self, owner: Owner) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_owner(file, owner),
             Object::Named(directory, name) => change_owner_at(directory, name, owner),
         }
     }
 
-    fn chmod(self, mode: Mode) -> Result<(), Error> {
+    pub(super) fn chmod(self, mode: Mode) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_mode(file, mode),
             Object::Named(directory, name) => change_mode_at(directory, name, mode),
@@ -98,7 +98,7 @@ impl Object<'_> {
         }
     }
 
-    fn touch(self, times: Times) -> Result<(), Error> {
+    pub(super) fn touch(self, times: Times) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_times(file, times),
             Object::Named(directory, name) => change_times_at(directory, name, times),
@@ -180,6 +180,13 @@ impl Copier {
             && list_xattrs(directory).is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
     }
 
+    /// Tells the same of a directory that operands are copied to, which is held only to find names in.
+    pub(super) fn operands_inherit_access_list(&self, cache: &HeldCache, held: &Arc<Held>) -> bool {
+        let names = || cache.open(held).and_then(|directory| list_xattrs_at(directory, c"."));
+        self.preserves(Preserve::MODE)
+            && names().is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
+    }
+
     /// Gives a copy its attributes, in the order above. Returns whether all that is required was done.
     pub(super) fn give_attributes(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
         if subject.birth.is_some_and(|(birth, _)| birth.is_final) {
@@ -240,7 +247,7 @@ impl Copier {
         let owner = Owner { user: Some(wanted.0), group: Some(wanted.1) };
         match subject.object.own(owner) {
             Ok(()) => Given::Yes,
-            Err(cause) if self.process.user != 0 && (cause.is(Errno::PERM) || cause.is(Errno::INVAL)) => {
+            Err(cause) if self.may_fail_to_own(&cause) => {
                 // Unprivileged users cannot give files away; the group alone may be possible, and GNU does not mind.
                 subject.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
                 Given::No
@@ -250,6 +257,11 @@ impl Copier {
                 false => Given::Failed,
             },
         }
+    }
+
+    /// Tells whether not being able to set an owner is no error: only root can be expected to.
+    pub(super) fn may_fail_to_own(&self, cause: &Error) -> bool {
+        self.process.user != 0 && matches!(cause.errno(), Errno::PERM | Errno::INVAL | Errno::ACCESS)
     }
 
     fn give_xattrs(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
@@ -272,7 +284,8 @@ impl Copier {
     fn xattr_problem(&self, desk: &Desk<'_, Self>, problem: Problem, cause: Error) -> bool {
         let cannot = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
         if cannot && !self.options.require_xattr {
-            if !self.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP) {
+            let telling = !self.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
+            if telling || self.options.attributes_only {
                 desk.problem(problem.because(cause).as_warning());
             }
             return true;
@@ -289,7 +302,7 @@ impl Copier {
             return self.required(desk, subject, wording::PERMISSIONS, outcome);
         }
         let outcome = self.give_access_lists(subject, mode);
-        self.required(desk, subject, wording::PERMISSIONS, outcome)
+        self.required(desk, subject, wording::ACCESS, outcome)
     }
 
     /// Sets mode and access lists as the source has them. Lists that the copy inherited, and the source does not have,

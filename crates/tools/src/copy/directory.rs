@@ -17,7 +17,8 @@ use super::existing::looks_at_link;
 use super::options::{Dereference, Preserve};
 use super::place::Place;
 use super::target::{
-    MadeDirectory, TargetDirectory, failure, open_directory, problem, target_name, target_path,
+    MadeDirectory, TargetDirectory, failure, open_directory, problem, shown_directory, target_name,
+    target_path,
 };
 use super::wording;
 
@@ -68,12 +69,12 @@ impl Copier {
         let gives_access_list = self.gives_access_list(&ready.fd);
         let crossing =
             found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
-        let held = desk.cache().hold(
-            &above.held,
-            target_name(found),
+        let held = desk.cache().hold_shown(
+            (&above.held, target_name(found)),
             how,
             ready.stat.identity,
             Some(Arc::clone(&ready.fd)),
+            shown_directory(found),
         );
         let own = TargetDirectory {
             held,

@@ -156,11 +156,12 @@ fn skipped(existing: &Existing, sight: &impl Sight) -> Option<Skip> {
 }
 
 /// Tells whether what is no directory goes before anything is made: because the user wants it, because it is a name of a
-/// file that others keep, or because what comes cannot be written into it.
+/// file that others keep, or because what comes cannot be written into it. Attributes alone can
+/// be given to anything.
 fn is_removed(case: &Case<'_>) -> bool {
     let other_names = case.options.preserve.contains(Preserve::LINKS) && case.there.links > 1;
     let cannot_be_written = !case.follows && case.source.kind != FileType::Regular;
-    case.options.existing.remove || other_names || cannot_be_written
+    case.options.existing.remove || (!case.options.attributes_only && (other_names || cannot_be_written))
 }
 
 /// Whether source and target are one file, and what of it.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use haul_flow::{Claim, Desk, Found, Held, Problem, Tally};
 use haul_sys::{Errno, Error, Fd, Identity, Stat};
-use haul_sys::{link, remove, rename, stat_path};
+use haul_sys::{link_at_path, remove, rename, stat_path};
 
 use super::Copier;
 use super::operands::c_string;
-use super::options::{Dereference, Preserve};
+use super::options::{Dereference, Make, Preserve};
 use super::place::{Left, Place};
 use super::target::{open_directory, target_name, target_path};
 use super::wording;
@@ -99,7 +99,9 @@ impl Copier {
         };
         let old = desk.cache().open(&first.held).map_err(failed)?;
         let new = open_directory(desk, found).map_err(failed)?;
-        let make = |name: &CStr| link(&old, &first.name, &new, name);
+        // The first name may be a symbolic link that `-s` has made. Where links are followed GNU follows it too.
+        let follow = self.options.make == Make::Symlink && self.follows_here(found);
+        let make = |name: &CStr| link_at_path(Some(&*old), &first.name, follow, &new, name);
         match make(target_name(found)) {
             Err(cause) if cause.is(Errno::EXIST) => {}
             outcome => {

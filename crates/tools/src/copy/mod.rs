@@ -16,17 +16,19 @@ mod links;
 mod operands;
 mod options;
 mod other;
+mod parents;
 mod place;
 mod regular;
 mod stream;
 mod survey;
 mod target;
+mod without_data;
 pub mod wording;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use haul_flow::{
     Begin, Block, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Local, Need, Node, OpenFile,
@@ -44,6 +46,7 @@ use age::Resolutions;
 use backup::Backups;
 use links::LinkedName;
 use operands::{Assignment, Named, Split, Stop};
+use parents::Parents;
 use regular::CopiedFile;
 use target::{TargetDirectory, Tops, open_directory, target_name, target_path};
 
@@ -85,9 +88,10 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
     let mut status = tell(problems, report);
     let groups = operands::groups(assignments, options);
     let copier = Copier::new(options.clone(), named, groups.len() > 1);
+    let mut parents = Parents::new(&copier, &cache, report);
     let mut first = 0;
     for group in &groups {
-        let (operands, problems) = places(group, first, &cache);
+        let (operands, problems) = places(group, first, &copier, &cache, &mut parents);
         first += group.len();
         status = status.max(tell(problems, report));
         let driver = Local::new(settings.jobs).preferring(settings.precedence());
@@ -95,6 +99,7 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         let setup = Setup { settings, cache: &cache, report, driver: &driver, engine };
         status = status.max(haul_flow::run(&copier, operands, &setup));
     }
+    status = status.max(parents.finish());
     match status {
         Status::Success if !copier.declined.into_inner() => Outcome::Success,
         Status::Success | Status::Failure => Outcome::Failure,
@@ -116,21 +121,31 @@ fn tell(problems: Vec<Problem>, report: &dyn Report) -> Status {
 }
 
 /// Holds the directories in which some sources stand, of which the first is the `first`-th of all; says which cannot be.
-fn places(group: &[Assignment], first: usize, cache: &HeldCache) -> (Vec<Operand<Copier>>, Vec<Problem>) {
+fn places(
+    group: &[Assignment],
+    first: usize,
+    copier: &Copier,
+    cache: &HeldCache,
+    parents: &mut Parents<'_>,
+) -> (Vec<Operand<Copier>>, Vec<Problem>) {
     let (mut operands, mut problems) = (Vec::with_capacity(group.len()), Vec::new());
-    for (index, Assignment { text, target: (held, name) }) in group.iter().enumerate() {
+    let mut lists = HashMap::new();
+    for (index, assignment) in group.iter().enumerate() {
+        let Some(held) = parents.of(assignment) else { continue };
+        let Assignment { text, target: (_, name), shown, .. } = assignment;
         let split = Split::of(text);
         match split.hold(cache) {
-            Ok(place) => operands.push(Operand {
-                place,
-                name: operands::c_string(split.name),
-                own: TargetDirectory::place(
-                    Arc::clone(held),
-                    name.clone(),
-                    text.to_bytes().to_vec(),
-                    first + index,
-                ),
-            }),
+            Ok(place) => {
+                let gives_list = *lists
+                    .entry(held.identity())
+                    .or_insert_with(|| copier.operands_inherit_access_list(cache, &held));
+                let names = (text.to_bytes().to_vec(), shown.clone());
+                operands.push(Operand {
+                    place,
+                    name: operands::c_string(split.name),
+                    own: TargetDirectory::place(held, name.clone(), names, first + index, gives_list),
+                });
+            }
             Err(cause) => {
                 problems.push(Problem::new(wording::CANNOT_STAT).naming(text.to_bytes()).because(cause));
             }
@@ -224,7 +239,7 @@ impl Tool for Copier {
             return Need::Nothing;
         }
         match (kind, self.options.make) {
-            (EntryType::Regular, Make::Copy) => Need::Read,
+            (EntryType::Regular, Make::Copy) if !self.options.attributes_only => Need::Read,
             _ => Need::Handle,
         }
     }
@@ -252,6 +267,11 @@ impl Tool for Copier {
         let offloaded =
             stat.size >= self.offload_bytes && found.node.own.held.identity().device == stat.identity.device;
         !may_be_linked && !may_be_shared && !offloaded
+    }
+
+    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        // GNU opens the source after it has told of it.
+        self.tell_copied(desk, found);
     }
 
     fn begin(

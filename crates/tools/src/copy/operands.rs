@@ -30,6 +30,54 @@ pub(super) struct Assignment {
     pub(super) text: CString,
     /// The directory the copy goes to, and the name it gets there.
     pub(super) target: (Arc<Held>, CString),
+    /// The directories between the two that `--parents` asks for, as they stand in the source's name; else nothing.
+    pub(super) way: Vec<u8>,
+    /// The copy as messages name it.
+    pub(super) shown: Vec<u8>,
+}
+
+impl Assignment {
+    /// Copies a source into a directory, under its last component, or with `--parents` under all of its name. What ends in
+    /// `..` is copied onto the directory.
+    fn into_directory(text: &CStr, held: &Arc<Held>, operands: &Operands) -> Self {
+        let bare = without_trailing_slashes(text.to_bytes());
+        let text = if operands.strip_trailing_slashes { c_string(bare) } else { text.to_owned() };
+        let whole = c_string(bare);
+        let split = Split::of(&whole);
+        let (way, name, written) = match (operands.parents, split.name) {
+            (true, b"" | b"/") => (&b""[..], &b"."[..], bare),
+            (true, name) => (split.display, name, bare),
+            (false, b"" | b"/") => (&b""[..], &b"."[..], &b""[..]),
+            (false, b"..") => (&b""[..], &b"."[..], &b"."[..]),
+            (false, name) => (&b""[..], name, name),
+        };
+        let shown = concatenated(without_trailing_slashes(&held.path()), written);
+        Self { text, target: (Arc::clone(held), c_string(name)), way: way.to_vec(), shown }
+    }
+
+    /// Returns the components of the copy's name below the directory that is its target or holds it.
+    fn components(&self) -> impl Iterator<Item = &[u8]> {
+        let name = self.target.1.to_bytes();
+        self.way.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).chain(std::iter::once(name))
+    }
+}
+
+/// Takes the slashes off the end of a name, but not the root's own.
+fn without_trailing_slashes(name: &[u8]) -> &[u8] {
+    match name.iter().rposition(|byte| *byte != b'/') {
+        Some(last) => &name[..=last],
+        None => &name[..name.len().min(1)],
+    }
+}
+
+/// Writes `name` below `directory` as GNU does: one slash between them, and `/.` between the root and what begins in one.
+fn concatenated(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let between: &[u8] = match (directory.ends_with(b"/"), name.starts_with(b"/")) {
+        (true, true) => b".",
+        (true, false) | (false, true) => b"",
+        (false, false) => b"/",
+    };
+    [directory, between, name].concat()
 }
 
 /// The directories among several operands: which operand names each first, and the path of its copy.
@@ -109,6 +157,9 @@ pub(super) fn assign(operands: &Operands, cache: &HeldCache) -> Result<Vec<Assig
     }
     if operands.no_target_directory {
         return match (&operands.target_directory, names.as_slice()) {
+            (None, [_, _]) if operands.parents => {
+                Err(Stop::Usage(Problem::new(wording::PARENTS_WANT_DIRECTORY)))
+            }
             (Some(_), _) => Err(Stop::Fatal(Problem::new(wording::BOTH_TARGET_OPTIONS))),
             (None, [source, target]) => to_name(source, target, cache),
             (None, [_, _, extra, ..]) => {
@@ -121,11 +172,12 @@ pub(super) fn assign(operands: &Operands, cache: &HeldCache) -> Result<Vec<Assig
         let held = hold_target(directory, cache).map_err(|cause| {
             Stop::Fatal(Problem::new(wording::TARGET_DIRECTORY).naming(directory.to_bytes()).because(cause))
         })?;
-        return Ok(into_directory(names, &held));
+        return Ok(into_directory(names, &held, operands));
     }
     let Some((last, sources)) = names.split_last() else { return Ok(Vec::new()) };
     match (hold_target(last, cache), sources) {
-        (Ok(held), _) => Ok(into_directory(sources, &held)),
+        (Ok(held), _) => Ok(into_directory(sources, &held, operands)),
+        (Err(_), [_]) if operands.parents => Err(Stop::Usage(Problem::new(wording::PARENTS_WANT_DIRECTORY))),
         (Err(_), [source]) => to_name(source, last, cache),
         (Err(cause), _) => {
             Err(Stop::Fatal(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause)))
@@ -134,19 +186,12 @@ pub(super) fn assign(operands: &Operands, cache: &HeldCache) -> Result<Vec<Assig
 }
 
 fn hold_target(path: &CStr, cache: &HeldCache) -> Result<Arc<Held>, Error> {
-    cache.hold_operand(path, Open::SEARCH.following(), path.to_bytes().to_vec())
+    let shown = without_trailing_slashes(path.to_bytes());
+    cache.hold_operand(path, Open::SEARCH.following(), shown.to_vec())
 }
 
-/// Copies each source into a directory, under its own last component; what ends in `..` is copied onto the directory.
-fn into_directory(sources: &[CString], held: &Arc<Held>) -> Vec<Assignment> {
-    let assignment = |text: &CString| {
-        let name = match Split::of(text).base() {
-            b"" | b".." => b".".as_slice(),
-            base => base,
-        };
-        Assignment { text: text.clone(), target: (Arc::clone(held), c_string(name)) }
-    };
-    sources.iter().map(assignment).collect()
+fn into_directory(sources: &[CString], held: &Arc<Held>, operands: &Operands) -> Vec<Assignment> {
+    sources.iter().map(|text| Assignment::into_directory(text, held, operands)).collect()
 }
 
 /// Copies one source to a name.
@@ -164,7 +209,13 @@ fn to_name(source: &CString, target: &CString, cache: &HeldCache) -> Result<Vec<
             ));
         }
     };
-    Ok(vec![Assignment { text: source.clone(), target: (held, c_string(split.name)) }])
+    let shown = target.to_bytes().to_vec();
+    Ok(vec![Assignment {
+        text: source.clone(),
+        target: (held, c_string(split.name)),
+        way: Vec::new(),
+        shown,
+    }])
 }
 
 /// Leaves out sources that are named more than once, however they are spelled, and returns the directories among the others
@@ -191,7 +242,7 @@ pub(super) fn without_repetitions(
             Err(_) => None,
             Ok((stat, _)) if stat.kind == FileType::Directory && !options.recursive => None,
             Ok((stat, _)) if stat.kind == FileType::Directory => {
-                let path = assignment.target.0.path_of(&assignment.target.1);
+                let path = assignment.shown.clone();
                 match directories.entry(stat.identity) {
                     Entry::Vacant(entry) => {
                         entry.insert((kept.len(), path));
@@ -221,26 +272,52 @@ pub(super) fn without_repetitions(
     (kept, directories, problems)
 }
 
-/// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, so
-/// their order cannot matter. Each is a group of its own if the user is asked.
+/// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, and none
+/// is below another, so their order cannot matter. Each is a group of its own if the user is asked.
 pub(super) fn groups(assignments: Vec<Assignment>, options: &CopyOptions) -> Vec<Vec<Assignment>> {
     if options.existing.ask {
         return assignments.into_iter().map(|assignment| vec![assignment]).collect();
     }
     let mut groups: Vec<Vec<Assignment>> = Vec::new();
-    let mut names = HashSet::new();
+    let mut names = Names::default();
     for assignment in assignments {
-        let is_new = names.insert(assignment.target.1.clone());
+        let is_new = names.insert(&assignment);
         match groups.last_mut() {
             Some(group) if is_new => group.push(assignment),
             _ => {
-                names.clear();
-                names.insert(assignment.target.1.clone());
+                names = Names::default();
+                names.insert(&assignment);
                 groups.push(vec![assignment]);
             }
         }
     }
     groups
+}
+
+/// The names of the copies of a group.
+#[derive(Default)]
+struct Names {
+    whole: HashSet<Vec<u8>>,
+    /// All that stands on the way to one of them.
+    above: HashSet<Vec<u8>>,
+}
+
+impl Names {
+    /// Adds a copy; returns false if it has the name of another, or is above or below one.
+    fn insert(&mut self, assignment: &Assignment) -> bool {
+        let mut is_new = true;
+        let mut name = Vec::new();
+        for component in assignment.components() {
+            if !name.is_empty() {
+                is_new &= !self.whole.contains(&name);
+                self.above.insert(name.clone());
+                name.push(b'/');
+            }
+            name.extend_from_slice(component);
+        }
+        is_new &= !self.above.contains(&name);
+        self.whole.insert(name) && is_new
+    }
 }
 
 #[cfg(test)]
@@ -250,6 +327,35 @@ mod tests {
     fn split(text: &CStr) -> (&[u8], &[u8]) {
         let split = Split::of(text);
         (split.display, split.name)
+    }
+
+    #[test]
+    fn names_are_written_below_directories_as_by_gnu() {
+        let below = |directory: &str, name: &str| {
+            String::from_utf8(concatenated(directory.as_bytes(), name.as_bytes())).unwrap()
+        };
+        assert_eq!(below("d", "a//b"), "d/a//b");
+        assert_eq!(below("d", "/a"), "d/a");
+        assert_eq!(below("d", ""), "d/");
+        assert_eq!(below("/", "a"), "/a");
+        assert_eq!(below("/", "/a"), "/./a");
+        let bare = |name: &str| without_trailing_slashes(name.as_bytes()).to_vec();
+        assert_eq!([bare("a//"), bare("/"), bare("//"), bare("")], [&b"a"[..], b"/", b"/", b""]);
+    }
+
+    #[test]
+    fn copies_that_could_meet_are_in_different_groups() {
+        let cache = HeldCache::new(4);
+        let held = cache.hold_absent(c"t", Open::SEARCH, b"t".to_vec());
+        let groups_of = |parents: bool, names: &[&CStr]| {
+            let operands = Operands { parents, ..Operands::default() };
+            let assigned = names.iter().map(|name| Assignment::into_directory(name, &held, &operands));
+            groups(assigned.collect(), &CopyOptions::default()).iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(groups_of(false, &[c"a", c"x/b", c"y/a", c"c"]), [2, 2]);
+        assert_eq!(groups_of(true, &[c"x/a", c"y/a", c"x/b"]), [3]);
+        assert_eq!(groups_of(true, &[c"x/a", c"x", c"y"]), [1, 2]);
+        assert_eq!(groups_of(true, &[c"x", c"/x//a/", c"x/a"]), [1, 1, 1]);
     }
 
     #[test]

@@ -154,6 +154,10 @@ pub struct CopyOptions {
     pub existing: Existing,
     /// What is made.
     pub make: Make,
+    /// Whether no data is copied, only attributes (`--attributes-only`).
+    pub attributes_only: bool,
+    /// Whether special files met under `recursive` are read like regular ones (`--copy-contents`).
+    pub copy_contents: bool,
     /// Whether directories on other file systems stay empty (`-x`).
     pub one_file_system: bool,
     /// Whether blocks may be shared.
@@ -181,6 +185,8 @@ impl Default for CopyOptions {
             default_mode: false,
             existing: Existing::default(),
             make: Make::Copy,
+            attributes_only: false,
+            copy_contents: false,
             one_file_system: false,
             reflink: Reflink::Auto,
             sparse: Sparse::Auto,
@@ -200,4 +206,8 @@ pub struct Operands {
     pub target_directory: Option<CString>,
     /// `-T`: the target is not a directory to copy into.
     pub no_target_directory: bool,
+    /// `--parents`: what is copied into a directory gets its whole name there.
+    pub parents: bool,
+    /// `--strip-trailing-slashes`: names that are copied into a directory lose the slashes at their ends.
+    pub strip_trailing_slashes: bool,
 }

@@ -12,7 +12,7 @@ use super::Copier;
 use super::attributes::{Object, Subject};
 use super::links::{LinkedName, replace};
 use super::options::{Make, Preserve};
-use super::place::{Left, Place};
+use super::place::{Left, Made, Place};
 use super::stream;
 use super::target::{failure, open_directory, problem, target_name, target_path};
 use super::wording;
@@ -48,32 +48,43 @@ impl Copier {
         let source = stat_path(Some(&*directory), found.name(), follow).map_err(cannot_stat)?;
         match self.options.make {
             Make::HardLink => return self.make_hard_link(desk, found, &directory, &source),
-            Make::Symlink => return self.make_link_to_source(desk, found, &source),
-            Make::Copy => {}
-        }
-        if !self.options.recursive && kind == EntryType::Special {
-            return stream::copy_special(self, desk, found, &source);
+            Make::Symlink | Make::Copy => {}
         }
         let link = match self.claim(desk, found, &source) {
             Claim::First(link) => link,
             Claim::Waits => return Ok(Handled::Deferred),
             Claim::Known(..) => return Ok(Handled::Over),
         };
-        match self.remake(desk, found, &directory, &source) {
-            Ok(None) => self.made(desk, found, link),
+        let made = match (self.is_read_as_file(source.kind), self.options.attributes_only) {
+            _ if self.options.make == Make::Symlink => self.make_link_to_source(desk, found, &source),
+            (true, true) => self.copy_without_data(desk, found, &directory, &source),
+            (true, false) => stream::copy_special(self, desk, found, &directory, &source),
+            (false, _) => self.remake(desk, found, &directory, &source),
+        };
+        match made {
+            Ok(Made::Whole) => self.made(desk, found, link),
             // A file that is as good as a copy is one for its other names too.
-            Ok(Some(Left::AsCopy)) => {
+            Ok(Made::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
                     self.complete_link(desk, file, LinkedName::of(found));
                 }
             }
-            Ok(Some(Left::AsItIs)) => self.abandon_link(desk, link),
+            Ok(Made::Left(Left::AsItIs) | Made::Broken) => self.abandon_link(desk, link),
             Err(problem) => {
                 self.abandon_link(desk, link);
                 return Err(problem);
             }
         }
         Ok(Handled::Over)
+    }
+
+    /// Tells whether something is copied as if it were a regular file.
+    fn is_read_as_file(&self, kind: FileType) -> bool {
+        match kind {
+            FileType::Regular => true,
+            FileType::Symlink | FileType::Directory => false,
+            _ => !self.options.recursive || self.options.copy_contents,
+        }
     }
 
     /// Records that an entry's copy stands.
@@ -86,15 +97,14 @@ impl Copier {
         }
     }
 
-    /// Makes a symbolic link or special file like the source, with its attributes. Returns what stays in its place, if
-    /// anything does.
+    /// Makes a symbolic link or special file like the source, with its attributes.
     fn remake(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         source_directory: &Fd,
         source: &Stat,
-    ) -> Result<Option<Left>, Problem> {
+    ) -> Result<Made, Problem> {
         let name = target_name(found);
         let cannot_create = match source.kind {
             FileType::Symlink => wording::CANNOT_CREATE_LINK,
@@ -126,7 +136,7 @@ impl Copier {
                 let place = Taken { directory: &directory, source, replaces, exists: cause };
                 let failed = |cause| problem(found, cannot_create, cause);
                 if let Some(left) = self.make_in_place(desk, found, place, &make, &failed)? {
-                    return Ok(Some(left));
+                    return Ok(Made::Left(left));
                 }
             }
             Err(cause) => {
@@ -137,7 +147,7 @@ impl Copier {
         }
         self.count_remade(desk, source.kind);
         self.give_named_attributes(desk, found, source_directory, &directory, source);
-        Ok(None)
+        Ok(Made::Whole)
     }
 
     /// Makes something that cannot be written into, where something stands in its place. Returns what stays, if anything
@@ -245,46 +255,58 @@ impl Copier {
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         source: &Stat,
-    ) -> Result<Handled, Problem> {
-        let (name, content) = (target_name(found), found.path());
+    ) -> Result<Made, Problem> {
+        let content = found.path();
         let failed = |cause| {
             let problem = Problem::new(wording::CANNOT_CREATE_LINK_TO).naming(target_path(found));
             problem.naming(found.path()).because(cause)
         };
         let directory = open_directory(desk, found).map_err(failed)?;
-        let mut turn = self.turn(found);
-        let backup = match self.clear(desk, found, &directory, &mut turn, source)? {
-            Place::Left(_) => return Ok(Handled::Over),
-            Place::Taken(_) => None,
-            Place::Free(backup) => backup,
-        };
-        self.tell_copied_over(desk, found, backup.as_deref());
-        let outcome = if !content.starts_with(b"/") && !self.is_current_directory(found) {
-            Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(found)))
+        let leads = content.starts_with(b"/") || self.is_current_directory(found);
+        let content = CString::new(content).unwrap_or_default();
+        let make = |name: &CStr| make_symlink(&content, &directory, name);
+        if leads && !self.options.existing.backs_up() && make(target_name(found)).is_ok() {
+            self.tell_copied(desk, found);
         } else {
-            let content = CString::new(content).unwrap_or_default();
-            let make = |name: &CStr| make_symlink(&content, &directory, name);
-            match make(name) {
-                Err(cause) if cause.is(Errno::EXIST) && self.options.existing.force => {
-                    replace(&directory, name, &make)
-                }
-                outcome => outcome,
+            // Something is in the way, or something else is wrong with the place: looking at it will tell.
+            let mut turn = self.turn(found);
+            let backup = match self.clear(desk, found, &directory, &mut turn, source)? {
+                Place::Left(left) => return Ok(Made::Left(left)),
+                Place::Taken(_) => None,
+                Place::Free(backup) => backup,
+            };
+            self.tell_copied_over(desk, found, backup.as_deref());
+            let outcome = match leads {
+                true => self.make_or_replace(&directory, target_name(found), &make).map_err(failed),
+                false => Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(found))),
+            };
+            if let Err(problem) = outcome {
+                self.put_back(desk, found, backup.as_deref());
+                return Err(problem);
             }
-            .map_err(failed)
-        };
-        if let Err(problem) = outcome {
-            self.put_back(desk, found, backup.as_deref());
-            return Err(problem);
         }
-        drop(turn);
         if self.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: source.accessed, modified: source.modified };
-            change_times_at(&directory, name, times)
+            change_times_at(&directory, target_name(found), times)
                 .map_err(|cause| problem(found, wording::TIMES, cause))?;
         }
         desk.count(Tally { symlinks: 1, ..Tally::default() });
-        self.made(desk, found, None);
-        Ok(Handled::Over)
+        Ok(Made::Whole)
+    }
+
+    /// Makes a symbolic link, with `-f` also in the place of what is there.
+    fn make_or_replace(
+        &self,
+        directory: &Fd,
+        name: &CStr,
+        make: &dyn Fn(&CStr) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match make(name) {
+            Err(cause) if cause.is(Errno::EXIST) && self.options.existing.force => {
+                replace(directory, name, make)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Tells whether an entry's copy goes to the directory that relative names start from.

@@ -38,6 +38,24 @@ pub(super) enum Left {
     AsItIs,
 }
 
+/// What came of making an entry's copy in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It is there.
+    Whole,
+    /// It is not, or not as it should be, and that was reported.
+    Broken,
+    /// Something else stays in its place, and that was told.
+    Left(Left),
+}
+
+impl Made {
+    /// Tells of a copy whether it is as it should be.
+    pub(super) fn whole_if(whole: bool) -> Self {
+        if whole { Made::Whole } else { Made::Broken }
+    }
+}
+
 impl Copier {
     /// Waits for the turn to make backups where an entry's copy goes; there are none to wait for if none are made.
     pub(super) fn turn(&self, found: &Found<Self>) -> Option<Turn<'_>> {

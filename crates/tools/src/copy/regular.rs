@@ -110,11 +110,11 @@ impl Copier {
         link: Option<Identity>,
     ) -> Option<Begin<CopiedFile>> {
         let OpenedFile { source, stat } = opened;
-        let OpenTarget { file, before, backup, birth } = target;
-        if before.is_some_and(|before| before.kind != FileType::Regular) {
-            stream::copy(desk, found, source, file);
+        if target.before.is_some_and(|before| before.kind != FileType::Regular) {
+            stream::copy(self, desk, found, (source, stat), target);
             return None;
         }
+        let OpenTarget { file, before, backup, birth } = target;
         let reflinked = match self.share_blocks(found, source, stat, &file) {
             Ok(shared) => shared,
             Err(cause) => {
@@ -220,7 +220,7 @@ impl Copier {
         let waits = there.is_some_and(|there| there.kind != FileType::Regular) && !self.options.recursive;
         let how = if waits { how.blocking() } else { how };
         match (open(directory, target_name(found), how), there) {
-            (Ok(file), Some(there)) => empty(found, source, there, file),
+            (Ok(file), Some(there)) => self.empty(found, source, there, file),
             // It was a symbolic link to itself and is something else now: made anew like anything that cannot be opened.
             (Ok(file), None) => {
                 file.close().map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, cause))?;
@@ -234,6 +234,29 @@ impl Copier {
             }
             (Err(cause), _) => Err(problem(found, wording::CANNOT_CREATE_FILE, cause)),
         }
+    }
+
+    /// Empties a target that was opened, after making sure that it is not the source by another way.
+    fn empty(
+        &self,
+        found: &Found<Self>,
+        source: &Stat,
+        there: Stat,
+        file: Fd,
+    ) -> Result<OpenTarget, Problem> {
+        if there.kind != FileType::Regular {
+            return Ok(OpenTarget { before: Some(there), ..OpenTarget::new(file) });
+        }
+        let failed = |cause| problem(found, wording::CANNOT_CREATE_FILE, cause);
+        let opened = stat(&file).map_err(failed)?;
+        if opened.identity == source.identity {
+            return Err(Problem::new(wording::SAME_FILE).naming(found.path()).naming(target_path(found)));
+        }
+        if !self.options.attributes_only {
+            // Also an empty one: being written to shows in its times.
+            truncate(&file, 0).map_err(failed)?;
+        }
+        Ok(OpenTarget { before: Some(opened), ..OpenTarget::new(file) })
     }
 
     /// Makes the target where nothing is, or a symbolic link that leads nowhere.
@@ -271,7 +294,8 @@ impl Copier {
         target: &Fd,
     ) -> Result<bool, Error> {
         let always = self.options.reflink == Reflink::Always;
-        let refused = found.node.own.refuses_reflink() || stat.size == 0;
+        // An empty file shares nothing; under `--debug` it shows whether it could.
+        let refused = found.node.own.refuses_reflink() || (stat.size == 0 && !self.options.debug);
         if self.options.reflink == Reflink::Never || (refused && !always) {
             return Ok(false);
         }
@@ -337,7 +361,7 @@ impl Copier {
                 stat: &file.stat,
                 xattrs: &xattrs,
                 before: file.own.before.as_ref(),
-                plain_mode: self.plain_file_mode(file),
+                plain_mode: self.plain_file_mode(&file.stat, file.own.before.as_ref()),
                 has_access_list: file.found.node.own.gives_access_list,
                 birth: birth.map(|birth| (birth, &file.found.node.own)),
                 target_path: &|| target_path(&file.found),
@@ -346,15 +370,15 @@ impl Copier {
     }
 
     /// The mode a new file gets at the end if the source's is not preserved; `None` if it has it.
-    fn plain_file_mode(&self, file: &OpenFile<Self>) -> Option<Mode> {
-        if file.own.before.is_some() {
+    pub(super) fn plain_file_mode(&self, source: &Stat, before: Option<&Stat>) -> Option<Mode> {
+        if before.is_some() {
             return None;
         }
         if self.options.default_mode {
             return Some(Mode::READ_WRITE.without(self.umask));
         }
-        let final_mode = file.stat.mode.and(Mode::ALL).without(self.umask);
-        let made_with = self.new_file_mode(&file.stat).without(self.umask);
+        let final_mode = source.mode.and(Mode::ALL).without(self.umask);
+        let made_with = self.new_file_mode(source).without(self.umask);
         (final_mode != made_with).then_some(final_mode)
     }
 
@@ -380,10 +404,12 @@ impl Copier {
     /// Gives GNU's line of `--debug`: how a file was copied.
     fn tell_how(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) {
         let offload = match (file.own.offloaded, file.was_read_in_blocks()) {
-            _ if file.own.reflinked => "yes",
+            _ if file.own.reflinked || file.length() == 0 => "unknown",
             (true, false) => "yes",
             (true, true) => "unsupported",
-            (false, _) => "no",
+            (false, true) => "avoided",
+            // Nothing but holes.
+            (false, false) => "unknown",
         };
         let reflink = match self.options.reflink {
             _ if file.own.reflinked => "yes",
@@ -391,29 +417,32 @@ impl Copier {
             _ => "unsupported",
         };
         let sparse = match (self.options.sparse, file.own.skips_holes) {
+            _ if file.own.reflinked => "unknown",
             (Sparse::Always, true) => "SEEK_HOLE + zeros",
             (Sparse::Always, false) => "zeros",
             (Sparse::Auto, true) => "SEEK_HOLE",
             _ => "no",
         };
-        let names = [offload, reflink, sparse].map(|word| word.as_bytes().to_vec()).into();
-        desk.report().line(Line { wording: wording::HOW_COPIED, names });
+        tell_debug(desk, [offload, reflink, sparse]);
+    }
+
+    /// Gives the same for what was copied from front to end.
+    pub(super) fn tell_streamed(&self, desk: &Desk<'_, Self>) {
+        if self.options.debug {
+            tell_debug(
+                desk,
+                match self.options.reflink {
+                    Reflink::Never => ["avoided", "no", "no"],
+                    _ => ["unsupported", "unsupported", "no"],
+                },
+            );
+        }
     }
 }
 
-/// Empties a target that was opened, after making sure that it is not the source by another way.
-fn empty(found: &Found<Copier>, source: &Stat, there: Stat, file: Fd) -> Result<OpenTarget, Problem> {
-    if there.kind != FileType::Regular {
-        return Ok(OpenTarget { before: Some(there), ..OpenTarget::new(file) });
-    }
-    let failed = |cause| problem(found, wording::CANNOT_CREATE_FILE, cause);
-    let opened = stat(&file).map_err(failed)?;
-    if opened.identity == source.identity {
-        return Err(Problem::new(wording::SAME_FILE).naming(found.path()).naming(target_path(found)));
-    }
-    // Also an empty one: being written to shows in its times.
-    truncate(&file, 0).map_err(failed)?;
-    Ok(OpenTarget { before: Some(opened), ..OpenTarget::new(file) })
+fn tell_debug(desk: &Desk<'_, Copier>, words: [&str; 3]) {
+    let names = words.map(|word| word.as_bytes().to_vec()).into();
+    desk.report().line(Line { wording: wording::HOW_COPIED, names });
 }
 
 fn is_link(directory: &Fd, name: &CStr) -> bool {

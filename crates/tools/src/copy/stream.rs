@@ -1,64 +1,91 @@
 //! Copying what has no offsets: pipes, terminals and devices, read or written from front to end.
 //!
-//! `cp /dev/stdin file`, `cp <(command) file` and `cp file /dev/stdout` are everyday uses. Such a copy waits for its
+//! `cp /dev/stdin file`, `cp <(command) file` and `cp file /dev/stdout` are everyday uses; `cp -r --copy-contents` does it
+//! with what it meets. Such a copy waits for its
 //! other end as long as it takes, so it keeps a worker for itself.
 
-use haul_flow::{Desk, Found, Handled, Problem, Tally, Wording};
-use haul_sys::{Errno, Error, Fd, Open, Operation, Stat};
+use haul_flow::{Desk, Found, Problem, Tally, Wording};
+use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Stat};
 use haul_sys::{open, read_on, write_on};
 
 use super::Copier;
-use super::regular::Target;
+use super::attributes::{Object, Subject};
+use super::place::Made;
+use super::regular::{OpenTarget, Target};
 use super::target::target_path;
 
 /// Bytes moved at a time: what a pipe holds.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Copies a special file as if it were a regular one, which `cp` does without `-r`.
+/// Copies a special file as if it were a regular one, which `cp` does without `-r` and with `--copy-contents`; returns
+/// what came of it.
 pub(super) fn copy_special(
     copier: &Copier,
     desk: &Desk<'_, Copier>,
     found: &Found<Copier>,
+    directory: &Fd,
     stat: &Stat,
-) -> Result<Handled, Problem> {
+) -> Result<Made, Problem> {
     let unreadable =
         |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(found.path()).because(cause);
-    let directory = desk.cache().open(&found.node.source).map_err(unreadable)?;
-    let how = Open::READ.following().blocking();
-    let source = open(&directory, found.name(), how).map_err(unreadable)?;
-    if let Target::Open(target) = copier.open_target(desk, found, stat, copier.private_birth(stat))? {
-        let whole = copy(desk, found, &source, target.file);
-        if !whole {
-            copier.put_back(desk, found, target.backup.as_deref());
+    let how = if copier.follows_here(found) { Open::READ.following() } else { Open::READ };
+    let source = open(directory, found.name(), how.blocking()).map_err(unreadable)?;
+    let made = match copier.open_target(desk, found, stat, copier.private_birth(stat))? {
+        Target::Open(target) => Made::whole_if(copy(copier, desk, found, (&source, stat), target)),
+        Target::Left(left) => Made::Left(left),
+    };
+    match source.close() {
+        Ok(()) => Ok(made),
+        Err(cause) => {
+            Err(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(found.path()).because(cause))
         }
     }
-    if let Err(cause) = source.close() {
-        return Err(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(found.path()).because(cause));
-    }
-    Ok(Handled::Over)
 }
 
-/// Copies from an open source to an open target until the source ends; reports what fails and closes the target. Returns
-/// whether all went well.
-pub(super) fn copy(desk: &Desk<'_, Copier>, found: &Found<Copier>, source: &Fd, target: Fd) -> bool {
-    let outcome = pump(desk, source, &target);
-    let moved = outcome.is_ok();
-    if let Err((wording, cause)) = outcome {
+/// Copies from an open source to an open target until the source ends, and gives a regular target its attributes; reports
+/// what fails and closes the target. Returns whether all went well.
+pub(super) fn copy(
+    copier: &Copier,
+    desk: &Desk<'_, Copier>,
+    found: &Found<Copier>,
+    (source, stat): (&Fd, &Stat),
+    target: OpenTarget,
+) -> bool {
+    let OpenTarget { file, before, backup, .. } = target;
+    let mut moved = true;
+    if let Err((wording, cause)) = pump(desk, source, &file) {
         let path =
             if wording == haul_flow::wording::ERROR_READING { found.path() } else { target_path(found) };
         desk.problem(Problem::new(wording).naming(path).because(cause));
+        moved = false;
     }
-    match target.close() {
-        Ok(()) => {
-            desk.count(Tally { files: 1, ..Tally::default() });
-            moved
-        }
-        Err(cause) => {
-            let problem = Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(target_path(found));
-            desk.problem(problem.because(cause));
-            false
-        }
+    copier.tell_streamed(desk);
+    // A device or FIFO that the user writes to keeps its rights, unlike with GNU cp: it is not a copy.
+    if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
+        let xattrs = copier.read_xattrs(desk, Object::Open(source), &|| found.path());
+        let subject = Subject {
+            object: Object::Open(&file),
+            stat,
+            xattrs: &xattrs,
+            before: before.as_ref(),
+            plain_mode: copier.plain_file_mode(stat, before.as_ref()),
+            has_access_list: found.node.own.gives_access_list,
+            birth: None,
+            target_path: &|| target_path(found),
+        };
+        moved = copier.give_attributes(desk, &subject);
     }
+    if let Err(cause) = file.close() {
+        let problem = Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(target_path(found));
+        desk.problem(problem.because(cause));
+        moved = false;
+    }
+    if moved {
+        desk.count(Tally { files: 1, ..Tally::default() });
+    } else {
+        copier.put_back(desk, found, backup.as_deref());
+    }
+    moved
 }
 
 fn pump(desk: &Desk<'_, Copier>, source: &Fd, target: &Fd) -> Result<(), (Wording, Error)> {

@@ -84,16 +84,21 @@ pub(super) struct MadeDirectory {
 
 impl TargetDirectory {
     /// Makes the place of the `index`-th operand: `name` in `held` is where its copy goes.
-    pub(super) fn place(held: Arc<Held>, name: CString, source: Vec<u8>, index: usize) -> Self {
-        let copy =
-            Arc::new(Copy { index, source, target: held.path_of(&name), told: AtomicBool::new(false) });
+    pub(super) fn place(
+        held: Arc<Held>,
+        name: CString,
+        (source, target): (Vec<u8>, Vec<u8>),
+        index: usize,
+        gives_access_list: bool,
+    ) -> Self {
+        let copy = Arc::new(Copy { index, source, target, told: AtomicBool::new(false) });
         Self {
             held,
             rename: Some(name),
             copy,
             made: None,
             reflink_refused: AtomicBool::new(false),
-            gives_access_list: false,
+            gives_access_list,
             births: Births::default(),
         }
     }
@@ -116,7 +121,17 @@ pub(super) fn target_name(found: &Found<Copier>) -> &CStr {
 
 /// Returns the path of an entry's copy, as messages name it.
 pub(super) fn target_path(found: &Found<Copier>) -> Vec<u8> {
-    found.node.own.held.path_of(target_name(found))
+    match found.is_operand() {
+        true => found.node.own.copy.target.clone(),
+        false => found.node.own.held.path_of(target_name(found)),
+    }
+}
+
+/// Returns the path under which what is in an operand's copy is named; `None` below, where it follows from the names.
+pub(super) fn shown_directory(found: &Found<Copier>) -> Option<Vec<u8>> {
+    let target = &found.node.own.copy.target;
+    let end = target.iter().rposition(|byte| *byte != b'/').map_or(target.len(), |last| last + 1);
+    found.is_operand().then(|| target[..end].to_vec())
 }
 
 /// Words a failure that is about an entry's copy.

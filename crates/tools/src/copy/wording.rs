@@ -21,6 +21,20 @@ wordings! {
     TARGET_DIRECTORY = "target directory {}";
     /// Several sources and the last operand is no directory.
     TARGET = "target {}";
+    /// `--parents` with a target that is no directory.
+    PARENTS_WANT_DIRECTORY = "with --parents, the destination must be a directory";
+    /// A directory on the way to a source cannot be looked at (`--parents`).
+    PARENT_ATTRIBUTES = "failed to get attributes of {}";
+    /// A directory on the way to a copy cannot be made (`--parents`).
+    CANNOT_MAKE_PARENT = "cannot make directory {}";
+    /// Something else stands where a directory on the way goes (`--parents`).
+    PARENT_IS_OTHER = "{} exists but is not a directory";
+    /// The times of a directory on the way cannot be set (`--parents`).
+    PARENT_TIMES = "failed to preserve times for {}";
+    /// The mode of a directory on the way cannot be set (`--parents`).
+    PARENT_PERMISSIONS = "failed to preserve permissions for {}";
+    /// The line of `--verbose` for a directory on the way (`--parents`): GNU quotes no names in it.
+    PARENT_MADE = "{bare} -> {bare}";
     /// A directory without `-r`.
     OMITTING_DIRECTORY = "-r not specified; omitting directory {}";
     /// One source named twice.
@@ -91,8 +105,10 @@ wordings! {
     OWNERSHIP = "failed to preserve ownership for {}";
     /// A file's mode cannot be narrowed before its owner changes.
     CLEARING_PERMISSIONS = "clearing permissions for {}";
-    /// The mode or access list cannot be set.
+    /// The mode cannot be set.
     PERMISSIONS = "preserving permissions for {}";
+    /// The mode and access lists of the source cannot be set. GNU takes the name for a word of the sentence.
+    ACCESS = "preserving permissions for {prose}";
     /// The times cannot be set.
     TIMES = "preserving times for {}";
     /// Extended attributes cannot be listed.

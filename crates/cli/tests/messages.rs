@@ -1,0 +1,277 @@
+//! What is printed and what the status says, when the files are not the matter: bad command lines, closed and full outputs,
+//! locales, options without effect here.
+//!
+//! Everything is compared with GNU cp where it has the option; newer wording is written out.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use haul_testkit::duel::Duel;
+use haul_testkit::message::normalise;
+use haul_testkit::program::WAYS;
+use haul_testkit::run::{Ending, Run};
+use haul_testkit::spec::{Kind, Node, Spec};
+use haul_testkit::{Outcome, Program, Sandbox, note, program, require};
+
+fn prepare(folder: &Path) -> io::Result<()> {
+    let nodes = vec![
+        Node::new(0, "d", Kind::Directory).mode(0o750).modified(1_000_000_000, 1),
+        Node::new(1, "sub", Kind::Directory).modified(1_000_000_001, 2),
+        Node::new(0, "n", Kind::Directory),
+        Node::file(0, "a", 1, 100).mode(0o640).modified(1_100_000_000, 5),
+        Node::file(0, "b", 2, 200),
+        Node::file(1, "x", 3, 300),
+        Node::new(0, "link", Kind::Symlink("a".into())),
+        Node::new(0, "to-d", Kind::Symlink("d".into())),
+        Node::file(0, "caf\u{e9} it's\n\u{2028}x", 3, 30),
+    ];
+    Spec { nodes }.build(folder)
+}
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+fn run_all(lines: &[&str]) {
+    require!(Program::needs_gnu());
+    let duel = Duel::with_gnu(program!()).unwrap();
+    let mut failures = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let own: Vec<OsString> = WAYS[index % WAYS.len()].iter().map(OsString::from).collect();
+        let verdict = duel.run(&prepare, &words(line), &own).unwrap();
+        assert!(!verdict.standard_hung(), "GNU cp hung on {line}");
+        if !verdict.complaints.is_empty() {
+            failures.push(format!("cp {line}\n{}", verdict.report()));
+        }
+    }
+    note!("{} command lines, {} different from GNU cp", lines.len(), failures.len());
+    assert!(failures.is_empty(), "{} lines differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn contexts_are_declined_as_by_gnu() {
+    require!(
+        Path::new("/sys/fs/selinux/enforce").exists().then(|| "needs a kernel without SELinux".to_owned())
+    );
+    run_all(&[
+        "-Z a new",
+        "-rZ d new",
+        "-aZ d new",
+        "-Za d new",
+        "--context a new",
+        "--cont a new",
+        "--context=x a new",
+        "--context= a new",
+        "--context=x --context=y a b n",
+        "--context=x missing new",
+        "--context=x --nonsense a new",
+        "--nonsense --context=x a new",
+        "--context=x",
+        "--context=x a",
+        "-Z --context=x -a d new",
+        "--preserve=context a new",
+        "--preserve=context -Z a new",
+        "--context=x --preserve=context a new",
+        "--preserve=mode,context a new",
+        "--preserve=all a new",
+        "--preserve=context --no-preserve=context a new",
+        "-a d new",
+    ]);
+}
+
+#[test]
+fn slashes_are_stripped_as_by_gnu() {
+    run_all(&[
+        "--strip-trailing-slashes a/ n",
+        "--strip-trailing-slashes a/ new",
+        "--strip-trailing-slashes a// link/ n",
+        "--strip-trailing-slashes -v a/ n",
+        "--strip-trailing-slashes -P link/ n",
+        "--strip-trailing-slashes -P link/ new",
+        "--strip-trailing-slashes -P to-d/ n",
+        "--strip-trailing-slashes -rv to-d/ n",
+        "--strip-trailing-slashes -rv to-d/ new",
+        "--strip-trailing-slashes -rv d// n",
+        "--strip-trailing-slashes -t n -v a/ b/",
+        "--strip-trailing-slashes missing/ n",
+        "--strip-trailing-slashes d/ n",
+        "--strip-tr -rv d/. n",
+        "--strip -r d/sub/.. n",
+        "a/ n",
+        "-P to-d/ n",
+        "-rv to-d/ n",
+        "-rv d// n//",
+        "-rv d/sub/.. n",
+        "-v a n//",
+        "-rv d n//",
+    ]);
+}
+
+#[test]
+fn bad_lines_are_refused_as_by_gnu() {
+    run_all(&[
+        "--attributes-only=x a new",
+        "--copy-contents=x a new",
+        "--parents=x a n",
+        "--strip-trailing-slashes=x a n",
+        "--attributes-only",
+        "--copy-contents a",
+        "--parents",
+        "--parents a",
+        "--parents a b",
+        "--parents a new",
+        "--parents a b c n/missing",
+        "--parents -T a n",
+        "--parents -T a b n",
+        "--parents -t n -T a",
+        "--parents -t missing a",
+        "--par a n",
+        "--pa a n",
+        "--p a n",
+        "--co a n",
+        "--con a new",
+        "--cop a new",
+        "--s a n",
+        "--st a n",
+        "--a a n",
+        "--at a new",
+        "--ar d new",
+        "-Zz a new",
+        "-Z=x a new",
+    ]);
+}
+
+/// Runs a command line of a program in a folder of its own under a condition.
+fn under(program: &Program, line: &str, condition: &dyn Fn(Run) -> Run) -> Outcome {
+    let sandbox = Sandbox::in_memory().unwrap();
+    prepare(sandbox.path()).unwrap();
+    condition(program.run().args(words(line)).in_folder(sandbox.path())).finish().unwrap()
+}
+
+#[test]
+fn outputs_that_take_nothing_are_reported_as_by_gnu() {
+    require!(Program::needs_gnu());
+    let ours = program!();
+    require!(ours.needs_haul());
+    let gnu = Program::gnu().unwrap();
+    let full = |run: Run| run.stdout_to(Path::new("/dev/full"));
+    let no_output = |run: Run| run.without_stdout();
+    let no_errors = |run: Run| run.without_stderr();
+    let conditions: [(&str, &dyn Fn(Run) -> Run); 3] =
+        [("full output", &full), ("closed output", &no_output), ("closed errors", &no_errors)];
+    let lines = [
+        "-v a new",
+        "a new",
+        "-rv d n",
+        "missing new",
+        "-v missing new",
+        "a a n",
+        "--nonsense",
+        "--help",
+        "--version",
+    ];
+    for line in lines {
+        for (name, condition) in &conditions {
+            let (expected, found) = (under(&gnu, line, condition), under(&ours, line, condition));
+            assert_eq!(found.ending, expected.ending, "cp {line}, {name}: {}", found.errors());
+            assert_eq!(normalise(&found.stderr), normalise(&expected.stderr), "cp {line}, {name}");
+        }
+    }
+}
+
+#[test]
+fn help_and_version_are_printed_and_nothing_is_copied() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for line in ["--help", "--version", "--help a new", "-v --version a new", "--context=x --hel a new"] {
+        let outcome = under(&ours, line, &|run| run);
+        assert_eq!(outcome.ending, Ending::Exited(0), "{line}");
+        let said = if line.contains("--hel") {
+            "Usage: haul cp [OPTION]... [-T] SOURCE DEST\n"
+        } else {
+            "cp (haul) "
+        };
+        assert!(outcome.printed().starts_with(said), "{line}: {}", outcome.printed());
+        assert_eq!(outcome.stderr.is_empty(), !line.contains("context"), "{line}: {}", outcome.errors());
+    }
+}
+
+#[test]
+fn names_are_quoted_by_the_locale() {
+    require!(Program::needs_gnu());
+    let (ours, gnu) = (program!(), Program::gnu().unwrap());
+    // One is installed everywhere; of the others none, some or all are.
+    let locales =
+        ["C", "POSIX", "C.UTF-8", "en_US", "en_US.UTF-8", "de_DE@euro", "no_SUCH.UTF-8", "", "UTF-8"];
+    let variables = [("LC_ALL", ""), ("LC_CTYPE", "LC_ALL"), ("LANG", "LC_ALL")];
+    for locale in locales {
+        for (variable, emptied) in variables {
+            let run = |program: &Program| {
+                let sandbox = Sandbox::in_memory().unwrap();
+                prepare(sandbox.path()).unwrap();
+                let mut run = program.run().args([
+                    "-v",
+                    "--",
+                    "caf\u{e9} it's\n\u{2028}x",
+                    "a\u{e9}",
+                    "missing \u{e9}",
+                    "n",
+                ]);
+                if !emptied.is_empty() {
+                    run = run.env(emptied, "");
+                }
+                run.env(variable, locale).in_folder(sandbox.path()).finish().unwrap()
+            };
+            let (expected, found) = (run(&gnu), run(&ours));
+            let place = format!("{variable}={locale}");
+            assert_eq!(normalise(&found.stdout), normalise(&expected.stdout), "{place}");
+            assert_eq!(normalise(&found.stderr), normalise(&expected.stderr), "{place}");
+        }
+    }
+}
+
+/// The line of `--debug`, which GNU cp has since 9.2.
+#[test]
+fn debug_tells_how_a_file_was_copied() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let how = |options: &[&str], content: &dyn Fn(&Path)| {
+        let sandbox = Sandbox::in_memory().unwrap();
+        content(&sandbox.join("source"));
+        let outcome = ours
+            .run()
+            .args(options)
+            .args(["--debug", "source", "target"])
+            .in_folder(sandbox.path())
+            .finish()
+            .unwrap();
+        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+        let printed = outcome.printed();
+        let mut lines = printed.lines();
+        assert_eq!(lines.next(), Some("'source' -> 'target'"), "{options:?}");
+        let line = lines.next().unwrap_or_default().to_owned();
+        assert_eq!(lines.next(), None, "{options:?}: {printed}");
+        line
+    };
+    let some = |path: &Path| fs::write(path, "some").unwrap();
+    let empty = |path: &Path| fs::write(path, "").unwrap();
+    let hole = |path: &Path| fs::File::create(path).unwrap().set_len(1 << 20).unwrap();
+    let large = |path: &Path| fs::write(path, vec![b'x'; 1 << 20]).unwrap();
+    let line = |offload: &str, reflink: &str, sparse: &str| {
+        format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}")
+    };
+    assert_eq!(how(&[], &some), line("avoided", "unsupported", "no"));
+    assert_eq!(how(&[], &large), line("yes", "unsupported", "no"));
+    assert_eq!(how(&[], &empty), line("unknown", "unsupported", "no"));
+    assert_eq!(how(&[], &hole), line("unknown", "unsupported", "SEEK_HOLE"));
+    assert_eq!(how(&["--reflink=never"], &large), line("avoided", "no", "no"));
+    assert_eq!(how(&["--sparse=always"], &some), line("avoided", "unsupported", "zeros"));
+    assert_eq!(how(&["--sparse=never"], &large), line("avoided", "no", "no"));
+    assert_eq!(how(&["--attributes-only"], &some), "");
+    assert_eq!(how(&["-l"], &some), "");
+    assert_eq!(how(&["-s"], &some), "");
+}

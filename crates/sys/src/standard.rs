@@ -1,0 +1,61 @@
+//! What the process was started with: its standard streams and its locale.
+//!
+//! The Rust runtime opens `/dev/null` on those of the descriptors 0 to 2 that are closed, before `main` runs, so that no
+//! file of the program gets such a number. What is then written to a closed standard output vanishes without an error.
+//! So the descriptors are looked at even earlier, among the constructors that the C library runs.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// One of the streams that a process is started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// Standard output.
+    Output = 1,
+    /// Standard error.
+    Error = 2,
+}
+
+/// A bit for each descriptor that was closed. Written once, before `main` and before there are threads.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+#[used]
+// SAFETY: the section holds pointers to functions of the C calling convention, which the C library calls once each, before
+// `main`; arguments they are called with beyond those they declare are ignored under that convention.
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    for descriptor in [Standard::Output, Standard::Error] {
+        let number = descriptor as i32;
+        // SAFETY: passes two numbers; asking for flags changes nothing.
+        if unsafe { libc::fcntl(number, libc::F_GETFD) } == -1 {
+            CLOSED.fetch_or(1 << number, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Tells whether a standard stream was closed when the process was started.
+#[must_use]
+pub fn was_closed(stream: Standard) -> bool {
+    CLOSED.load(Ordering::Relaxed) & (1 << stream as u8) != 0
+}
+
+/// Returns the name of the character set of the user's locale (`LC_ALL`, `LC_CTYPE`, `LANG`), as the C library knows it;
+/// that of the C locale where the one asked for is not installed.
+#[must_use]
+pub fn character_set() -> String {
+    // SAFETY: passes a number, a NUL-terminated name, and no locale to change.
+    let locale = unsafe { libc::newlocale(libc::LC_CTYPE_MASK, c"".as_ptr(), std::ptr::null_mut()) };
+    if locale.is_null() {
+        return "ANSI_X3.4-1968".to_owned();
+    }
+    // SAFETY: `locale` was made above and is freed below.
+    let name = unsafe { libc::nl_langinfo_l(libc::CODESET, locale) };
+    // SAFETY: the C library returns a NUL-terminated text that lives as long as `locale`, and nobody writes to it.
+    let name = unsafe { CStr::from_ptr(name) };
+    let name = name.to_string_lossy().into_owned();
+    // SAFETY: `locale` was made above and is used nowhere else.
+    unsafe { libc::freelocale(locale) };
+    name
+}

@@ -1,0 +1,324 @@
+//! `--parents`: the directories on the way from the target directory to a copy.
+//!
+//! They are made before the copies that go through them begin, one operand after the other, and looked up component by
+//! component in directories that are held: what was found for one operand is known to the next. As with GNU cp, a
+//! directory in the target may be a symbolic link to one, and only an operand on whose way something is missing gives
+//! the directories on it, new and old, the attributes that are preserved. They get them when everything is copied, so
+//! that nothing written below changes their times again and no mode stands in the way of a later operand.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::ops::Range;
+use std::sync::Arc;
+
+use haul_flow::{Held, HeldCache, Line, Problem, Report, Severity, Status};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Owner, Stat, Times};
+use haul_sys::{change_mode_at, make_directory, open, open_path, stat, stat_at, stat_path};
+
+use super::Copier;
+use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
+use super::operands::{Assignment, c_string};
+use super::options::Preserve;
+use super::wording;
+
+/// The directories on the way to the copies of one run.
+pub(super) struct Parents<'a> {
+    copier: &'a Copier,
+    cache: &'a HeldCache,
+    report: &'a dyn Report,
+    /// Those found or made so far, by their names below the target directory.
+    known: HashMap<Vec<u8>, Arc<Held>>,
+    /// Those that get attributes at the end, in the order in which they were met, and where each is in that order.
+    changed: Vec<Changed>,
+    places: HashMap<Identity, usize>,
+    status: Status,
+}
+
+/// A directory that gets attributes at the end.
+struct Changed {
+    held: Arc<Held>,
+    shown: Vec<u8>,
+    source: CString,
+    stat: Stat,
+    /// The mode to give it if the source's is not preserved.
+    plain_mode: Option<Mode>,
+}
+
+/// One component of the way.
+struct Component<'w> {
+    name: CString,
+    /// The way up to and with it, as written: the source's directory.
+    source: &'w [u8],
+    /// The same as messages name it in the target.
+    shown: &'w [u8],
+    /// Its name below the target directory, without repeated slashes.
+    key: Vec<u8>,
+}
+
+impl<'a> Parents<'a> {
+    pub(super) fn new(copier: &'a Copier, cache: &'a HeldCache, report: &'a dyn Report) -> Self {
+        let (known, changed, places) = (HashMap::new(), Vec::new(), HashMap::new());
+        Self { copier, cache, report, known, changed, places, status: Status::Success }
+    }
+
+    /// Returns the directory in which a copy is made, after making what is missing on the way to it; `None` when that
+    /// failed and was reported.
+    pub(super) fn of(&mut self, assignment: &Assignment) -> Option<Arc<Held>> {
+        let target = &assignment.target.0;
+        if assignment.way.is_empty() {
+            return Some(Arc::clone(target));
+        }
+        let way = components(assignment);
+        self.find(target, &way).or_else(|| match self.make_missing(target, &way) {
+            Ok(held) => Some(held),
+            Err(problem) => {
+                self.tell(problem);
+                None
+            }
+        })
+    }
+
+    /// Follows the way; `None` if not all of it is there.
+    fn find(&mut self, target: &Arc<Held>, way: &[Component<'_>]) -> Option<Arc<Held>> {
+        let mut held = Arc::clone(target);
+        for component in way {
+            held = self.step(&held, component).ok()?;
+        }
+        Some(held)
+    }
+
+    /// Goes one directory further.
+    fn step(&mut self, above: &Arc<Held>, component: &Component<'_>) -> Result<Arc<Held>, Error> {
+        if let Some(held) = self.known.get(&component.key) {
+            return Ok(Arc::clone(held));
+        }
+        let how = Open::SEARCH.following();
+        let fd = open(self.cache.open(above)?, &component.name, how)?;
+        let identity = stat(&fd)?.identity;
+        Ok(self.hold(above, component, how, (identity, fd)))
+    }
+
+    fn hold(
+        &mut self,
+        above: &Arc<Held>,
+        component: &Component<'_>,
+        how: Open,
+        (identity, fd): (Identity, Fd),
+    ) -> Arc<Held> {
+        let shown = Some(component.shown.to_vec());
+        let fd = Some(Arc::new(fd));
+        let held = self.cache.hold_shown((above, &component.name), how, identity, fd, shown);
+        self.known.insert(component.key.clone(), Arc::clone(&held));
+        held
+    }
+
+    /// Follows the way and makes what is missing. Everything on it gets the attributes that are preserved.
+    fn make_missing(&mut self, target: &Arc<Held>, way: &[Component<'_>]) -> Result<Arc<Held>, Problem> {
+        let usual = Preserve::OWNERSHIP.union(Preserve::MODE).union(Preserve::TIMESTAMPS);
+        let preserves = self.copier.options.preserve.intersects(usual);
+        let mut held = Arc::clone(target);
+        for component in way {
+            match self.step(&held, component) {
+                Ok(there) if preserves => {
+                    let stat = source_stat(component)?;
+                    self.change(&there, component, stat, None);
+                    held = there;
+                }
+                Ok(there) => held = there,
+                Err(_) if self.is_other(&held, component) => {
+                    if preserves {
+                        source_stat(component)?;
+                    }
+                    return Err(Problem::new(wording::PARENT_IS_OTHER).naming(component.shown));
+                }
+                Err(_) => held = self.make(&held, component)?,
+            }
+        }
+        Ok(held)
+    }
+
+    /// Tells whether something stands there that is no directory.
+    fn is_other(&self, above: &Arc<Held>, component: &Component<'_>) -> bool {
+        let looked =
+            self.cache.open(above).and_then(|directory| stat_path(Some(&*directory), &component.name, true));
+        looked.is_ok_and(|there| there.kind != FileType::Directory)
+    }
+
+    /// Makes one directory, with the rights that its owner needs to work in it.
+    fn make(&mut self, above: &Arc<Held>, component: &Component<'_>) -> Result<Arc<Held>, Problem> {
+        let source = source_stat(component)?;
+        let problem =
+            |wording| move |cause: Error| Problem::new(wording).naming(component.shown).because(cause);
+        let directory = self.cache.open(above).map_err(problem(wording::CANNOT_MAKE_PARENT))?;
+        let omitted = self.omitted(&source);
+        let wanted = if self.copier.options.default_mode { Mode::ALL } else { source.mode };
+        make_directory(&directory, &component.name, wanted.without(omitted))
+            .map_err(problem(wording::CANNOT_MAKE_PARENT))?;
+        if self.copier.options.verbose {
+            let names = vec![component.source.to_vec(), component.shown.to_vec()];
+            self.report.line(Line { wording: wording::PARENT_MADE, names });
+        }
+        let made = stat_at(&directory, &component.name).map_err(problem(wording::PARENT_ATTRIBUTES))?;
+        if !made.mode.contains(Mode::OWNER) {
+            change_mode_at(&directory, &component.name, made.mode.or(Mode::OWNER))
+                .map_err(problem(wording::SETTING_PERMISSIONS))?;
+        }
+        let fd = open(&directory, &component.name, Open::SEARCH)
+            .and_then(|fd| match stat(&fd)?.identity == made.identity {
+                true => Ok(fd),
+                false => Err(error(component, Operation::Openat, Errno::STALE)),
+            })
+            .map_err(problem(wording::PARENT_ATTRIBUTES))?;
+        let held = self.hold(above, component, Open::SEARCH, (made.identity, fd));
+        self.change(&held, component, source, self.plain_mode(omitted, made.mode));
+        Ok(held)
+    }
+
+    /// The rights that a new directory does not get before its owner is set.
+    fn omitted(&self, source: &Stat) -> Mode {
+        let withheld = if self.copier.preserves(Preserve::OWNERSHIP) {
+            Mode::GROUP_AND_OTHER
+        } else if self.copier.preserves(Preserve::MODE) {
+            Mode::GROUP_AND_OTHER_WRITE
+        } else {
+            Mode::default()
+        };
+        source.mode.and(withheld)
+    }
+
+    /// The mode that a directory made with less gets at the end if the source's is not preserved.
+    fn plain_mode(&self, omitted: Mode, made: Mode) -> Option<Mode> {
+        let due = omitted.without(self.copier.umask);
+        let complete = made.contains(Mode::OWNER) && made.contains(due);
+        (!complete && !self.copier.preserves(Preserve::MODE)).then(|| made.or(due))
+    }
+
+    /// Notes that a directory gets its source's attributes. The last operand on whose way it is decides which those are.
+    fn change(&mut self, held: &Arc<Held>, component: &Component<'_>, stat: Stat, plain_mode: Option<Mode>) {
+        let source = c_string(component.source);
+        if let Some(&place) = self.places.get(&held.identity()) {
+            (self.changed[place].source, self.changed[place].stat) = (source, stat);
+            return;
+        }
+        self.places.insert(held.identity(), self.changed.len());
+        let shown = component.shown.to_vec();
+        self.changed.push(Changed { held: Arc::clone(held), shown, source, stat, plain_mode });
+    }
+
+    /// Gives the directories their attributes, the deepest first, and tells how it all went.
+    pub(super) fn finish(mut self) -> Status {
+        for changed in std::mem::take(&mut self.changed).into_iter().rev() {
+            if let Err(problem) = self.give_attributes(&changed) {
+                self.tell(problem);
+            }
+        }
+        self.status
+    }
+
+    fn give_attributes(&self, changed: &Changed) -> Result<(), Problem> {
+        let problem =
+            |wording| move |cause: Error| Problem::new(wording).naming(changed.shown.clone()).because(cause);
+        let opened = self.cache.open(&changed.held).map_err(problem(wording::PARENT_ATTRIBUTES))?;
+        // Its descriptor finds names and nothing else. One that serves for attributes cannot be had of a directory that may
+        // not be read: then the directory's own name for itself has to do.
+        let file = open(&opened, c".", Open::DIRECTORY);
+        let object = match &file {
+            Ok(file) => Object::Open(file),
+            Err(_) => Object::Named(&opened, c"."),
+        };
+        if self.copier.preserves(Preserve::OWNERSHIP) {
+            self.give_owner(object, &changed.stat).map_err(problem(wording::OWNERSHIP))?;
+        }
+        if self.copier.preserves(Preserve::TIMESTAMPS) {
+            let times = Times { accessed: changed.stat.accessed, modified: changed.stat.modified };
+            object.touch(times).map_err(problem(wording::PARENT_TIMES))?;
+        }
+        if self.copier.preserves(Preserve::MODE) {
+            give_mode(object, changed).map_err(problem(wording::ACCESS))
+        } else if let Some(mode) = changed.plain_mode {
+            object.chmod(mode).map_err(problem(wording::PARENT_PERMISSIONS))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn give_owner(&self, object: Object<'_>, source: &Stat) -> Result<(), Error> {
+        let owner = Owner { user: Some(source.owner), group: Some(source.group) };
+        match object.own(owner) {
+            Err(cause) if self.copier.may_fail_to_own(&cause) => {
+                // The group alone may be possible, and GNU does not mind.
+                object.own(Owner { user: None, ..owner }).unwrap_or_default();
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn tell(&mut self, problem: Problem) {
+        if problem.severity == Severity::Error {
+            self.status = Status::Failure;
+        }
+        self.report.problem(problem);
+    }
+}
+
+/// Sets mode and access lists as the source has them.
+fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
+    let source = open_path(&changed.source, Open::SEARCH.following())?;
+    let lists = [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, Object::Named(&source, c".").get(key)));
+    object.remove(ACCESS_LIST)?;
+    object.chmod(changed.stat.mode)?;
+    for (key, list) in lists {
+        match list {
+            Ok(list) => object.set(key, &list)?,
+            Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP) => object.remove(key)?,
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
+}
+
+/// Looks at the source's directory.
+fn source_stat(component: &Component<'_>) -> Result<Stat, Problem> {
+    let looked = stat_path::<&Fd>(None, &c_string(component.source), true).and_then(|stat| match stat.kind {
+        FileType::Directory => Ok(stat),
+        _ => Err(error(component, Operation::Statx, Errno::NOTDIR)),
+    });
+    looked.map_err(|cause| Problem::new(wording::PARENT_ATTRIBUTES).naming(component.source).because(cause))
+}
+
+fn error(component: &Component<'_>, operation: Operation, errno: Errno) -> Error {
+    Error::new(operation, format!("{:?}", component.name), errno)
+}
+
+/// Cuts the way to a copy in components.
+fn components(assignment: &Assignment) -> Vec<Component<'_>> {
+    let Assignment { way, shown, .. } = assignment;
+    // The copy's name ends in the source's, of which the way is the beginning.
+    let before = shown.len() - way.len() - assignment.target.1.count_bytes();
+    let mut key = Vec::new();
+    ranges(way)
+        .map(|range| {
+            if !key.is_empty() {
+                key.push(b'/');
+            }
+            key.extend_from_slice(&way[range.clone()]);
+            Component {
+                name: c_string(&way[range.clone()]),
+                source: &way[..range.end],
+                shown: &shown[..before + range.end],
+                key: key.clone(),
+            }
+        })
+        .collect()
+}
+
+/// Finds where the components of a path are.
+fn ranges(path: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    path.split(|byte| *byte == b'/').filter_map(move |part| {
+        let range = start..start + part.len();
+        start = range.end + 1;
+        (!part.is_empty()).then_some(range)
+    })
+}
