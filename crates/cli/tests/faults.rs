@@ -10,7 +10,7 @@
 //! and past it (`--direct`) on ext4: forty sweeps. Each proves first, by the operations counted, that the engine in use is the
 //! one asked for. An engine that the fault refuses before anything was touched has to be named, and the target as it was.
 //!
-//! Scenes: a fresh copy with one worker and with four, a copy onto an older one, and one with the switches that make calls of
+//! Scenes: a fresh copy with one worker and with four, a copy onto an older one, as it is, removed and kept, and one with the switches that make calls of
 //! their own. A full run (`HAUL_FULL=1`) takes every occurrence of each operation with each error; others a sample of these
 //! pairs, half of it of what the engines are made of, chosen by a seed that is printed (`HAUL_SEED`).
 
@@ -18,8 +18,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -115,10 +117,19 @@ enum Scene {
     FreshAlone,
     FreshTogether,
     OntoOlder,
+    OntoOlderRemoved,
+    OntoOlderKept,
     Switched,
 }
 
-const SCENES: [Scene; 4] = [Scene::FreshAlone, Scene::FreshTogether, Scene::OntoOlder, Scene::Switched];
+const SCENES: [Scene; 6] = [
+    Scene::FreshAlone,
+    Scene::FreshTogether,
+    Scene::OntoOlder,
+    Scene::OntoOlderRemoved,
+    Scene::OntoOlderKept,
+    Scene::Switched,
+];
 
 impl Scene {
     /// Its options. Without `--reflink=never` long files are copied inside the kernel, with it by the engine.
@@ -127,8 +138,15 @@ impl Scene {
             Self::FreshAlone => &["-j1"],
             Self::FreshTogether => &["-j4", "--reflink=never"],
             Self::OntoOlder => &["-j1", "--reflink=never"],
+            Self::OntoOlderRemoved => &["-j1", "--reflink=never", "--remove-destination"],
+            Self::OntoOlderKept => &["-j1", "--reflink=never", "--backup=simple"],
             Self::Switched => &["-j1", "--reflink=never", "--fallocate", "--drop-cache"],
         }
+    }
+
+    /// Says whether something older lies in the target.
+    fn is_onto_older(self) -> bool {
+        matches!(self, Self::OntoOlder | Self::OntoOlderRemoved | Self::OntoOlderKept)
     }
 }
 
@@ -223,7 +241,7 @@ impl Sweep {
         let [target, log] = ["target", "log"].map(|name| self.sandbox.join(format!("{name}-{worker}")));
         remove_tree(&target);
         fs::write(&log, "")?;
-        if scene == Scene::OntoOlder {
+        if scene.is_onto_older() {
             build_older(&target)?;
         }
         let run = self.program.run_with(&self.way.options()).args(scene.options()).args(more);
@@ -250,15 +268,37 @@ impl Sweep {
             return Err("hung".to_owned());
         }
         let (source, target) = (self.sandbox.join("source"), self.sandbox.join(format!("target-{worker}")));
-        let before = if scene == Scene::OntoOlder { &self.older } else { &self.nothing };
+        let before = if scene.is_onto_older() { &self.older } else { &self.nothing };
         let changes = || {
-            let appeared = scene != Scene::OntoOlder && fs::symlink_metadata(&target).is_ok();
+            let appeared = !scene.is_onto_older() && fs::symlink_metadata(&target).is_ok();
             if appeared { Err("the target was made".to_owned()) } else { self.differences(before, &target) }
         };
         let refusal = judge_refusal(outcome, self.way.engine, changes);
         refusal.unwrap_or_else(|| {
-            judge(outcome, &self.expected, &self.differences(&self.expected, &target)?, [&source, &target])
+            let mut differences = self.differences(&self.expected, &target)?;
+            if scene == Scene::OntoOlderKept {
+                self.is_kept(&target)?;
+                differences.list.retain(|difference| !difference.path.ends_with(b"~"));
+            }
+            judge(outcome, &self.expected, &differences, [&source, &target])
         })
+    }
+
+    /// Fails unless every file of what was there before is there still, under its name or as a backup.
+    fn is_kept(&self, target: &Path) -> std::result::Result<(), String> {
+        let older = self.sandbox.join("older");
+        for path in self.older.entries().keys().map(|path| Path::new(OsStr::from_bytes(path))) {
+            if !fs::symlink_metadata(older.join(path)).is_ok_and(|found| found.is_file()) {
+                continue;
+            }
+            let content = fs::read(older.join(path)).map_err(|error| error.to_string())?;
+            let backup = [target.join(path).into_os_string(), "~".into()].join(OsStr::new(""));
+            let is_there = |path: &OsStr| fs::read(path).is_ok_and(|found| found == content);
+            if !is_there(target.join(path).as_os_str()) && !is_there(&backup) {
+                return Err(format!("what was in {} is lost", path.display()));
+            }
+        }
+        Ok(())
     }
 
     /// Says how what is at `target`, if anything, differs from what is expected there.

@@ -28,6 +28,10 @@ pub struct Duel {
     pub facts: Facts,
     /// How long each may take.
     pub limit: Duration,
+    /// What both find in the environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// What both can read from standard input.
+    pub input: Vec<u8>,
 }
 
 /// Says what a complaint is about.
@@ -86,7 +90,14 @@ impl Duel {
     #[must_use]
     pub fn with_gnu(judged: Program) -> Option<Self> {
         let standard = Program::gnu()?;
-        Some(Self { standard, judged, facts: Facts::PRESERVED, limit: Duration::from_secs(20) })
+        Some(Self {
+            standard,
+            judged,
+            facts: Facts::PRESERVED,
+            limit: Duration::from_secs(20),
+            environment: Vec::new(),
+            input: Vec::new(),
+        })
     }
 
     /// Runs both on one command line, each in a folder made by `prepare`. `own` are options only haul understands.
@@ -101,12 +112,16 @@ impl Duel {
     ) -> io::Result<Verdict> {
         let now_from = Some(seconds_now());
         let sandboxes = [Sandbox::in_memory()?, Sandbox::in_memory()?];
+        let beside = Sandbox::in_memory()?;
+        let input = beside.join("input");
+        std::fs::write(&input, &self.input)?;
         let mut outcomes = Vec::new();
         for (sandbox, program, own) in
             [(&sandboxes[0], &self.standard, &[][..]), (&sandboxes[1], &self.judged, own)]
         {
             prepare(sandbox.path())?;
-            let run = program.run_with(own).args(arguments).in_folder(sandbox.path());
+            let run = program.run_with(own).args(arguments).in_folder(sandbox.path()).stdin_from(&input);
+            let run = self.environment.iter().fold(run, |run, (name, value)| run.env(name, value));
             outcomes.push(run.umask(0o022).within(self.limit).finish()?);
         }
         let mut complaints = Vec::new();

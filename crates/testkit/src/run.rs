@@ -44,6 +44,7 @@ pub struct Run {
     shell: Vec<String>,
     user: Option<u32>,
     refused: Vec<Refused>,
+    input: Option<PathBuf>,
     output: Output,
 }
 
@@ -147,8 +148,16 @@ impl Run {
             shell: Vec::new(),
             user: None,
             refused: Vec::new(),
+            input: None,
             output: Output::Captured,
         }
+    }
+
+    /// Gives the program a file as its standard input; without, that is empty.
+    #[must_use]
+    pub fn stdin_from(mut self, path: &Path) -> Self {
+        self.input = Some(path.to_owned());
+        self
     }
 
     /// Adds an argument.
@@ -348,7 +357,8 @@ impl Run {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let input = self.input.as_ref().map(File::open).transpose()?;
+        command.stdin(input.map_or_else(Stdio::null, Stdio::from)).stderr(Stdio::piped()).process_group(0);
         command.stdout(match &self.output {
             Output::Captured => Stdio::piped(),
             Output::File(path) => Stdio::from(File::options().write(true).open(path)?),

@@ -258,3 +258,6 @@ fn same_ends(case: &Case<'_>, sight: &impl Sight, source: &Stat, there: &Stat) -
 fn is_link(stat: &Stat) -> bool {
     stat.kind == FileType::Symlink
 }
+
+#[cfg(test)]
+mod tests;

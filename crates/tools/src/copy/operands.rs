@@ -55,6 +55,11 @@ impl Assignment {
         Self { text, target: (Arc::clone(held), c_string(name)), way: way.to_vec(), shown }
     }
 
+    /// Tells whether the copy goes onto the target directory itself.
+    fn is_onto_target(&self) -> bool {
+        self.way.is_empty() && self.target.1.to_bytes() == b"."
+    }
+
     /// Returns the components of the copy's name below the directory that is its target or holds it.
     fn components(&self) -> impl Iterator<Item = &[u8]> {
         let name = self.target.1.to_bytes();
@@ -273,7 +278,8 @@ pub(super) fn without_repetitions(
 }
 
 /// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, and none
-/// is below another, so their order cannot matter. Each is a group of its own if the user is asked.
+/// is below another, so their order cannot matter. What is copied onto the target directory itself may have any of their
+/// names in it, and is a group of its own; so is each if the user is asked.
 pub(super) fn groups(assignments: Vec<Assignment>, options: &CopyOptions) -> Vec<Vec<Assignment>> {
     if options.existing.ask {
         return assignments.into_iter().map(|assignment| vec![assignment]).collect();
@@ -282,8 +288,9 @@ pub(super) fn groups(assignments: Vec<Assignment>, options: &CopyOptions) -> Vec
     let mut names = Names::default();
     for assignment in assignments {
         let is_new = names.insert(&assignment);
+        let is_alone = assignment.is_onto_target() || names.whole.contains(&b"."[..]);
         match groups.last_mut() {
-            Some(group) if is_new => group.push(assignment),
+            Some(group) if is_new && !is_alone => group.push(assignment),
             _ => {
                 names = Names::default();
                 names.insert(&assignment);

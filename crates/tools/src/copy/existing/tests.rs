@@ -1,0 +1,278 @@
+//! The table of what becomes of what stands in a target's place.
+
+use std::cell::Cell;
+
+use haul_sys::{Identity, Mode, Timestamp};
+
+use super::*;
+
+/// What a pretended entry is: a letter for the file it is, and its type. `link` is a symbolic link to what follows.
+fn stat(inode: u64, kind: FileType, links: u32) -> Stat {
+    let moment = Timestamp { seconds: 0, nanoseconds: 0 };
+    Stat {
+        identity: Identity { device: 1, inode },
+        kind,
+        mode: Mode::READ_WRITE,
+        owner: 0,
+        group: 0,
+        size: 0,
+        blocks: 0,
+        block_size: 4096,
+        links,
+        device_number: 0,
+        accessed: moment,
+        modified: moment,
+        changed: moment,
+    }
+}
+
+fn file(inode: u64) -> Stat {
+    stat(inode, FileType::Regular, 1)
+}
+
+fn directory(inode: u64) -> Stat {
+    stat(inode, FileType::Directory, 2)
+}
+
+fn link(inode: u64) -> Stat {
+    stat(inode, FileType::Symlink, 1)
+}
+
+/// A pretended view: each entry, and what it leads to.
+#[derive(Clone)]
+struct Pretended {
+    source: (Stat, Stat),
+    there: (Stat, Stat),
+    one_entry: bool,
+    older: bool,
+    agrees: bool,
+    just_created: bool,
+    backup_of_target: bool,
+    asked: Cell<u32>,
+}
+
+impl Pretended {
+    fn of(source: Stat, there: Stat) -> Self {
+        Self {
+            source: (source, source),
+            there: (there, there),
+            one_entry: false,
+            older: true,
+            agrees: true,
+            just_created: false,
+            backup_of_target: false,
+            asked: Cell::new(0),
+        }
+    }
+
+    fn decide(&self, options: &CopyOptions, follows: bool) -> Decision {
+        let seen = |(own, end): &(Stat, Stat), own_counts: bool| if own_counts { *own } else { *end };
+        let source = seen(&self.source, !follows);
+        let there = seen(&self.there, looks_at_link(options, source.kind));
+        let case =
+            Case { options, source: &source, there: &there, follows, is_operand: true, is_dots: false };
+        decide(&case, self)
+    }
+}
+
+impl Sight for Pretended {
+    fn source_link(&self) -> Option<Stat> {
+        Some(self.source.0)
+    }
+    fn there_link(&self) -> Option<Stat> {
+        Some(self.there.0)
+    }
+    fn source_end(&self) -> Option<Stat> {
+        Some(self.source.1)
+    }
+    fn there_end(&self) -> Option<Stat> {
+        Some(self.there.1)
+    }
+    fn is_one_entry(&self) -> bool {
+        self.one_entry
+    }
+    fn is_older(&self) -> bool {
+        self.older
+    }
+    fn agrees(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        self.agrees
+    }
+    fn is_just_created(&self) -> bool {
+        self.just_created
+    }
+    fn is_backup_of_target(&self) -> bool {
+        self.backup_of_target
+    }
+}
+
+fn with(existing: Existing) -> CopyOptions {
+    CopyOptions { existing, ..CopyOptions::default() }
+}
+
+fn usual() -> CopyOptions {
+    CopyOptions::default()
+}
+
+fn backing_up(backup: Backup) -> CopyOptions {
+    with(Existing { backup, ..Existing::default() })
+}
+
+fn removing() -> CopyOptions {
+    with(Existing { remove: true, ..Existing::default() })
+}
+
+fn making(make: Make) -> CopyOptions {
+    CopyOptions { make, ..CopyOptions::default() }
+}
+
+const SAME: Decision = Decision::Refuse(Refusal::SameFile);
+
+#[test]
+fn what_stands_there_stays_goes_or_is_kept() {
+    let two_names = stat(2, FileType::Regular, 2);
+    let keeping_links = CopyOptions { preserve: Preserve::LINKS, ..usual() };
+    let table = [
+        ("a file onto a file", usual(), true, file(1), file(2), Decision::Stays),
+        ("a directory onto a directory", usual(), true, directory(1), directory(2), Decision::Stays),
+        ("with backups too", backing_up(Backup::Simple), true, directory(1), directory(2), Decision::Stays),
+        ("a file, kept", backing_up(Backup::Existing), true, file(1), file(2), Decision::BackUp),
+        (
+            "a file under a directory, kept",
+            backing_up(Backup::Simple),
+            true,
+            directory(1),
+            file(2),
+            Decision::BackUp,
+        ),
+        ("removed as asked", removing(), true, file(1), file(2), Decision::Remove),
+        ("a name of a file of others", keeping_links, true, file(1), two_names, Decision::Remove),
+        ("a link replaces", usual(), false, link(1), file(2), Decision::Remove),
+        (
+            "a pipe does not when links are followed",
+            usual(),
+            true,
+            stat(1, FileType::Fifo, 1),
+            file(2),
+            Decision::Stays,
+        ),
+        (
+            "a directory onto a file",
+            usual(),
+            true,
+            directory(1),
+            file(2),
+            Decision::Refuse(Refusal::DirectoryOntoOther),
+        ),
+        (
+            "a file onto a directory",
+            usual(),
+            true,
+            file(1),
+            directory(2),
+            Decision::Refuse(Refusal::OtherOntoDirectory),
+        ),
+        (
+            "the same with removal",
+            removing(),
+            true,
+            file(1),
+            directory(2),
+            Decision::Refuse(Refusal::OtherOntoDirectory),
+        ),
+    ];
+    for (what, options, follows, source, there, wanted) in table {
+        assert_eq!(Pretended::of(source, there).decide(&options, follows), wanted, "{what}");
+    }
+}
+
+#[test]
+fn one_file_is_copied_onto_itself_only_where_nothing_is_lost() {
+    let hard = stat(1, FileType::Regular, 2);
+    let to_it = |end: Stat| (link(9), end);
+    let (plain, same) = ((file(1), file(1)), (hard, hard));
+    let simple = || backing_up(Backup::Simple);
+    // What, options, followed, source, place, whether they are one entry, and what is decided.
+    let table = [
+        ("itself", usual(), true, plain, plain, true, SAME),
+        ("itself, with a backup", simple(), true, plain, plain, true, SAME),
+        ("itself, removed before", removing(), true, plain, plain, true, SAME),
+        ("another name", usual(), true, same, same, false, SAME),
+        ("another name, with a backup", simple(), true, same, same, false, Decision::BackUp),
+        ("another name, removed before", removing(), true, same, same, false, Decision::Remove),
+        ("another name, linked", making(Make::HardLink), true, same, same, false, Decision::Done),
+        ("a link to it", usual(), true, plain, to_it(file(1)), false, SAME),
+        ("a link to it, with a backup", simple(), true, plain, to_it(file(1)), false, Decision::BackUp),
+        ("a link to it, removed before", removing(), true, plain, to_it(file(1)), false, Decision::Remove),
+        (
+            "a link to it, made again",
+            making(Make::Symlink),
+            true,
+            plain,
+            to_it(file(1)),
+            false,
+            Decision::Stays,
+        ),
+        ("through a link, onto its end", usual(), true, to_it(file(1)), plain, false, SAME),
+        ("the same with a backup", simple(), true, to_it(file(1)), plain, false, SAME),
+        ("the link itself, onto its end", usual(), false, to_it(file(1)), plain, false, SAME),
+        ("the same, linked", making(Make::HardLink), false, to_it(file(1)), plain, false, Decision::Done),
+        ("one link, two names", usual(), false, to_it(file(1)), to_it(file(1)), false, Decision::Done),
+        ("one link, itself", usual(), false, to_it(file(1)), to_it(file(1)), true, SAME),
+        (
+            "one link, two names, kept",
+            simple(),
+            false,
+            to_it(file(1)),
+            to_it(file(1)),
+            false,
+            Decision::BackUp,
+        ),
+    ];
+    for (what, options, follows, source, there, one_entry, wanted) in table {
+        let sight = Pretended { source, there, one_entry, ..Pretended::of(source.0, there.0) };
+        assert_eq!(sight.decide(&options, follows), wanted, "{what}");
+    }
+}
+
+#[test]
+fn files_are_left_out_in_the_order_of_the_questions() {
+    let decided = |update, ask, change: fn(&mut Pretended)| {
+        let mut sight = Pretended::of(file(1), file(2));
+        change(&mut sight);
+        let options = with(Existing { update, ask, ..Existing::default() });
+        (sight.decide(&options, true), sight.asked.get())
+    };
+    let newer = |sight: &mut Pretended| sight.older = false;
+    let no = |sight: &mut Pretended| sight.agrees = false;
+    let as_it_is = |_: &mut Pretended| {};
+    let skip = Decision::Skip;
+    assert_eq!(decided(Update::None, true, as_it_is), (skip(Skip::Unwanted), 0));
+    assert_eq!(decided(Update::NoneFail, true, as_it_is), (skip(Skip::Told), 0));
+    assert_eq!(decided(Update::Older, true, newer), (skip(Skip::NotOlder), 0));
+    assert_eq!(decided(Update::Older, true, no), (skip(Skip::Declined), 1));
+    assert_eq!(decided(Update::Older, true, as_it_is), (Decision::Stays, 1));
+    assert_eq!(decided(Update::All, true, no), (skip(Skip::Declined), 1));
+    assert_eq!(decided(Update::All, false, no), (Decision::Stays, 0));
+    // A file that may not be copied is told of before anybody is asked, and left out in silence where none is replaced.
+    let itself = Pretended { one_entry: true, ..Pretended::of(file(1), file(1)) };
+    let ask = Existing { ask: true, ..Existing::default() };
+    assert_eq!((itself.decide(&with(ask), true), itself.asked.get()), (SAME, 0));
+    let none = Existing { update: Update::None, ..Existing::default() };
+    assert_eq!(itself.decide(&with(none.clone()), true), skip(Skip::Unwanted));
+    // Directories are entered, whatever is said of files.
+    assert_eq!(Pretended::of(directory(1), directory(2)).decide(&with(none), true), Decision::Stays);
+}
+
+#[test]
+fn what_this_run_has_made_and_what_it_reads_are_not_lost() {
+    let made = Pretended { just_created: true, ..Pretended::of(file(1), file(2)) };
+    assert_eq!(made.decide(&usual(), true), Decision::Refuse(Refusal::JustCreated));
+    let simple = backing_up(Backup::Simple);
+    assert_eq!(made.decide(&simple, true), Decision::Refuse(Refusal::JustCreated));
+    assert_eq!(made.decide(&backing_up(Backup::Numbered), true), Decision::BackUp);
+    let read = Pretended { backup_of_target: true, ..Pretended::of(file(1), file(2)) };
+    assert_eq!(read.decide(&simple, true), Decision::Refuse(Refusal::BackupDestroysSource));
+    assert_eq!(read.decide(&backing_up(Backup::Numbered), true), Decision::BackUp);
+    assert_eq!(read.decide(&usual(), true), Decision::Stays);
+}
