@@ -96,22 +96,34 @@ fn a_refused_engine_changes_nothing_for_the_others() {
     }
 }
 
+/// Lets the program make no thread.
+fn without_threads(run: Run) -> Run {
+    // `clone3` takes its flags from memory, which a filter cannot read: without it, the library asks by `clone`.
+    let thread = u32::try_from(libc::CLONE_THREAD).unwrap();
+    run.refusing(&[libc::SYS_clone3], libc::ENOSYS).refusing_bits(libc::SYS_clone, 0, thread, libc::EAGAIN)
+}
+
 /// The C library gets no threads: what it cannot take is done in place.
 #[test]
 fn posix_aio_does_without_threads() {
-    // `clone3` takes its flags from memory, which a filter cannot read: without it, the library asks by `clone`.
-    let thread = u32::try_from(libc::CLONE_THREAD).unwrap();
-    let refuse = |run: Run| {
-        run.refusing(&[libc::SYS_clone3], libc::ENOSYS).refusing_bits(
-            libc::SYS_clone,
-            0,
-            thread,
-            libc::EAGAIN,
-        )
-    };
     let ways = ["--ops=single", "--ops=multi", "--ops=batch"]
         .map(|ops| vec!["--engine=posix-aio", ops, "-j1", "--block-size=16K", "--reflink=never"]);
-    copies_everything(&refuse, &ways, "no threads");
+    copies_everything(&without_threads, &ways, "no threads");
+}
+
+/// As under a limit of processes or of memory: the workers that could not be made are not waited for.
+#[test]
+fn without_threads_the_first_worker_does_everything() {
+    let ways: Vec<_> = all_ways().into_iter().map(|way| [way, vec!["-j8"]].concat()).collect();
+    copies_everything(&without_threads, &ways, "no workers");
+    let sandbox = Sandbox::in_memory().unwrap();
+    let ours = program!();
+    require!(ours.needs_haul());
+    small_files().build(&sandbox.join("source")).unwrap();
+    let run = ours.run().args(["-r", "-j8", "--debug", "source", "target"]).in_folder(sandbox.path());
+    let outcome = without_threads(run).finish().unwrap();
+    assert!(outcome.succeeded(), "{:?} {}", outcome.ending, outcome.errors());
+    assert!(outcome.errors().contains("7 of the workers had to be done without"), "{}", outcome.errors());
 }
 
 #[test]

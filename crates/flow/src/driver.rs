@@ -1,5 +1,7 @@
 //! Who does which job when: the seam between one machine, a cluster, and a simulation.
 
+use std::io;
+
 /// What a driver must know of a job to order it.
 pub trait Weigh {
     /// Tells whether doing the job finds more work (a directory) rather than ends some (files).
@@ -27,6 +29,15 @@ pub trait Step {
 /// Makes a worker, given its number. Called on the thread that will step it.
 pub type MakeWorker<'a> = dyn Fn(usize) -> Box<dyn Step + 'a> + Sync + 'a;
 
+/// Workers there should have been, and were not.
+#[derive(Debug)]
+pub struct Absent {
+    /// How many.
+    pub workers: usize,
+    /// What kept the last of them away.
+    pub cause: io::Error,
+}
+
 /// Hands out jobs and runs workers.
 ///
 /// Jobs are shared only by workers that are stepping (and by the caller before [`Driver::drive`]). So when every worker
@@ -41,6 +52,6 @@ pub trait Driver<J: Weigh + Send>: Sync {
     /// Takes the job `me` should do next, if there is one.
     fn take(&self, me: usize) -> Option<J>;
 
-    /// Runs workers until all are idle and no job is left.
-    fn drive(&self, make: &MakeWorker<'_>);
+    /// Runs workers until all are idle and no job is left. Does with fewer where not all can be had, and tells.
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent>;
 }

@@ -31,7 +31,7 @@ use haul_engine::Engine;
 use haul_sys::{EntryType, Name};
 
 pub use config::{Config, Switches};
-pub use driver::{Driver, MakeWorker, Progress, Step, Weigh};
+pub use driver::{Absent, Driver, MakeWorker, Progress, Step, Weigh};
 pub use held::{Held, HeldCache};
 pub use links::{Claim, LinkTable};
 pub use local::Local;
@@ -87,6 +87,8 @@ pub fn run<T: Tool>(
         let node = Node::new(None, operand.place, None, operand.own);
         Found { node, name: Name::from(operand.name.as_c_str()), kind: EntryType::Unknown, seen: None }
     }));
-    setup.driver.drive(&|me| run.worker(me));
+    if let Some(Absent { workers, cause }) = setup.driver.drive(&|me| run.worker(me)) {
+        setup.report.debug(&format!("{workers} of the workers had to be done without: {cause}"));
+    }
     run.status()
 }

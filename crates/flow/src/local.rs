@@ -8,19 +8,23 @@
 //!
 //! ```text
 //! sharer:  push job; queued += 1; if sleepers > 0 { lock; notify one }
-//! sleeper: lock; sleepers += 1; while queued == 0 && !over { if sleepers == workers { over = true; notify all } wait }
+//! sleeper: lock; sleepers += 1; while queued == 0 && !over { if sleepers == present { over = true; notify all } wait }
 //! ```
+//!
+//! Those present are the workers whose threads could be made: where the system refuses one, the others do its work
+//! (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so of a sharer and a sleeper at least one sees the other. Only running
 //! workers share; so once all sleep and nothing is queued, nothing ever will be, and the run is over.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::Builder;
 
 use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
-use crate::driver::{Driver, MakeWorker, Progress, Weigh};
+use crate::driver::{Absent, Driver, MakeWorker, Progress, Weigh};
 use crate::plan::{self, Precedence, Preference};
 
 /// One worker's queues. The owner's ends are behind locks that only the owner takes, hence never contended; stealers
@@ -51,6 +55,7 @@ pub struct Local<J> {
     queued: CachePadded<AtomicUsize>,
     waiting_entries: CachePadded<AtomicUsize>,
     sleepers: AtomicUsize,
+    present: AtomicUsize,
     over: AtomicBool,
     bed: Mutex<()>,
     alarm: Condvar,
@@ -66,6 +71,7 @@ impl<J: Weigh + Send> Local<J> {
             queued: CachePadded::new(AtomicUsize::new(0)),
             waiting_entries: CachePadded::new(AtomicUsize::new(0)),
             sleepers: AtomicUsize::new(0),
+            present: AtomicUsize::new(workers.max(1)),
             over: AtomicBool::new(false),
             bed: Mutex::new(()),
             alarm: Condvar::new(),
@@ -108,7 +114,7 @@ impl<J: Weigh + Send> Local<J> {
     fn sleep(&self) -> bool {
         let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
         let asleep = self.sleepers.fetch_add(1, Ordering::SeqCst) + 1;
-        if asleep == self.queues.len() && self.queued.load(Ordering::SeqCst) == 0 {
+        if asleep == self.present.load(Ordering::SeqCst) && self.queued.load(Ordering::SeqCst) == 0 {
             self.over.store(true, Ordering::SeqCst);
             self.alarm.notify_all();
         }
@@ -149,7 +155,7 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
         Some(job)
     }
 
-    fn drive(&self, make: &MakeWorker<'_>) {
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
         let work = |me: usize| {
             let mut worker = make(me);
             loop {
@@ -161,11 +167,20 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
             }
         };
         std::thread::scope(|threads| {
+            let mut absent = None;
             for me in 1..self.queues.len() {
-                threads.spawn(move || work(me));
+                if let Err(cause) = Builder::new().spawn_scoped(threads, move || work(me)) {
+                    // This worker has yet to begin, so that nobody takes the run to be over before the change is seen.
+                    self.present.fetch_sub(1, Ordering::SeqCst);
+                    absent = Some(Absent {
+                        workers: absent.map_or(1, |so_far: Absent| so_far.workers + 1),
+                        cause,
+                    });
+                }
             }
             work(0);
-        });
+            absent
+        })
     }
 }
 
@@ -216,7 +231,8 @@ mod tests {
                 let driver = Local::new(workers);
                 let ones = AtomicUsize::new(0);
                 driver.share(0, Splitting(1000 + round));
-                driver.drive(&|me| Box::new(Splitter { driver: &driver, ones: &ones, me }));
+                let absent = driver.drive(&|me| Box::new(Splitter { driver: &driver, ones: &ones, me }));
+                assert!(absent.is_none(), "{absent:?}");
                 assert_eq!(ones.load(Ordering::Relaxed), 1000 + round);
             }
         }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::driver::{Driver, MakeWorker, Progress, Weigh};
+use crate::driver::{Absent, Driver, MakeWorker, Progress, Weigh};
 
 /// Pretended workers.
 pub struct Sim<J> {
@@ -55,7 +55,7 @@ impl<J: Weigh + Send> Driver<J> for Sim<J> {
         })
     }
 
-    fn drive(&self, make: &MakeWorker<'_>) {
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
         let workers: Vec<_> = (0..self.workers).map(|me| RefCell::new(make(me))).collect();
         loop {
             let drawn = self.with_state(|state| state.random.random_range(0..workers.len()));
@@ -64,7 +64,7 @@ impl<J: Weigh + Send> Driver<J> for Sim<J> {
             }
             // A fruitless draw says nothing of the others; only when none of all can work is the run over.
             if workers.iter().all(|worker| worker.borrow_mut().step() == Progress::Idle) {
-                return;
+                return None;
             }
         }
     }
