@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use build::Suite;
-use ground::{Ground, Grounds};
+use ground::Ground;
 use options::{Options, User};
 use report::Table;
-use run::{Column, Round};
+use run::{Column, Reach, Round};
 use stage::Program;
 
 use crate::setup::setup;
@@ -54,12 +54,14 @@ pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
     }
     let engines = engines(&folder, &options)?;
     let grounds = ground::prepare(&folder, &options)?;
+    let chore = Chore { newest: suites.last().cloned(), options, folder, engines, suites: grounds.suites };
     let mut tables = Vec::new();
-    for (suite, user, ground) in rounds(&suites, &grounds) {
-        let is_newest = suites.last() == Some(suite);
-        let thorough = is_newest && user == User::Root && ground.all_tests;
-        let columns = columns(&engines, &options, thorough);
-        tables.extend(table(suite, user, ground, &columns, &grounds, &folder, &options)?);
+    for suite in &suites {
+        for ground in &grounds.list {
+            for user in &grounds.users {
+                tables.extend(chore.table(suite, *user, ground)?);
+            }
+        }
     }
     report::conclude(&tables)
 }
@@ -126,62 +128,64 @@ fn engines_in(message: &str) -> Vec<String> {
     quoted.map(str::to_owned).collect()
 }
 
-fn rounds<'a>(suites: &'a [Suite], grounds: &'a Grounds) -> Vec<(&'a Suite, User, &'a Ground)> {
-    let mut rounds = Vec::new();
-    for suite in suites {
-        for ground in &grounds.list {
-            rounds.extend(grounds.users.iter().map(|user| (suite, *user, ground)));
-        }
-    }
-    rounds
+/// What all tables have in common.
+struct Chore {
+    options: Options,
+    /// The chore's own folder.
+    folder: PathBuf,
+    /// Where every user sees it.
+    suites: PathBuf,
+    /// haul's engines.
+    engines: Vec<String>,
+    newest: Option<Suite>,
 }
 
-/// Lists the programs of a table, and whether each runs only the tests in the suite's folder `cp`. Unless engines are asked
-/// for, those that haul does not choose are tried in one table, the `thorough` one.
-fn columns(engines: &[String], options: &Options, thorough: bool) -> Vec<(Program, bool)> {
-    let haul = |engine: &String| Program::Haul((engine != "auto").then(|| engine.clone()));
-    let baseline = std::iter::once((Program::Baseline, false));
+impl Chore {
+    /// Runs and prints one table; none when no test is wanted in it.
+    fn table(&self, suite: &Suite, user: User, ground: &Ground) -> Result<Option<Table>, Failure> {
+        let thorough = self.newest.as_ref() == Some(suite) && user == User::Root && ground.all_tests;
+        let named = !self.options.tests.is_empty();
+        let mut tests = select::tests(&self.folder.join(&suite.folder))?;
+        tests.retain(|test| {
+            let wanted = (ground.all_tests || select::is_about_file_systems(test))
+                && (thorough || !select::is_long(test));
+            self.options.wants_test(test) && (named || wanted)
+        });
+        if tests.is_empty() {
+            return Ok(None);
+        }
+        let mut columns = Vec::new();
+        for (program, reach) in programs(&self.engines, &self.options, thorough) {
+            let place = [&suite.version, user.name(), &ground.file_system, &program.name().replace(':', "-")];
+            let logs = place.iter().fold(self.folder.join("logs"), |logs, part| logs.join(part));
+            let logs = run::make_logs(&logs)?;
+            let stage = stage::build(suite, user, &program, ground, &self.suites)?;
+            columns.push(Column { program, stage, logs, reach });
+        }
+        let outcomes = Round { version: &suite.version, user, tests: &tests, columns: &columns }.run()?;
+        let table = Table {
+            title: format!("{} {} {}", suite.version, user.name(), ground.file_system),
+            programs: columns.into_iter().map(|column| column.program).collect(),
+            rows: tests.into_iter().zip(outcomes).collect(),
+        };
+        table.print();
+        Ok(Some(table))
+    }
+}
+
+/// Lists the programs of a table. Unless engines are asked for, those that haul does not choose are tried in one table, the
+/// thorough one.
+fn programs(engines: &[String], options: &Options, thorough: bool) -> Vec<(Program, Reach)> {
     let asked = |engine: &&String| {
-        let named = options.engines.contains(engine) || options.engines.iter().any(|name| name == "all");
+        let named = options.engines.iter().any(|name| name == *engine || name == "all");
         named || options.engines.is_empty() && (thorough || *engine == "auto")
     };
-    let tested = engines.iter().filter(asked);
-    baseline.chain(tested.map(|name| (haul(name), name != "auto" && options.engines.is_empty()))).collect()
-}
-
-/// Runs and prints one table; none when no test is wanted in it.
-fn table(
-    suite: &Suite,
-    user: User,
-    ground: &Ground,
-    programs: &[(Program, bool)],
-    grounds: &Grounds,
-    folder: &Path,
-    options: &Options,
-) -> Result<Option<Table>, Failure> {
-    let mut tests = select::tests(&folder.join(&suite.folder))?;
-    tests.retain(|test| {
-        options.wants_test(test)
-            && (ground.all_tests || !options.tests.is_empty() || select::is_about_file_systems(test))
+    let tested = engines.iter().filter(asked).map(|engine| match engine.as_str() {
+        "auto" => (Program::Haul(None), Reach::All),
+        _ if options.engines.is_empty() => (Program::Haul(Some(engine.clone())), Reach::Copying),
+        _ => (Program::Haul(Some(engine.clone())), Reach::All),
     });
-    if tests.is_empty() {
-        return Ok(None);
-    }
-    let mut columns = Vec::new();
-    for (program, only_cp) in programs {
-        let place = [&suite.version, user.name(), &ground.file_system, &program.name().replace(':', "-")];
-        let logs = run::make_logs(&place.iter().fold(folder.join("logs"), |logs, part| logs.join(part)))?;
-        let stage = stage::build(suite, user, program, ground, &grounds.suites)?;
-        columns.push(Column { program: program.clone(), stage, logs, only_cp: *only_cp });
-    }
-    let outcomes = Round { version: &suite.version, user, tests: &tests, columns: &columns }.run()?;
-    let table = Table {
-        title: format!("{} {} {}", suite.version, user.name(), ground.file_system),
-        programs: columns.into_iter().map(|column| column.program).collect(),
-        rows: tests.into_iter().zip(outcomes).collect(),
-    };
-    table.print();
-    Ok(Some(table))
+    std::iter::once((Program::Baseline, Reach::All)).chain(tested).collect()
 }
 
 #[cfg(test)]
@@ -198,13 +202,13 @@ mod tests {
     #[test]
     fn engines_that_haul_does_not_choose_are_tried_in_one_table() {
         let engines = ["auto", "retry"].map(str::to_owned);
-        let auto = (Program::Haul(None), false);
-        let baseline = (Program::Baseline, false);
-        let retry = |only_cp| (Program::Haul(Some("retry".to_owned())), only_cp);
+        let auto = (Program::Haul(None), Reach::All);
+        let baseline = (Program::Baseline, Reach::All);
+        let retry = |reach| (Program::Haul(Some("retry".to_owned())), reach);
         let none = Options::default();
-        assert_eq!(columns(&engines, &none, false), [baseline.clone(), auto.clone()]);
-        assert_eq!(columns(&engines, &none, true), [baseline.clone(), auto, retry(true)]);
+        assert_eq!(programs(&engines, &none, false), [baseline.clone(), auto.clone()]);
+        assert_eq!(programs(&engines, &none, true), [baseline.clone(), auto, retry(Reach::Copying)]);
         let asked = Options { engines: vec!["retry".to_owned()], ..Options::default() };
-        assert_eq!(columns(&engines, &asked, false), [baseline, retry(false)]);
+        assert_eq!(programs(&engines, &asked, false), [baseline, retry(Reach::All)]);
     }
 }

@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use super::ground::{EXTRA_GROUPS, become_user};
 use super::options::User;
-use super::select::{tries_every_program, why_not_applicable};
+use super::select::{is_long, tries_every_program, why_not_applicable};
 use super::stage::{Program, Stage};
 use crate::steps::Failure;
 
 /// Seconds after which a test is given up.
-const SECONDS_MAX: &str = "120";
+const SECONDS_MAX: &str = "240";
 
 /// Prepares what the suite's own makefile prepares, and becomes the test.
 const SHELL: &str = "umask 022; exec \"$@\" 9>&2";
@@ -45,6 +45,15 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
 }
 
+/// Which tests of a table a program goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All.
+    All,
+    /// Those in the suite's folder `cp`, without the long ones.
+    Copying,
+}
+
 /// A column of a table: a program, where it is tested, and by which tests.
 #[derive(Debug)]
 pub(crate) struct Column {
@@ -54,8 +63,8 @@ pub(crate) struct Column {
     pub(crate) stage: Stage,
     /// Where the logs go.
     pub(crate) logs: PathBuf,
-    /// Whether only the tests in the suite's folder `cp` are run.
-    pub(crate) only_cp: bool,
+    /// Which tests are run.
+    pub(crate) reach: Reach,
 }
 
 /// What all tests of a table have in common.
@@ -108,7 +117,7 @@ impl Round<'_> {
         else {
             return Ok(None);
         };
-        if column.only_cp && !test.starts_with("cp/") {
+        if column.reach == Reach::Copying && (!test.starts_with("cp/") || is_long(test)) {
             return Ok(None);
         }
         self.one(test, column).map(Some)

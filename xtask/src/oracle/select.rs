@@ -10,12 +10,14 @@ use crate::steps::Failure;
 const ALSO: [&str; 2] = ["misc/close-stdout.sh", "mv/trailing-slash.sh"];
 
 /// Tests that try every program there is, in whichever folder a version has them. They are told that `cp` is all there is.
-const EVERY_PROGRAM: [&str; 4] =
-    ["help-version-getopt.sh", "help-version.sh", "usage_vs_getopt.sh", "invalid-opt.pl"];
+const EVERY_PROGRAM: [&str; 3] = ["help-version.sh", "usage_vs_getopt.sh", "invalid-opt.pl"];
+
+/// Tests of ten seconds and more. They look at nothing that users, file systems or engines do differently, so that running
+/// them once with each `cp` is enough.
+const LONG: [&str; 3] = ["cp/copy-FMR.sh", "cp/link-heap.sh", "cp/perm.sh"];
 
 /// What the names of tests have in them that are about what file systems do differently.
-const ABOUT_FILE_SYSTEMS: [&str; 7] =
-    ["reflink", "sparse", "xattr", "acl", "attr-", "capability", "copy-FMR"];
+const ABOUT_FILE_SYSTEMS: [&str; 6] = ["reflink", "sparse", "xattr", "acl", "attr-", "capability"];
 
 /// Tests that say nothing of a `cp` that is not GNU's, each with the reason.
 const NOT_APPLICABLE: [(&str, &str); 0] = [];
@@ -57,6 +59,11 @@ fn is_about_cp(name: &str, text: &str) -> bool {
 /// Tells whether a test tries every program there is.
 pub(crate) fn tries_every_program(test: &str) -> bool {
     test.split_once('/').is_some_and(|(_, name)| EVERY_PROGRAM.contains(&name))
+}
+
+/// Tells whether a test takes so long that it should run once.
+pub(crate) fn is_long(test: &str) -> bool {
+    LONG.contains(&test)
 }
 
 /// Tells whether a test is about what file systems do differently.
