@@ -191,9 +191,8 @@ fn run(sandbox: &Sandbox, line: &str, input: &str) -> Outcome {
         fs::create_dir(&folder).unwrap();
         prepare(&folder).unwrap();
     }
-    fs::write(sandbox.join("input"), input).unwrap();
     let run = program!().run().args(line.split_whitespace()).in_folder(&folder);
-    run.stdin_from(&sandbox.join("input")).umask(0o022).finish().unwrap()
+    run.input(input.as_bytes()).umask(0o022).finish().unwrap()
 }
 
 /// Runs one command line in a fresh folder and compares status, output and errors, and the contents of some files.
@@ -313,9 +312,8 @@ fn what_may_not_be_written_to_is_asked_about_in_other_words() {
             std::os::unix::fs::chown(&path, nobody, nobody).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         }
-        fs::write(sandbox.join("input"), "n\n").unwrap();
         let run = ours.run().args(options.split_whitespace()).args(["a", "ro"]).in_folder(&folder);
-        let outcome = run.stdin_from(&sandbox.join("input")).as_nobody().finish().unwrap();
+        let outcome = run.input(b"n\n").as_nobody().finish().unwrap();
         assert_eq!(outcome.errors().replace("haul cp: ", "cp: "), words, "{options}");
         assert_eq!(outcome.status(), Some(1));
         assert_eq!(fs::read_to_string(folder.join("ro")).unwrap(), "ro");

@@ -2,18 +2,23 @@
 //!
 //! Both run the same command line in folders that were prepared alike, with the same names inside, so that messages can be
 //! compared word by word. What counts: exit status, the lines of standard output and standard error (sorted, and with the
-//! program's own name taken off), and everything the folder holds afterwards, source and target alike.
+//! program's own name taken off), and everything the folder holds afterwards, source and target alike. Where an older
+//! GNU cp differs from the newest on purpose, [`Release`](crate::Release) knows.
+//!
+//! A [`Duel`] is one command line, or a script of the shell in which `cp` is each program in turn.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::compare::{Rules, compare_paths};
 use crate::message::normalise;
 use crate::program::Program;
-use crate::run::{Ending, Outcome};
+use crate::run::{Ending, Outcome, Run};
 use crate::sandbox::Sandbox;
 use crate::snapshot::Facts;
 
@@ -28,10 +33,10 @@ pub struct Duel {
     pub facts: Facts,
     /// How long each may take.
     pub limit: Duration,
-    /// What both find in the environment.
-    pub environment: Vec<(OsString, OsString)>,
-    /// What both can read from standard input.
+    /// What each reads on standard input. Where a script answers questions itself, its answers.
     pub input: Vec<u8>,
+    /// Variables of the environment of both.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 /// Says what a complaint is about.
@@ -95,8 +100,8 @@ impl Duel {
             judged,
             facts: Facts::PRESERVED,
             limit: Duration::from_secs(20),
-            environment: Vec::new(),
             input: Vec::new(),
+            environment: Vec::new(),
         })
     }
 
@@ -112,24 +117,66 @@ impl Duel {
     ) -> io::Result<Verdict> {
         let now_from = Some(seconds_now());
         let sandboxes = [Sandbox::in_memory()?, Sandbox::in_memory()?];
-        let beside = Sandbox::in_memory()?;
-        let input = beside.join("input");
-        std::fs::write(&input, &self.input)?;
         let mut outcomes = Vec::new();
         for (sandbox, program, own) in
             [(&sandboxes[0], &self.standard, &[][..]), (&sandboxes[1], &self.judged, own)]
         {
             prepare(sandbox.path())?;
-            let run = program.run_with(own).args(arguments).in_folder(sandbox.path()).stdin_from(&input);
-            let run = self.environment.iter().fold(run, |run, (name, value)| run.env(name, value));
-            outcomes.push(run.umask(0o022).within(self.limit).finish()?);
+            let run = program.run_with(own).args(arguments).in_folder(sandbox.path());
+            outcomes.push(self.finish(run)?);
         }
+        self.judge(outcomes, [sandboxes[0].path(), sandboxes[1].path()], now_from)
+    }
+
+    /// Runs a script of the shell once with each as `cp`, in a folder made by `prepare` that has the same path both times.
+    /// `own` are options that only haul understands; every `cp` that the shell itself starts gets them.
+    ///
+    /// # Errors
+    /// When a folder cannot be prepared, or the shell not be started.
+    pub fn run_script(
+        &self,
+        prepare: &dyn Fn(&Path) -> io::Result<()>,
+        script: &str,
+        own: &[&str],
+    ) -> io::Result<Verdict> {
+        let now_from = Some(seconds_now());
+        let sandbox = Sandbox::in_memory()?;
+        let work = sandbox.join("work");
+        let mut outcomes = Vec::new();
+        for (name, program) in [("standard", &self.standard), ("judged", &self.judged)] {
+            let tools = sandbox.join(format!("{name}-tools"));
+            fs::create_dir(&tools)?;
+            fs::create_dir(&work)?;
+            symlink(fs::canonicalize(program.path())?, tools.join("cp"))?;
+            prepare(&work)?;
+            let with_options = format!("cp() {{ command cp {} \"$@\"; }}\n{script}", own.join(" "));
+            let script = if program.is_haul() && !own.is_empty() { &with_options } else { script };
+            let run = Run::new(Path::new("/bin/sh")).args(["-c", script]).in_folder(&work);
+            outcomes.push(self.finish(run.env("PATH", search_path(tools)?))?);
+            fs::rename(&work, sandbox.join(name))?;
+        }
+        self.judge(outcomes, [&sandbox.join("standard"), &sandbox.join("judged")], now_from)
+    }
+
+    fn finish(&self, run: Run) -> io::Result<Outcome> {
+        let run = run.umask(0o022).within(self.limit);
+        let run = if self.input.is_empty() { run } else { run.input(&self.input) };
+        self.environment.iter().fold(run, |run, (name, value)| run.env(name, value)).finish()
+    }
+
+    /// Compares how the two ended, the standard first, and what they left in their folders.
+    fn judge(
+        &self,
+        mut outcomes: Vec<Outcome>,
+        folders: [&Path; 2],
+        now_from: Option<i64>,
+    ) -> io::Result<Verdict> {
         let mut complaints = Vec::new();
         if let [standard, judged] = &outcomes[..] {
-            compare_outcomes(standard, judged, &mut complaints);
+            self.compare_outcomes(standard, judged, &mut complaints);
         }
         let rules = Rules { facts: self.facts, now_from };
-        match compare_paths(sandboxes[0].path(), sandboxes[1].path(), rules) {
+        match compare_paths(folders[0], folders[1], rules) {
             Ok(differences) if differences.is_empty() => {}
             Ok(differences) => complaints.push((Complaint::Tree, format!("    trees: {differences}"))),
             Err(error) => complaints.push((Complaint::Ruin, format!("    trees: {error}"))),
@@ -138,18 +185,25 @@ impl Duel {
         let standard = outcomes.pop().ok_or_else(|| io::Error::other("no outcome"))?;
         Ok(Verdict { standard, judged, complaints })
     }
-}
 
-fn compare_outcomes(standard: &Outcome, judged: &Outcome, complaints: &mut Vec<(Complaint, String)>) {
-    if standard.ending != judged.ending {
-        let text = format!("    status: expected {:?}, found {:?}", standard.ending, judged.ending);
-        complaints.push((Complaint::Words, text));
-    }
-    for (name, expected, found) in
-        [("stdout", &standard.stdout, &judged.stdout), ("stderr", &standard.stderr, &judged.stderr)]
-    {
-        let (expected, found) = (normalise(expected), normalise(found));
-        if expected != found {
+    fn compare_outcomes(
+        &self,
+        standard: &Outcome,
+        judged: &Outcome,
+        complaints: &mut Vec<(Complaint, String)>,
+    ) {
+        let expected = self.ending_of_the_newest(standard);
+        if expected != judged.ending {
+            let text = format!("    status: expected {expected:?}, found {:?}", judged.ending);
+            complaints.push((Complaint::Words, text));
+        }
+        for (name, expected, found) in
+            [("stdout", &standard.stdout, &judged.stdout), ("stderr", &standard.stderr, &judged.stderr)]
+        {
+            let [expected, found] = [expected, found].map(|printed| self.common_words(printed));
+            if expected == found {
+                continue;
+            }
             let only = |these: &[String], those: &[String]| {
                 let lines: Vec<_> = these.iter().filter(|line| !those.contains(line)).cloned().collect();
                 lines.join("\n      ")
@@ -160,6 +214,31 @@ fn compare_outcomes(standard: &Outcome, judged: &Outcome, complaints: &mut Vec<(
             complaints.push((Complaint::Words, text));
         }
     }
+
+    fn common_words(&self, printed: &[u8]) -> Vec<String> {
+        let lines = normalise(printed);
+        match self.standard.release() {
+            Some(release) => release.common_words(lines),
+            None => lines,
+        }
+    }
+
+    fn ending_of_the_newest(&self, standard: &Outcome) -> Ending {
+        match (standard.ending, self.standard.release()) {
+            (Ending::Exited(status), Some(release)) => {
+                let lines = normalise(&standard.stderr);
+                Ending::Exited(release.newest_status(status, &lines, &self.input))
+            }
+            (ending, _) => ending,
+        }
+    }
+}
+
+/// Puts a folder before those in which commands are searched.
+fn search_path(first: PathBuf) -> io::Result<OsString> {
+    let usual = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(first).chain(std::env::split_paths(&usual)))
+        .map_err(io::Error::other)
 }
 
 /// Gives the present second.

@@ -7,7 +7,7 @@
 //! - [`snapshot`] reads a tree back and [`mod@compare`] says in words how two trees differ.
 //! - [`duel`] gives two programs the same work and says what they did differently; [`verdict`] says whether a copy that met
 //!   an error was honest.
-//! - [`mod@program`] finds the program under test and GNU cp, [`run`] runs one with limits, users, forbidden system calls
+//! - [`mod@program`] finds the program under test and GNU cp, whose older releases [`release`] brings to the newest; [`run`] runs one with limits, users, forbidden system calls
 //!   and a time limit that turns a hang into a result, [`message`] reads what it printed.
 //! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
 //! - [`cold`] takes files out of memory; [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
@@ -27,6 +27,7 @@ pub mod mount;
 pub mod needs;
 pub mod program;
 pub mod random;
+pub mod release;
 pub mod run;
 pub mod sandbox;
 pub mod skip;
@@ -41,6 +42,7 @@ pub use {libc, rustix};
 
 pub use compare::{Differences, Rules, compare};
 pub use program::Program;
+pub use release::Release;
 pub use run::{Ending, Outcome, Run};
 pub use sandbox::Sandbox;
 pub use snapshot::{Facts, Snapshot};

@@ -1,6 +1,7 @@
 //! What a program printed, made comparable.
 //!
-//! GNU cp begins each message with its own name, haul with `cp: ` or `haul cp: `. [`normalise`] brings both to `cp: `.
+//! GNU cp begins each message with its own name, haul with `cp: ` or `haul cp: `. [`normalise`] brings both to `cp: `, and
+//! questions, which end no line, to lines of their own.
 //! [`quoted_names`] takes the names out of a message, undoing GNU's shell quoting, so that a test can ask which entries were
 //! complained about.
 
@@ -9,25 +10,59 @@
 /// The order of messages is not compared: workers finish in any order.
 #[must_use]
 pub fn normalise(output: &[u8]) -> Vec<String> {
-    let mut lines: Vec<String> = output
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| {
-            let line = String::from_utf8_lossy(line).into_owned();
-            let known = ["haul cp: ", "/usr/bin/cp: ", "/bin/cp: "];
-            let stripped = known.iter().find_map(|prefix| line.strip_prefix(prefix));
-            let line = stripped.map_or_else(|| line.clone(), |rest| format!("cp: {rest}"));
-            // Releases from 9.2 on name the source too.
-            let line = line
-                .split_once(" with non-directory ")
-                .map_or(line.clone(), |(before, _)| format!("{before} with non-directory"));
-            ["'haul cp --help'", "'/usr/bin/cp --help'", "'/bin/cp --help'"]
-                .iter()
-                .fold(line, |line, command| line.replace(command, "'cp --help'"))
-        })
-        .collect();
+    let mut lines: Vec<String> = Vec::new();
+    for line in output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line = String::from_utf8_lossy(line);
+        lines.extend(prompts_apart(&line).into_iter().map(under_one_name));
+    }
     lines.sort();
     lines
+}
+
+/// Says whether a line of [`normalise`]'s asks what to do with a file that exists.
+#[must_use]
+pub fn is_prompt(line: &str) -> bool {
+    let asks = ["overwrite ", "replace ", "unwritable "];
+    line.ends_with('?') && said_by_cp(line).is_some_and(|text| asks.iter().any(|ask| text.starts_with(ask)))
+}
+
+/// Cuts a line after each question that another message follows: questions end no line.
+fn prompts_apart(line: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = line;
+    let mut searched = 0;
+    while let Some(at) = rest[searched..].find("? ").map(|at| searched + at) {
+        let after = &rest[at + 2..];
+        if after.is_empty() || said_by_cp(after).is_some() {
+            parts.push(&rest[..=at]);
+            (rest, searched) = (after, 0);
+        } else {
+            searched = at + 2;
+        }
+    }
+    if !rest.is_empty() {
+        parts.push(rest);
+    }
+    parts
+}
+
+/// Gives what follows the program's own name, if that is cp's.
+fn said_by_cp(line: &str) -> Option<&str> {
+    let (name, text) = line.split_once(": ")?;
+    let called_cp = name == "haul cp" || name == "cp" || (name.starts_with('/') && name.ends_with("/cp"));
+    (called_cp && !name.contains('\'')).then_some(text)
+}
+
+/// Calls the program `cp`, at the line's head and where it points to its help.
+fn under_one_name(line: &str) -> String {
+    let line = said_by_cp(line).map_or_else(|| line.to_owned(), |text| format!("cp: {text}"));
+    let pointer = line.strip_prefix("Try '").and_then(|rest| rest.split_once(" --help' "));
+    match pointer {
+        Some((name, rest)) if name == "haul cp" || name.ends_with("/cp") => {
+            format!("Try 'cp --help' {rest}")
+        }
+        _ => line,
+    }
 }
 
 /// Gives the names that a message quotes, as bytes.
@@ -118,6 +153,19 @@ mod tests {
         let ours = normalise(b"haul cp: cannot stat 'b': No such file\nhaul cp: a\n");
         let theirs = normalise(b"/usr/bin/cp: a\ncp: cannot stat 'b': No such file\n");
         assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn questions_are_lines_of_their_own() {
+        let theirs = normalise(b"/opt/cp: overwrite 'a? b'? /opt/cp: overwrite 'b'? ");
+        assert_eq!(theirs, ["cp: overwrite 'a? b'?", "cp: overwrite 'b'?"]);
+        assert!(theirs.iter().all(|line| is_prompt(line)));
+        let ours = normalise(
+            b"haul cp: replace 'a', overriding mode 0444 (r--r--r--)? haul cp: x\nTry 'haul cp --help' y",
+        );
+        assert_eq!(ours[0], "Try 'cp --help' y");
+        assert_eq!(ours[1..], ["cp: replace 'a', overriding mode 0444 (r--r--r--)?", "cp: x"]);
+        assert!(!is_prompt("cp: cannot stat 'x'?") && !is_prompt("'overwrite a' -> 'b?'"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The programs under test: haul, or whatever stands in for it, and GNU cp.
 //!
 //! `HAUL_BIN` names another program to test. When its file name is `cp` it is run as it is and gets none of haul's own options,
-//! so the tests can be tried on GNU cp. Every program runs in the C locale with nothing else of the caller's environment that
+//! so the tests can be tried on GNU cp. `HAUL_GNU_CP` names a GNU cp of another release than the installed one. Every program runs in the C locale with nothing else of the caller's environment that
 //! could change its words.
 
 use std::ffi::{OsStr, OsString};
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::mount;
+use crate::release::Release;
 use crate::run::Run;
 
 /// Finds the program under test of the package that holds the calling test.
@@ -28,6 +29,7 @@ pub struct Program {
     path: PathBuf,
     first: Vec<OsString>,
     ours: bool,
+    release: Option<Release>,
 }
 
 impl Program {
@@ -42,21 +44,26 @@ impl Program {
     pub fn at(path: &Path) -> Self {
         let as_cp = path.file_name() == Some(OsStr::new("cp"));
         let path = path.to_owned();
-        Self { path, first: if as_cp { Vec::new() } else { vec!["cp".into()] }, ours: !as_cp }
+        Self { path, first: if as_cp { Vec::new() } else { vec!["cp".into()] }, ours: !as_cp, release: None }
     }
 
-    /// Finds GNU cp, the standard to compare with; `None` where `cp` is another program.
+    /// Finds GNU cp, the standard to compare with: the one `HAUL_GNU_CP` names, else `/usr/bin/cp`. `None` where that is
+    /// another program, or of a release that is no standard.
     #[must_use]
     pub fn gnu() -> Option<Self> {
-        let path = PathBuf::from("/usr/bin/cp");
-        let said = Command::new(&path).arg("--version").output().ok()?.stdout;
-        said.starts_with(b"cp (GNU coreutils)").then_some(Self { path, first: Vec::new(), ours: false })
+        let path =
+            std::env::var_os("HAUL_GNU_CP").map_or_else(|| PathBuf::from("/usr/bin/cp"), PathBuf::from);
+        let said = Command::new(&path).arg("--version").env("LC_ALL", "C").output().ok()?.stdout;
+        let release = Release::of_version(&said).filter(|release| release.is_standard())?;
+        Some(Self { path, first: Vec::new(), ours: false, release: Some(release) })
     }
 
     /// Gives the reason to skip a comparison with GNU cp, for [`require!`](crate::require).
     #[must_use]
     pub fn needs_gnu() -> Option<String> {
-        Self::gnu().is_none().then(|| "needs GNU cp as /usr/bin/cp".to_owned())
+        Self::gnu()
+            .is_none()
+            .then(|| "needs GNU cp (not 9.2 to 9.4) as /usr/bin/cp, or named by HAUL_GNU_CP".to_owned())
     }
 
     /// Says whether haul's own options can be given.
@@ -69,6 +76,12 @@ impl Program {
     #[must_use]
     pub fn needs_haul(&self) -> Option<String> {
         (!self.ours).then(|| format!("{} stands in for haul, which this test is about", self.path.display()))
+    }
+
+    /// Gives the release, if this is GNU cp.
+    #[must_use]
+    pub fn release(&self) -> Option<Release> {
+        self.release
     }
 
     /// Gives the path of the executable.

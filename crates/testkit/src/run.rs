@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -44,8 +44,8 @@ pub struct Run {
     shell: Vec<String>,
     user: Option<u32>,
     refused: Vec<Refused>,
-    input: Option<PathBuf>,
     output: Output,
+    input: Option<Vec<u8>>,
 }
 
 /// System calls that fail without being made.
@@ -148,16 +148,9 @@ impl Run {
             shell: Vec::new(),
             user: None,
             refused: Vec::new(),
-            input: None,
             output: Output::Captured,
+            input: None,
         }
-    }
-
-    /// Gives the program a file as its standard input; without, that is empty.
-    #[must_use]
-    pub fn stdin_from(mut self, path: &Path) -> Self {
-        self.input = Some(path.to_owned());
-        self
     }
 
     /// Adds an argument.
@@ -185,6 +178,13 @@ impl Run {
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Gives it something to read on standard input: less than a pipe holds, which is 64 KiB.
+    #[must_use]
+    pub fn input(mut self, bytes: &[u8]) -> Self {
+        self.input = Some(bytes.to_vec());
         self
     }
 
@@ -357,8 +357,7 @@ impl Run {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        let input = self.input.as_ref().map(File::open).transpose()?;
-        command.stdin(input.map_or_else(Stdio::null, Stdio::from)).stderr(Stdio::piped()).process_group(0);
+        command.stdin(self.standard_input()?).stderr(Stdio::piped()).process_group(0);
         command.stdout(match &self.output {
             Output::Captured => Stdio::piped(),
             Output::File(path) => Stdio::from(File::options().write(true).open(path)?),
@@ -369,6 +368,13 @@ impl Run {
             }
         });
         Ok(command)
+    }
+
+    fn standard_input(&self) -> io::Result<Stdio> {
+        let Some(bytes) = &self.input else { return Ok(Stdio::null()) };
+        let (reader, mut writer) = io::pipe()?;
+        writer.write_all(bytes)?;
+        Ok(Stdio::from(reader))
     }
 }
 

@@ -1,0 +1,360 @@
+//! Random cases: what lies in the folder, and which names are given.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
+use haul_testkit::program::matrix;
+use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
+use haul_testkit::{Facts, Release};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::options::{Choices, choices};
+
+/// One situation.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    source: Vec<Node>,
+    second: Vec<Node>,
+    target: Target,
+    pub(crate) choices: Choices,
+    operands: Vec<&'static str>,
+    destination: Destination,
+    pub(crate) way: Vec<&'static str>,
+}
+
+/// What is copied to.
+#[derive(Clone, Debug)]
+enum Target {
+    /// `target`, which is not there.
+    Absent,
+    /// `target`, a file.
+    File(Node),
+    /// `target`, a directory.
+    Tree(Vec<Node>),
+    /// `target`, a directory that holds hard links to what is in the source, as if it had been copied into and onto it.
+    Linked,
+    /// A name that is, or leads to, a source.
+    Source(&'static str),
+}
+
+/// How the target stands on the command line.
+#[derive(Clone, Copy, Debug)]
+enum Destination {
+    Last,
+    LastWithSlash,
+    Option,
+}
+
+const NAMES: [&[u8]; 9] = [b"a", b"b", b"c", b"d", b"e", b"f", b"-r", b"\xff\xfe", b"new\nline"];
+/// Names of earlier backups.
+const BACKUPS: [&[u8]; 7] = [b"a~", b"b~", b"a.~1~", b"b.~7~", b"c.~10~", b"a.bak", b"d.~1~~"];
+const MODES: [u32; 10] = [0o644, 0o600, 0o755, 0o700, 0o444, 0o777, 0, 0o4755, 0o2775, 0o1777];
+
+const OPERANDS: [&str; 13] = [
+    "src/",
+    "src/.",
+    "second",
+    "second/.",
+    "src/a",
+    "second/b",
+    "src/a/b",
+    "src/a/",
+    "second//c/d",
+    "file",
+    "file/",
+    "link",
+    "file~",
+];
+/// Parts of one tree, for `--parents`.
+const PARTS: [&str; 7] = ["src/a", "src/b", "src/a/b", "src/c/d/e", "./src/d", "src/./e", "src/f/../f"];
+/// Names that are, or lead to, those that are copied here.
+const SAME: [&str; 8] = ["file", "./file", "hard", "link", "hard-link", "link-to-link", "file~", "dangling"];
+
+/// The time that most of what is made has.
+const USUAL_TIME: (i64, u32) = (1_234_567_890, 123_456_789);
+
+/// Gives the ways to run haul, of which each case has one: every engine in every way of its operations, and some switches.
+/// Blocks are short, so that files have several.
+fn ways() -> Vec<Vec<&'static str>> {
+    let usual = [
+        &["--engine=sync", "-j1"][..],
+        &["--engine=sync", "-j4"],
+        &["--engine=io-uring", "-j1"],
+        &["--engine=io-uring", "-j4", "--look-ahead=3"],
+        &["--drop-cache", "--fallocate", "--no-advise", "--no-readahead", "--block-size=4K"],
+        &["--direct", "--no-directory-first", "--no-inode-order"],
+        &["--engine=io-uring", "--registered-buffers", "--direct-descriptors", "--block-size=4K"],
+        &["--engine=kernel-aio", "--ops=multi", "--drop-cache", "--block-size=4K"],
+    ];
+    matrix().into_iter().chain(usual.map(<[_]>::to_vec)).collect()
+}
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    prop::sample::select(&NAMES[..]).prop_map(<[u8]>::to_vec)
+}
+
+fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+    let piece = prop_oneof![
+        4 => (any::<u64>(), 1..20_000u64).prop_map(|(seed, bytes)| Piece::Data { seed, bytes }),
+        1 => (1..300_000u64).prop_map(Piece::Hole),
+        1 => (1..100_000u64).prop_map(Piece::Zeros),
+    ];
+    vec(piece, 0..4)
+}
+
+/// Gives the kinds a tree may hold, with the names they may have.
+///
+/// Special files and hard links have names of their own, so that neither an operand nor a symbolic link leads to one.
+fn kind(links: bool) -> impl Strategy<Value = (Kind, Vec<u8>)> {
+    let leads_to = ["a", "b", "a/b", "c/d", "../b", "../e", ".", "nowhere", "f"];
+    let own_name = |letter: &'static str| (0..4).prop_map(move |n| format!("{letter}{n}").into_bytes());
+    prop_oneof![
+        6 => name().prop_map(|name| (Kind::Directory, name)),
+        9 => (pieces(), name()).prop_map(|(pieces, name)| (Kind::File(pieces), name)),
+        3 => (prop::sample::select(leads_to.to_vec()), name())
+            .prop_map(|(to, name)| (Kind::Symlink(to.into()), name)),
+        if links { 3 } else { 0 } => (0..20usize, own_name("h")).prop_map(|(which, name)| (Kind::HardLink(which), name)),
+        1 => own_name("p").prop_map(|name| (Kind::Fifo, name)),
+        1 => own_name("s").prop_map(|name| (Kind::Socket, name)),
+        1 => own_name("c").prop_map(|name| (Kind::CharacterDevice(1, 3), name)),
+        1 => own_name("d").prop_map(|name| (Kind::BlockDevice(7, 200), name)),
+    ]
+}
+
+fn node(kind: impl Strategy<Value = (Kind, Vec<u8>)>) -> impl Strategy<Value = Node> {
+    let mode = prop::sample::select(&MODES[..]);
+    let owner = prop::option::weighted(0.3, (0..3u32, 0..3u32));
+    // Many have one time, so that some targets are as old as their source.
+    let modified = prop_oneof![
+        1 => Just(USUAL_TIME),
+        2 => (-1_000_000..1_600_000_000i64, 0..1_000_000_000u32),
+    ];
+    (0..8usize, kind, mode, owner, modified, 0..12u32).prop_map(
+        |(parent, (kind, name), mode, owner, modified, extra)| {
+            let plain = matches!(kind, Kind::File(_) | Kind::Directory);
+            let directory = kind == Kind::Directory;
+            let mut node = Node::new(parent, name, kind).mode(mode).modified(modified.0, modified.1);
+            node.owner = owner;
+            match extra {
+                0 if plain => node.attribute("user.kept", "value"),
+                1 if plain => node.attribute(ACCESS_ACL, acl(mode, 7, 5)),
+                2 if directory => node.attribute(DEFAULT_ACL, acl(0o750, 8, 7)),
+                _ => node,
+            }
+        },
+    )
+}
+
+/// Gives what may lie in the target: links lead to a file each, outside of the target, or nowhere.
+fn target_tree() -> impl Strategy<Value = Vec<Node>> {
+    let backup = || prop::sample::select(&BACKUPS[..]).prop_map(<[u8]>::to_vec);
+    let kind = prop_oneof![
+        8 => name().prop_map(|name| (Kind::Directory, name)),
+        12 => (pieces(), name()).prop_map(|(pieces, name)| (Kind::File(pieces), name)),
+        4 => (pieces(), backup()).prop_map(|(pieces, name)| (Kind::File(pieces), name)),
+        1 => backup().prop_map(|name| (Kind::Directory, name)),
+        2 => name().prop_map(|name| (Kind::Symlink(b"dangling".to_vec()), name)),
+        4 => name().prop_map(|name| (Kind::Symlink(Vec::new()), name)),
+        1 => name().prop_map(|name| (Kind::Fifo, name)),
+        1 => name().prop_map(|name| (Kind::Socket, name)),
+        1 => name().prop_map(|name| (Kind::CharacterDevice(1, 3), name)),
+    ];
+    vec(node(kind), 0..10).prop_map(|mut nodes| {
+        for (index, node) in nodes.iter_mut().enumerate() {
+            node.mode &= 0o777;
+            if node.kind == Kind::Symlink(Vec::new()) {
+                // In the target's own directory, so that the link needs no knowledge of its depth.
+                node.parent = 0;
+                node.kind = Kind::Symlink(format!("../outside-{index}").into_bytes());
+            }
+        }
+        nodes
+    })
+}
+
+fn operands() -> impl Strategy<Value = Vec<&'static str>> {
+    prop_oneof![
+        6 => Just(vec!["src"]),
+        4 => vec(prop::sample::select(&OPERANDS[..]), 1),
+        4 => vec(prop::sample::select(&OPERANDS[..]), 2),
+        2 => vec(prop::sample::select(&OPERANDS[..]), 3),
+        2 => vec(prop::sample::select(&PARTS[..]), 1..4),
+        1 => Just(vec!["missing"]),
+        1 => Just(vec!["missing", "src"]),
+    ]
+}
+
+/// A folder's contents, and the names that are copied.
+type Ground = (Vec<Node>, Vec<Node>, Target, Vec<&'static str>);
+
+fn ground() -> impl Strategy<Value = Ground> {
+    let fresh = (
+        vec(node(kind(true)), 0..16),
+        vec(node(kind(true)), 0..5),
+        prop_oneof![Just(Target::Absent), Just(Target::Tree(Vec::new()))],
+        operands(),
+    );
+    let target = prop_oneof![
+        1 => (pieces(), prop::sample::select(&MODES[..])).prop_map(|(pieces, mode)| {
+            Target::File(Node::new(0, "target", Kind::File(pieces)).mode(mode & 0o777))
+        }),
+        5 => target_tree().prop_map(Target::Tree),
+    ];
+    let onto = (vec(node(kind(false)), 0..16), vec(node(kind(false)), 0..5), target, operands());
+    // Nothing else is copied: what is written through one name would be read through another.
+    let onto_links = (
+        vec(node(kind(false)), 1..16),
+        Just(Vec::new()),
+        Just(Target::Linked),
+        prop::sample::select(&["src", "src/.", "src/a"][..]).prop_map(|operand| vec![operand]),
+    );
+    let onto_itself = (
+        Just(Vec::new()),
+        Just(Vec::new()),
+        prop_oneof![3 => prop::sample::select(&SAME[..]), 1 => Just(".")].prop_map(Target::Source),
+        vec(prop::sample::select(&SAME[..]), 1..3),
+    );
+    prop_oneof![
+        5 => fresh,
+        6 => onto,
+        1 => onto_links,
+        2 => onto_itself,
+    ]
+}
+
+/// Gives the cases in which a release of GNU cp has an answer.
+pub(crate) fn case(release: Release) -> impl Strategy<Value = Case> {
+    let places = vec![
+        Destination::Last,
+        Destination::Last,
+        Destination::Last,
+        Destination::LastWithSlash,
+        Destination::Option,
+    ];
+    (ground(), choices(release), prop::sample::select(places), prop::sample::select(ways()))
+        .prop_map(|((source, second, target, operands), choices, destination, way)| {
+            let mut case = Case { source, second, target, choices, operands, destination, way };
+            case.leave_out_fifos();
+            case
+        })
+        .prop_filter("one source is in another", |case| !case.overlaps())
+}
+
+impl Case {
+    /// Tells whether two operands name parts of one tree of which one may be in the other.
+    fn overlaps(&self) -> bool {
+        let count_alike = |key: &dyn Fn(&str) -> Vec<String>| {
+            let keys: Vec<_> = self.operands.iter().map(|operand| key(operand)).collect();
+            keys.iter().enumerate().any(|(index, one)| {
+                keys[index + 1..].iter().any(|other| one.starts_with(other) || other.starts_with(one))
+            })
+        };
+        let parts = |operand: &str| {
+            let mut parts: Vec<String> = Vec::new();
+            for part in operand.split('/').filter(|part| !matches!(*part, "" | ".")) {
+                if part == ".." {
+                    parts.truncate(parts.len().saturating_sub(1))
+                } else {
+                    parts.push(part.to_owned())
+                }
+            }
+            parts
+        };
+        let top = |operand: &str| parts(operand).into_iter().take(1).collect();
+        match self.target {
+            // Files without anything in them.
+            Target::Source(_) => false,
+            // A part that is a link may lead into another.
+            _ if self.choices.follows() || !self.choices.is_recursive() => count_alike(&top),
+            _ => count_alike(&parts),
+        }
+    }
+
+    /// Takes FIFOs away where somebody would wait for their other end.
+    fn leave_out_fifos(&mut self) {
+        let keep = |nodes: &mut Vec<Node>| nodes.retain(|node| node.kind != Kind::Fifo);
+        if self.choices.any(&["--copy-contents"]) {
+            keep(&mut self.source);
+            keep(&mut self.second);
+        }
+        match &mut self.target {
+            Target::Tree(nodes) if !self.choices.opens_no_target() => keep(nodes),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn prepare(&self, folder: &Path) -> io::Result<()> {
+        let link = |name: &str, leads_to: &str| Node::new(0, name, Kind::Symlink(leads_to.into()));
+        let mut around = vec![
+            Node::file(0, "file", 1, 5000).mode(0o640).owner(1, 2),
+            link("link", "file"),
+            Node::new(0, "hard", Kind::HardLink(0)),
+            Node::new(0, "hard-link", Kind::HardLink(1)),
+            link("link-to-link", "link"),
+            link("dangling", "not-there"),
+            Node::file(0, "file~", 2, 4000),
+        ];
+        around.extend((0..10).map(|index| match index % 3 {
+            0 => Node::new(0, format!("outside-{index}"), Kind::Directory),
+            _ => Node::file(0, format!("outside-{index}"), index, 100 * index),
+        }));
+        Spec { nodes: around }.build(folder)?;
+        Spec { nodes: self.source.clone() }.build(&folder.join("src"))?;
+        Spec { nodes: self.second.clone() }.build(&folder.join("second"))?;
+        match &self.target {
+            Target::Absent | Target::Source(_) => Ok(()),
+            Target::File(node) => Spec { nodes: vec![node.clone()] }.build(folder),
+            Target::Tree(nodes) => Spec { nodes: nodes.clone() }.build(&folder.join("target")),
+            Target::Linked => {
+                let target = folder.join("target");
+                link_all(&folder.join("src"), &target)?;
+                if self.operands != ["src"] {
+                    return Ok(());
+                }
+                link_all(&folder.join("src"), &target.join("src"))
+            }
+        }
+    }
+
+    /// Says what counts for this case.
+    pub(crate) fn facts(&self) -> Facts {
+        if self.choices.follows() { Facts::PRESERVED - Facts::ATTRIBUTES } else { Facts::PRESERVED }
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let target = match self.target {
+            Target::Source(name) => name.to_owned(),
+            _ => "target".to_owned(),
+        };
+        let mut words: Vec<String> = self.choices.options.iter().map(|&option| option.to_owned()).collect();
+        let operands = self.operands.iter().map(|&operand| operand.to_owned());
+        match self.destination {
+            Destination::Option => {
+                words.extend(["-t".to_owned(), target]);
+                words.extend(operands);
+            }
+            Destination::Last => words.extend(operands.chain([target])),
+            Destination::LastWithSlash => words.extend(operands.chain([format!("{target}/")])),
+        }
+        words.into_iter().map(OsString::from).collect()
+    }
+}
+
+/// Makes a directory that holds the same directories as `source`, and hard links to everything else in it.
+fn link_all(source: &Path, target: &Path) -> io::Result<()> {
+    fs::create_dir(target)?;
+    for entry in fs::read_dir(source)? {
+        let entry = entry?;
+        let to = target.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            link_all(&entry.path(), &to)?;
+        } else {
+            fs::hard_link(entry.path(), &to)?;
+        }
+    }
+    Ok(())
+}

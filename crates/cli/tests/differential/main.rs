@@ -1,0 +1,154 @@
+//! Random trees, random options: the same as GNU cp.
+//!
+//! Each case is a source tree, a place to copy to, one to three operands, a handful of options, and now and then something in
+//! the environment and answers on standard input. GNU cp and the program under test run on it side by side; status, messages
+//! and the folders afterwards must be the same. A failing case is shrunk by
+//! leaving entries and options out. The seed is printed; `HAUL_SEED` repeats a run or, as
+//! `new`, makes one nobody has seen; `HAUL_CASES` sets the number of cases. `HAUL_GNU_CP` names the GNU cp to compare with;
+//! options that it is too old for are then left out, and what older releases said is brought to the newest's words
+//! (`haul_testkit::Release`).
+//!
+//! Left out on purpose, because GNU cp gives no answer to compare with:
+//! - FIFOs in the target that would be opened, and as operands without `-r`: GNU cp waits for a partner, or reads for ever.
+//! - Two names of the target that lead to one file (links), and hard links in a source copied onto what is there: what is
+//!   printed and kept then depends on the order in which a directory is read.
+//! - Two operands of which one is in the other: GNU cp copies or refuses directories by the order in which it meets them.
+//! - Symbolic links that lead out of the source: under `-L` they may reach the target while it grows.
+//! - Different answers to `-i` within a tree: which question is whose depends on the order in which a directory is read.
+//!
+//! And because GNU cp is wrong, or was:
+//! - Set-id and sticky bits in the target: GNU cp 9.1 leaves them on a file it writes over with `--preserve=mode`, which gives
+//!   the new content the old one's rights.
+//! - Attributes of directories behind links (`-L`, `-H`): GNU cp looks for them on the link and finds none.
+//! - `--reflink=always` where it fails: GNU cp left an empty file until release 9.2.
+//! - Backups where a directory meets a file: GNU cp refused that until release 9.5.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod case;
+mod options;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use haul_testkit::duel::{Duel, Verdict};
+use haul_testkit::{Program, Release, needs, note, program, require};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use case::{Case, case};
+
+/// The first release that makes backups where a directory meets a file.
+const BACKS_UP_ACROSS_KINDS: Release = Release(9, 5);
+
+/// The seed of a run for which none is given: the same every time, so that a change is judged and not chance.
+const SEED: u64 = 20_260_901;
+
+/// Gives the seed of this run: `HAUL_SEED`, which may be `new`.
+fn seed() -> u64 {
+    let given = std::env::var("HAUL_SEED").unwrap_or_else(|_| SEED.to_string());
+    given.parse().unwrap_or_else(|_| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::from(now.subsec_nanos()) ^ (now.as_secs() << 20)
+    })
+}
+
+fn runner(seed: u64, cases: usize) -> TestRunner {
+    let mut bytes = [0u8; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config {
+        cases: u32::try_from(cases).unwrap(),
+        failure_persistence: None,
+        max_shrink_iters: 2000,
+        ..Config::default()
+    };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+/// What a run of cases has seen.
+#[derive(Default)]
+struct Seen {
+    compared: Cell<usize>,
+    /// Compared, and copied without an error.
+    clean: Cell<usize>,
+    /// Without an answer of GNU cp's to compare with.
+    no_answer: Cell<usize>,
+    /// Options that were part of a command line without an error.
+    options: RefCell<BTreeSet<&'static str>>,
+}
+
+impl Seen {
+    fn count(&self, case: &Case, verdict: &Verdict) {
+        let add = |cell: &Cell<usize>, more: bool| cell.set(cell.get() + usize::from(more));
+        add(&self.compared, true);
+        add(&self.clean, verdict.standard.succeeded());
+        if verdict.standard.succeeded() {
+            self.options.borrow_mut().extend(&case.choices.options);
+        }
+    }
+}
+
+/// Tells whether GNU cp gave an answer that the newest release would give too.
+fn has_answer(case: &Case, verdict: &Verdict, release: Release) -> bool {
+    let across_kinds = case.choices.backs_up()
+        && release < BACKS_UP_ACROSS_KINDS
+        && verdict.standard.errors().contains("cannot overwrite ");
+    !verdict.standard_hung() && !across_kinds
+}
+
+fn run_case(duel: &Duel, case: &Case, release: Release, seen: &Seen) -> Result<(), TestCaseError> {
+    let own: Vec<OsString> = case.way.iter().map(OsString::from).collect();
+    let environment = case.choices.environment.iter().map(|(name, value)| (name.into(), value.into()));
+    let duel = Duel {
+        facts: case.facts(),
+        input: case.choices.input(),
+        environment: environment.collect(),
+        limit: Duration::from_secs(10),
+        ..duel.clone()
+    };
+    let verdict = duel.run(&|folder| case.prepare(folder), &case.arguments(), &own);
+    let verdict = verdict.map_err(|error| TestCaseError::fail(error.to_string()))?;
+    if !has_answer(case, &verdict, release) {
+        seen.no_answer.set(seen.no_answer.get() + 1);
+        return Ok(());
+    }
+    seen.count(case, &verdict);
+    if verdict.complaints.is_empty() {
+        return Ok(());
+    }
+    Err(TestCaseError::fail(format!("cp {:?}\n{}", case.arguments(), verdict.report())))
+}
+
+#[test]
+fn random_copies_are_the_same_as_gnu_cps() {
+    require!(Program::needs_gnu());
+    require!(needs::root());
+    let duel = Duel::with_gnu(program!()).unwrap();
+    let release = duel.standard.release().unwrap();
+    let cases = needs::count_from("HAUL_CASES", if needs::is_full_run() { 5000 } else { 500 });
+    let seed = seed();
+    note!(
+        "differential test: HAUL_SEED={seed} HAUL_CASES={cases}, beside GNU cp {}.{}",
+        release.0,
+        release.1
+    );
+    let seen = Seen::default();
+    let result = runner(seed, cases).run(&case(release), |case| run_case(&duel, &case, release, &seen));
+    let unseen: Vec<_> = options::expected_to_succeed(release)
+        .filter(|option| !seen.options.borrow().contains(option))
+        .collect();
+    note!(
+        "differential test: {} cases compared, {} of them without an error of GNU cp; in {} GNU cp gave no answer",
+        seen.compared.get(),
+        seen.clean.get(),
+        seen.no_answer.get()
+    );
+    if let Err(TestError::Fail(reason, case)) = &result {
+        panic!("HAUL_SEED={seed}\n{}\nsmallest case: {case:#?}", reason.message());
+    }
+    result.unwrap();
+    assert!(seen.compared.get() >= cases * 9 / 10, "too few cases had an answer");
+    assert!(seen.clean.get() * 5 >= cases, "too few cases copied without an error");
+    assert!(cases < 500 || unseen.is_empty(), "never seen to succeed: {unseen:?}");
+}

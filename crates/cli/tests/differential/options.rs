@@ -1,0 +1,202 @@
+//! Random options: every one of GNU cp's, in any order, with arguments good and bad.
+
+use haul_testkit::Release;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// The first release whose `--update` takes an argument with the meanings it has today, and that has the newest flags.
+const UPDATE_TAKES_A_WORD: Release = Release(9, 5);
+/// The first release that leaves nothing behind where `--reflink=always` fails.
+const FAILED_CLONE_LEAVES_NOTHING: Release = Release(9, 2);
+
+/// Options of which each does something of its own. Those named twice are the ones that meet others in the most ways.
+const OPTIONS: [&str; 63] = [
+    "-p",
+    "-d",
+    "-P",
+    "-L",
+    "-H",
+    "-f",
+    "-f",
+    "-n",
+    "-v",
+    "-v",
+    "-x",
+    "-T",
+    "-l",
+    "-s",
+    "-b",
+    "-i",
+    "-i",
+    "-u",
+    "-u",
+    "-Z",
+    "--preserve",
+    "--preserve=mode",
+    "--preserve=ownership",
+    "--preserve=timestamps",
+    "--preserve=links",
+    "--preserve=xattr",
+    "--preserve=all",
+    "--no-preserve=mode",
+    "--no-preserve=ownership",
+    "--no-preserve=timestamps",
+    "--no-preserve=links",
+    "--no-preserve=xattr",
+    "--no-preserve=all",
+    "--sparse=auto",
+    "--sparse=always",
+    "--sparse=never",
+    "--reflink=auto",
+    "--reflink=never",
+    "--no-dereference",
+    "--backup",
+    "--backup=none",
+    "--backup=off",
+    "--backup=numbered",
+    "--backup=t",
+    "--backup=existing",
+    "--backup=nil",
+    "--backup=simple",
+    "--backup=nev",
+    "-S.bak",
+    "--suffix=.~1~",
+    "--suffix=",
+    "-S/slash",
+    "--update",
+    "--remove-destination",
+    "--remove-destination",
+    "--remove-destination",
+    "--attributes-only",
+    "--attributes-only",
+    "--copy-contents",
+    "--strip-trailing-slashes",
+    "--strip-trailing-slashes",
+    "--context",
+    "--context=some:label",
+];
+
+/// Options that the newest releases have, or have with another meaning than older ones.
+const NEWEST: [&str; 7] = [
+    "--update=all",
+    "--update=none",
+    "--update=none-fail",
+    "--update=older",
+    "--update=old",
+    "--keep-directory-symlink",
+    "--keep-directory-symlink",
+];
+
+/// Options that always end in an error.
+const BAD: [&str; 7] = [
+    "--backup=bogus",
+    "--backup=n",
+    "--preserve=context",
+    "--preserve=mode,bogus",
+    "--sparse=a",
+    "--no-such-option",
+    "--re",
+];
+
+const RECURSIONS: [&str; 7] = ["-r", "-R", "-a", "-a", "-dr", "-rL", "-rp"];
+
+/// What the environment may say of backups; the last is no word for it.
+const VERSION_CONTROLS: [&str; 7] = ["none", "numbered", "nil", "simple", "num", "", "bogus"];
+const SUFFIXES: [&str; 3] = [".old", "", "a/b"];
+
+/// What is typed where cp asks.
+const ANSWERS: [&str; 7] = ["y", "Y", "yes", "n", "no", "", " y"];
+
+/// What a command line holds beside operands, and what stands around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Choices {
+    pub(crate) options: Vec<&'static str>,
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
+    pub(crate) answers: Vec<&'static str>,
+}
+
+impl Choices {
+    /// Tells whether one of these options is given.
+    pub(crate) fn any(&self, wanted: &[&str]) -> bool {
+        self.options.iter().any(|option| wanted.contains(option))
+    }
+
+    pub(crate) fn is_recursive(&self) -> bool {
+        self.any(&RECURSIONS)
+    }
+
+    /// Tells whether links may be followed to what they lead to.
+    pub(crate) fn follows(&self) -> bool {
+        self.any(&["-L", "-H", "-rL"])
+    }
+
+    /// Tells whether backups may be made.
+    pub(crate) fn backs_up(&self) -> bool {
+        self.options.iter().any(|option| {
+            *option == "-b" || ["--backup", "-S", "--suffix"].iter().any(|flag| option.starts_with(flag))
+        })
+    }
+
+    /// Tells whether no file that exists is opened to be written, so that a FIFO there hangs nobody.
+    pub(crate) fn opens_no_target(&self) -> bool {
+        let skips = self.any(&["-n"]) && !self.any(&["-i"]);
+        skips || self.any(&["--remove-destination", "-l", "-s"])
+    }
+
+    /// Gives what is typed.
+    pub(crate) fn input(&self) -> Vec<u8> {
+        self.answers.iter().flat_map(|answer| [answer.as_bytes(), b"\n"].concat()).collect()
+    }
+}
+
+/// Names the options that a test has to see succeed.
+pub(crate) fn expected_to_succeed(release: Release) -> impl Iterator<Item = &'static str> {
+    let newest = if release >= UPDATE_TAKES_A_WORD { &NEWEST[..] } else { &[] };
+    OPTIONS.iter().chain(newest).copied()
+}
+
+fn option(release: Release) -> impl Strategy<Value = &'static str> {
+    let newest = if release >= UPDATE_TAKES_A_WORD { 10 } else { 0 };
+    let clones = if release >= FAILED_CLONE_LEAVES_NOTHING { 2 } else { 0 };
+    prop_oneof![
+        100 => prop::sample::select(&OPTIONS[..]),
+        newest => prop::sample::select(&NEWEST[..]),
+        clones => Just("--reflink=always"),
+        1 => prop::sample::select(&BAD[..]),
+    ]
+}
+
+fn environment() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    let set = |name: &'static str, values: &'static [&'static str]| {
+        let value = prop::sample::select(values).prop_map(move |value| (name, value));
+        prop::option::weighted(0.15, value)
+    };
+    (
+        set("VERSION_CONTROL", &VERSION_CONTROLS),
+        set("SIMPLE_BACKUP_SUFFIX", &SUFFIXES),
+        prop::option::weighted(0.05, Just(("POSIXLY_CORRECT", "1"))),
+    )
+        .prop_map(|(control, suffix, posix)| control.into_iter().chain(suffix).chain(posix).collect())
+}
+
+/// Gives answers: of one kind if a tree is copied, because the order of the questions is that of the directory.
+fn answers(recursive: bool) -> BoxedStrategy<Vec<&'static str>> {
+    const MANY: usize = 200;
+    let uniform = prop_oneof![Just(Vec::new()), Just(vec!["y"; MANY]), Just(vec!["n"; MANY])];
+    if recursive { uniform.boxed() } else { vec(prop::sample::select(&ANSWERS[..]), 0..5).boxed() }
+}
+
+/// Gives what may be chosen beside a release of GNU cp.
+pub(crate) fn choices(release: Release) -> impl Strategy<Value = Choices> {
+    (
+        prop::option::weighted(0.85, prop::sample::select(&RECURSIONS[..])),
+        vec(option(release), 0..6),
+        prop::option::weighted(0.15, Just("--parents")),
+        environment(),
+    )
+        .prop_flat_map(|(recursion, options, parents, environment)| {
+            let options: Vec<_> = recursion.into_iter().chain(options).chain(parents).collect();
+            (Just(options).prop_shuffle(), Just(environment), answers(recursion.is_some()))
+        })
+        .prop_map(|(options, environment, answers)| Choices { options, environment, answers })
+}
