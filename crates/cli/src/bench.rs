@@ -8,7 +8,7 @@ use clap::Parser;
 /// Makes trees to copy, and races copiers over them.
 #[derive(Parser)]
 #[command(name = "haul bench", disable_help_subcommand = true)]
-struct Bench {
+pub(crate) struct Bench {
     #[command(subcommand)]
     command: haul_bench::Command,
 }

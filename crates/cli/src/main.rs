@@ -4,6 +4,7 @@
 //! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
 //!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
 //! - [`mod@bench`]: the benchmark.
+//! - [`definitions`]: all commands as data, for what is generated from them.
 //!
 //! What is copied how is the business of `haul_tools`, and how that uses the machine of `haul_flow`.
 
@@ -11,6 +12,7 @@ mod ahead;
 mod amounts;
 mod bench;
 mod copy;
+mod definitions;
 mod flags;
 mod messages;
 mod output;
@@ -43,6 +45,10 @@ fn be(personality: Personality) -> ExitCode {
         Personality::Bench { words } => bench::main(words),
         Personality::Help => copy::tell(haul(), &personality::help()),
         Personality::Version => copy::tell(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),
+        Personality::Definitions => match definitions::json() {
+            Ok(text) => copy::tell(haul(), &text),
+            Err(error) => refuse(format!("haul: {error}\n")),
+        },
         Personality::Nothing => refuse(personality::nothing()),
         Personality::Unknown { word } => refuse(personality::unknown(&word)),
     }

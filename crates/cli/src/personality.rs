@@ -21,6 +21,8 @@ pub(crate) enum Personality {
     Help,
     /// The version.
     Version,
+    /// All commands as data.
+    Definitions,
     /// Nothing, which is an error.
     Nothing,
     /// A command there is not.
@@ -50,9 +52,15 @@ impl Personality {
             }
             Some("--help" | "-h") => Self::Help,
             Some("--version" | "-V") => Self::Version,
+            Some("--definitions") => Self::Definitions,
             _ => Self::Unknown { word: command },
         }
     }
+}
+
+/// Lists the commands with what each is for.
+pub(crate) fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.into_iter()
 }
 
 /// Writes the help of `haul` itself.
@@ -135,6 +143,7 @@ mod tests {
         assert_eq!(of(&["haul", "help", "bench"]), Personality::Bench { words: words(&["--help"]) });
         assert_eq!(of(&["haul", "help"]), Personality::Help);
         assert_eq!(of(&["haul", "--version"]), Personality::Version);
+        assert_eq!(of(&["haul", "--definitions"]), Personality::Definitions);
         assert_eq!(of(&["haul"]), Personality::Nothing);
         assert_eq!(of(&[]), Personality::Nothing);
         assert_eq!(of(&["haul", "help", "co"]), Personality::Unknown { word: "co".into() });

@@ -15,6 +15,9 @@ const DECLINING_FAILS: Release = Release(9, 2);
 /// The first release that words what it does not overwrite, and why backups are refused, as the newest does.
 const WORDS: Release = Release(9, 5);
 
+/// The first release that copies short stretches of zeros beside holes as data.
+const HOLES: Release = Release(9, 2);
+
 /// What a release before [`WORDS`] says of backups beside `-n`, and what the newest does.
 const BACKUP_AND_SKIP: [&str; 2] = [
     "cp: options --backup and --no-clobber are mutually exclusive",
@@ -38,6 +41,12 @@ impl Release {
     #[must_use]
     pub fn is_standard(self) -> bool {
         self < DECLINING_FAILS || self >= WORDS
+    }
+
+    /// Says whether this release finds the holes that haul finds; later ones find fewer.
+    #[must_use]
+    pub fn leaves_the_usual_holes(self) -> bool {
+        self < HOLES
     }
 
     /// Brings lines to words that this release and the newest have in common.

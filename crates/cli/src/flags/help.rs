@@ -47,11 +47,12 @@ fn entry(flag: &Flag) -> String {
     // A head that is too long for its column is followed by two spaces and goes on, as in GNU's help.
     let gap = TEXT_COLUMN.saturating_sub(head.len()).max(2);
     let first_column = head.len() + gap;
-    format!(
-        "{head}{}{}",
-        " ".repeat(gap),
-        wrap(&flag.help.replace("{engines}", &engines()), first_column, TEXT_COLUMN + 2)
-    )
+    format!("{head}{}{}", " ".repeat(gap), wrap(&text(flag), first_column, TEXT_COLUMN + 2))
+}
+
+/// Says what a flag does, the names in it filled in.
+pub(super) fn text(flag: &Flag) -> String {
+    flag.help.replace("{engines}", &engines())
 }
 
 fn long_form(flag: &Flag) -> String {

@@ -1,4 +1,4 @@
-//! The flags of `cp`: one table, from which parsing and help follow.
+//! The flags of `cp`: one table, from which parsing, help, completions and the manual page follow.
 //!
 //! How it works: [`getopt`] splits the command line as the C library's `getopt_long` does and finds each flag in
 //! [`table::TABLE`]; the flag's own entry says what it does to [`Typed`]; [`Typed::lower`] settles what the flags together
@@ -10,6 +10,7 @@
 //!
 //! Invariant: a flag is defined in one entry of the table and nowhere else (test: `help` lists what the table holds).
 
+mod definitions;
 mod error;
 mod getopt;
 mod help;
@@ -22,6 +23,7 @@ mod values;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+pub(crate) use definitions::{Argument, Definition, definitions};
 pub(crate) use error::{Doubt, Error, Warning};
 pub(crate) use help::help;
 pub(crate) use lower::{Information, Request, StatisticsForm, Typed, When};

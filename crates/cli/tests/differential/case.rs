@@ -320,9 +320,16 @@ impl Case {
         }
     }
 
-    /// Says what counts for this case.
-    pub(crate) fn facts(&self) -> Facts {
-        if self.choices.follows() { Facts::PRESERVED - Facts::ATTRIBUTES } else { Facts::PRESERVED }
+    /// Says what counts for this case; `lists_stay` if a program takes part that leaves access lists on what it writes over.
+    pub(crate) fn facts(&self, lists_stay: bool) -> Facts {
+        let has_list = |node: &Node| node.attributes.iter().any(|(name, _)| name == ACCESS_ACL.as_bytes());
+        let list_in_target = match &self.target {
+            Target::Tree(nodes) => nodes.iter().any(has_list),
+            Target::File(node) => has_list(node),
+            _ => false,
+        };
+        let unlike = self.choices.follows() || (lists_stay && list_in_target);
+        if unlike { Facts::PRESERVED - Facts::ATTRIBUTES } else { Facts::PRESERVED }
     }
 
     pub(crate) fn arguments(&self) -> Vec<OsString> {

@@ -21,6 +21,9 @@
 //!   the new content the old one's rights.
 //! - Attributes of directories behind links (`-L`, `-H`): GNU cp looks for them on the link and finds none.
 //! - `--reflink=always` where it fails: GNU cp left an empty file until release 9.2.
+//! - `--backup=simple` into another directory: GNU cp renamed to a name in the working directory until release 9.3.
+//! - Access lists in the target: since 9.7, or a little before, GNU cp leaves them on a file that `-a` writes over with one
+//!   that has none.
 //! - Backups where a directory meets a file: GNU cp refused that until release 9.5.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -41,6 +44,9 @@ use case::{Case, case};
 
 /// The first release that makes backups where a directory meets a file.
 const BACKS_UP_ACROSS_KINDS: Release = Release(9, 5);
+
+/// The first release seen to leave the access list of a file on it that is written over by one without (`-a`).
+const LISTS_STAY: Release = Release(9, 7);
 
 /// The seed of a run for which none is given: the same every time, so that a change is judged and not chance.
 const SEED: u64 = 20_260_901;
@@ -99,9 +105,10 @@ fn has_answer(case: &Case, verdict: &Verdict, release: Release) -> bool {
 
 fn run_case(duel: &Duel, case: &Case, release: Release, seen: &Seen) -> Result<(), TestCaseError> {
     let own: Vec<OsString> = case.way.iter().map(OsString::from).collect();
+    let lists_stay = !duel.judged.is_haul() || release >= LISTS_STAY;
     let environment = case.choices.environment.iter().map(|(name, value)| (name.into(), value.into()));
     let duel = Duel {
-        facts: case.facts(),
+        facts: duel.facts & case.facts(lists_stay),
         input: case.choices.input(),
         environment: environment.collect(),
         limit: Duration::from_secs(10),

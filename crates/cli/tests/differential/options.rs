@@ -10,7 +10,7 @@ const UPDATE_TAKES_A_WORD: Release = Release(9, 5);
 const FAILED_CLONE_LEAVES_NOTHING: Release = Release(9, 2);
 
 /// Options of which each does something of its own. Those named twice are the ones that meet others in the most ways.
-const OPTIONS: [&str; 63] = [
+const OPTIONS: [&str; 61] = [
     "-p",
     "-d",
     "-P",
@@ -57,8 +57,6 @@ const OPTIONS: [&str; 63] = [
     "--backup=t",
     "--backup=existing",
     "--backup=nil",
-    "--backup=simple",
-    "--backup=nev",
     "-S.bak",
     "--suffix=.~1~",
     "--suffix=",
@@ -75,6 +73,10 @@ const OPTIONS: [&str; 63] = [
     "--context",
     "--context=some:label",
 ];
+
+/// The first release that makes simple backups in the directory of their files, and not in the one it was started in.
+const SIMPLE_BACKUPS_STAY: Release = Release(9, 3);
+const SIMPLE: [&str; 2] = ["--backup=simple", "--backup=nev"];
 
 /// Options that the newest releases have, or have with another meaning than older ones.
 const NEWEST: [&str; 7] = [
@@ -100,8 +102,8 @@ const BAD: [&str; 7] = [
 
 const RECURSIONS: [&str; 7] = ["-r", "-R", "-a", "-a", "-dr", "-rL", "-rp"];
 
-/// What the environment may say of backups; the last is no word for it.
-const VERSION_CONTROLS: [&str; 7] = ["none", "numbered", "nil", "simple", "num", "", "bogus"];
+/// What the environment may say of backups; the last but one is no word for it, and the last as [`SIMPLE`].
+const VERSION_CONTROLS: [&str; 7] = ["none", "numbered", "nil", "num", "", "bogus", "simple"];
 const SUFFIXES: [&str; 3] = [".old", "", "a/b"];
 
 /// What is typed where cp asks.
@@ -152,27 +154,31 @@ impl Choices {
 /// Names the options that a test has to see succeed.
 pub(crate) fn expected_to_succeed(release: Release) -> impl Iterator<Item = &'static str> {
     let newest = if release >= UPDATE_TAKES_A_WORD { &NEWEST[..] } else { &[] };
-    OPTIONS.iter().chain(newest).copied()
+    let simple = if release >= SIMPLE_BACKUPS_STAY { &SIMPLE[..] } else { &[] };
+    OPTIONS.iter().chain(newest).chain(simple).copied()
 }
 
 fn option(release: Release) -> impl Strategy<Value = &'static str> {
     let newest = if release >= UPDATE_TAKES_A_WORD { 10 } else { 0 };
+    let simple = if release >= SIMPLE_BACKUPS_STAY { 4 } else { 0 };
     let clones = if release >= FAILED_CLONE_LEAVES_NOTHING { 2 } else { 0 };
     prop_oneof![
         100 => prop::sample::select(&OPTIONS[..]),
         newest => prop::sample::select(&NEWEST[..]),
+        simple => prop::sample::select(&SIMPLE[..]),
         clones => Just("--reflink=always"),
         1 => prop::sample::select(&BAD[..]),
     ]
 }
 
-fn environment() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+fn environment(release: Release) -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let set = |name: &'static str, values: &'static [&'static str]| {
         let value = prop::sample::select(values).prop_map(move |value| (name, value));
         prop::option::weighted(0.15, value)
     };
+    let controls = if release >= SIMPLE_BACKUPS_STAY { 7 } else { 6 };
     (
-        set("VERSION_CONTROL", &VERSION_CONTROLS),
+        set("VERSION_CONTROL", &VERSION_CONTROLS[..controls]),
         set("SIMPLE_BACKUP_SUFFIX", &SUFFIXES),
         prop::option::weighted(0.05, Just(("POSIXLY_CORRECT", "1"))),
     )
@@ -192,7 +198,7 @@ pub(crate) fn choices(release: Release) -> impl Strategy<Value = Choices> {
         prop::option::weighted(0.85, prop::sample::select(&RECURSIONS[..])),
         vec(option(release), 0..6),
         prop::option::weighted(0.15, Just("--parents")),
-        environment(),
+        environment(release),
     )
         .prop_flat_map(|(recursion, options, parents, environment)| {
             let options: Vec<_> = recursion.into_iter().chain(options).chain(parents).collect();
