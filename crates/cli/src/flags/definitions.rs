@@ -39,15 +39,15 @@ pub(crate) fn definitions() -> Vec<Definition> {
 }
 
 fn define(flag: &Flag) -> Definition {
+    // Asked for the impossible, a flag that takes one of some words says which: they are written down nowhere else.
+    const IMPOSSIBLE: &[u8] = b"\0";
+    let mut typed = Typed::default();
     let argument = |name: &'static str, optional, answer: Result<(), Error>| Argument {
         name: name.to_owned(),
         optional,
         words: words(answer),
         list: name.ends_with("_LIST"),
     };
-    // Asked for the impossible, a flag that takes one of some words says which: they are written down nowhere else.
-    const IMPOSSIBLE: &[u8] = b"\0";
-    let mut typed = Typed::default();
     Definition {
         letters: flag.letters.chars().collect(),
         long: flag.long.to_owned(),
@@ -63,7 +63,7 @@ fn define(flag: &Flag) -> Definition {
 
 fn words(answer: Result<(), Error>) -> Vec<String> {
     match answer {
-        Err(Error::Value { valid, .. }) => valid.into_iter().map(str::to_owned).collect(),
+        Err(Error::Value { valid, .. }) => valid.into_iter().flatten().map(str::to_owned).collect(),
         _ => Vec::new(),
     }
 }
