@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::TABLE;
-use super::{Action, Error, Flag, Owner, Support, Typed, help};
+use super::{Action, Error, Flag, Owner, Typed, help};
 
 /// A flag as others see it.
 #[derive(Debug, Serialize)]
@@ -33,9 +33,9 @@ pub(crate) struct Argument {
     pub(crate) list: bool,
 }
 
-/// Lists the flags that are carried out, in the order of the table.
+/// Lists the flags in the order of the table.
 pub(crate) fn definitions() -> Vec<Definition> {
-    TABLE.iter().filter(|flag| flag.support == Support::Full).map(define).collect()
+    TABLE.iter().map(define).collect()
 }
 
 fn define(flag: &Flag) -> Definition {

@@ -17,20 +17,8 @@ use super::{Action, Error, Flag, Owner};
 pub(crate) struct Given<'a> {
     /// Which.
     pub(crate) flag: &'static Flag,
-    /// Its letter, if it was given by one.
-    letter: Option<u8>,
     /// Its argument.
     pub(crate) argument: Option<&'a [u8]>,
-}
-
-impl Given<'_> {
-    /// Writes the flag as the user did, abbreviation completed.
-    pub(crate) fn spelling(&self) -> String {
-        match self.letter {
-            Some(letter) => format!("-{}", char::from(letter)),
-            None => format!("--{}", self.flag.long),
-        }
-    }
 }
 
 /// Goes over the words of a command line.
@@ -86,7 +74,7 @@ impl<'a> Scanner<'a> {
             .iter()
             .find(|flag| flag.letters.as_bytes().contains(&letter))
             .ok_or(Error::UnknownLetter { letter })?;
-        let given = Given { flag, letter: Some(letter), argument: None };
+        let given = Given { flag, argument: None };
         if !matches!(flag.action, Action::Required(..)) {
             self.bundle = rest;
             return Ok(given);
@@ -111,7 +99,7 @@ impl<'a> Scanner<'a> {
             }
             (_, attached) => attached,
         };
-        Ok(Given { flag, letter: None, argument })
+        Ok(Given { flag, argument })
     }
 
     fn next_word(&mut self) -> Option<&'a [u8]> {

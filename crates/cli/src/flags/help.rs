@@ -1,7 +1,7 @@
 //! Help, generated from the table in the layout of GNU's.
 
 use super::table::TABLE;
-use super::{Action, Flag, Owner, Support, values};
+use super::{Action, Flag, Owner, values};
 
 /// The column where the text of a flag begins.
 const TEXT_COLUMN: usize = 31;
@@ -27,10 +27,6 @@ An argument that a long option requires, its short form requires too.
     text.push_str("\nOptions beyond those of GNU cp:\n");
     section(Owner::Haul).for_each(|flag| text.push_str(&entry(flag)));
     text.push('\n');
-    if let Some(refused) = refused() {
-        text.push_str(&wrap(&refused, 0, 0));
-        text.push('\n');
-    }
     text.push_str(&wrap(STATUS, 0, 0));
     text
 }
@@ -69,19 +65,6 @@ fn engines() -> String {
     let mut names = values::engines().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let last = names.pop().unwrap_or_default();
     format!("{} or {last}", names.join(", "))
-}
-
-/// Says which flags of GNU's are missing, if any are.
-fn refused() -> Option<String> {
-    let names = TABLE
-        .iter()
-        .filter(|flag| flag.support == Support::None && flag.alias_of == flag.long)
-        .map(|flag| match flag.long {
-            "" => format!("-{}", flag.letters),
-            long => format!("--{long}"),
-        })
-        .collect::<Vec<_>>();
-    (!names.is_empty()).then(|| format!("Recognised but not supported yet: {}.", names.join(", ")))
 }
 
 /// Breaks `text` into lines. The first begins in `column`; further ones are indented to `indent`.

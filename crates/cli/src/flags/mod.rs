@@ -5,8 +5,7 @@
 //! mean. The first error ends it, in the order in which GNU `cp` finds errors.
 //!
 //! What it promises: a command line means what it means to GNU `cp`. A name that haul adds never makes one of GNU's
-//! abbreviations ambiguous and never changes its meaning. A flag of GNU's that haul cannot carry out yet is recognised
-//! and refused, never ignored.
+//! abbreviations ambiguous and never changes its meaning.
 //!
 //! Invariant: a flag is defined in one entry of the table and nowhere else (test: `help` lists what the table holds).
 
@@ -48,15 +47,6 @@ pub(crate) enum Owner {
     Haul,
 }
 
-/// Whether haul carries the flag out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Support {
-    /// It does.
-    Full,
-    /// It recognises the flag, in order to refuse it.
-    None,
-}
-
 /// One flag: how it is written, what it does, what help says of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Flag {
@@ -66,12 +56,10 @@ pub(crate) struct Flag {
     pub(crate) long: &'static str,
     /// What it does.
     pub(crate) action: Action,
-    /// What help says. Flags that are not supported, and second names, have none.
+    /// What help says. Second names have none.
     pub(crate) help: &'static str,
     /// Who named it.
     pub(crate) owner: Owner,
-    /// Whether haul carries it out.
-    pub(crate) support: Support,
     /// The long name that means the same, for an alias: the two are never ambiguous.
     pub(crate) alias_of: &'static str,
 }
@@ -79,17 +67,12 @@ pub(crate) struct Flag {
 impl Flag {
     /// Makes a flag of GNU's.
     const fn gnu(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
-        Self { letters, long, action, help, owner: Owner::Gnu, support: Support::Full, alias_of: long }
+        Self { letters, long, action, help, owner: Owner::Gnu, alias_of: long }
     }
 
     /// Makes a flag of haul's own.
     const fn own(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
-        Self { letters, long, action, help, owner: Owner::Haul, support: Support::Full, alias_of: long }
-    }
-
-    /// Makes a flag of GNU's that is recognised and refused.
-    const fn refused(letters: &'static str, long: &'static str, action: Action) -> Self {
-        Self { letters, long, action, help: "", owner: Owner::Gnu, support: Support::None, alias_of: long }
+        Self { letters, long, action, help, owner: Owner::Haul, alias_of: long }
     }
 
     /// Makes this flag another name of `long`.
@@ -146,9 +129,6 @@ pub(crate) fn parse(
     let mut typed = Typed::default();
     let mut scanner = getopt::Scanner::new(words, environment.posixly_correct);
     while let Some(given) = scanner.next_flag()? {
-        if given.flag.support == Support::None {
-            return Err(Error::NotSupported { flag: given.spelling() });
-        }
         match (given.flag.action, given.argument) {
             (Action::Plain(set), _) => set(&mut typed),
             (Action::Required(_, take), argument) => take(&mut typed, argument.unwrap_or_default())?,

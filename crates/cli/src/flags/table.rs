@@ -7,7 +7,7 @@ use super::Action::{Optional, Plain, Required};
 use super::lower::{
     BLOCK_BYTES, Information, Interactive, JOBS, LOOK_AHEAD, QUEUE_DEPTH, StatisticsForm, Typed,
 };
-use super::{Error, Flag, values};
+use super::{Flag, values};
 
 /// The flags.
 pub(crate) static TABLE: &[Flag] = &[
@@ -340,11 +340,3 @@ pub(crate) static TABLE: &[Flag] = &[
         "show progress on standard error: auto (on a terminal only; the same as no WHEN), always, or never",
     ),
 ];
-
-/// Stands where a refused flag's action would: such a flag is refused before its action would run.
-fn ignore(_typed: &mut Typed) {}
-
-/// As [`ignore`], for a flag with an argument it can do without.
-fn ignore_optional(_typed: &mut Typed, _value: Option<&[u8]>) -> Result<(), Error> {
-    Ok(())
-}
