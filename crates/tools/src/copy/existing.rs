@@ -104,8 +104,8 @@ pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
         FileType::Regular => false,
         FileType::Symlink => true,
         FileType::Directory => !keep_directory_symlink,
-        // Without recursion, special files are read like regular ones.
-        _ => options.recursive,
+        // Without recursion, and if it is asked for, special files are read like regular ones.
+        _ => options.recursive && !options.copy_contents,
     };
     as_such || options.make != Make::Copy || options.existing.backs_up() || remove
 }
@@ -156,8 +156,7 @@ fn skipped(existing: &Existing, sight: &impl Sight) -> Option<Skip> {
 }
 
 /// Tells whether what is no directory goes before anything is made: because the user wants it, because it is a name of a
-/// file that others keep, or because what comes cannot be written into it. Attributes alone can
-/// be given to anything.
+/// file that others keep, or because what comes cannot be written into it. Attributes alone can be given to anything.
 fn is_removed(case: &Case<'_>) -> bool {
     let other_names = case.options.preserve.contains(Preserve::LINKS) && case.there.links > 1;
     let cannot_be_written = !case.follows && case.source.kind != FileType::Regular;

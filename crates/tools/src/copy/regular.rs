@@ -195,7 +195,8 @@ impl Copier {
             }
             Place::Free(backup) => {
                 self.tell_copied_over(desk, found, backup.as_deref());
-                match self.make_anew(found, source, directory) {
+                let is_there = if backup.is_some() { self.check_source(desk, found) } else { Ok(()) };
+                match is_there.and_then(|()| self.make_anew(found, source, directory)) {
                     Ok(target) => Ok(Target::Open(OpenTarget { backup, ..target })),
                     Err(problem) => {
                         self.put_back(desk, found, backup.as_deref());
@@ -204,6 +205,18 @@ impl Copier {
                 }
             }
         }
+    }
+
+    /// Checks that a source can still be reached by its name: it may be a symbolic link that leads through what was moved
+    /// away for its copy, or that itself. GNU, which opens the source only now, fails then.
+    fn check_source(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<(), Problem> {
+        let looked = desk
+            .cache()
+            .open(&found.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), found.name(), self.follows_here(found)));
+        looked.map(|_| ()).map_err(|cause| {
+            Problem::new(haul_flow::wording::CANNOT_OPEN).naming(found.path()).because(cause)
+        })
     }
 
     /// Opens what stands in the target's place. With `-f`, what cannot be opened is removed.
