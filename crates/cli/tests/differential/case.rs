@@ -274,6 +274,15 @@ impl Case {
         }
     }
 
+    /// Tells whether making room may take away what is to be copied: by a link's name, or by the second of two that are the same.
+    pub(crate) fn loses_its_source(&self) -> bool {
+        let names_a_link = |operand: &&str| operand.contains("link");
+        let onto_itself = matches!(self.target, Target::Source(_));
+        onto_itself
+            && (self.choices.backs_up() || self.choices.any(&["--remove-destination"]))
+            && (self.operands.len() > 1 || self.operands.iter().any(names_a_link))
+    }
+
     /// Takes FIFOs away where somebody would wait for their other end.
     fn leave_out_fifos(&mut self) {
         let keep = |nodes: &mut Vec<Node>| nodes.retain(|node| node.kind != Kind::Fifo);

@@ -114,7 +114,8 @@ const ANSWERS: [&str; 7] = ["y", "Y", "yes", "n", "no", "", " y"];
 pub(crate) struct Choices {
     pub(crate) options: Vec<&'static str>,
     pub(crate) environment: Vec<(&'static str, &'static str)>,
-    pub(crate) answers: Vec<&'static str>,
+    /// What is typed, and how often.
+    pub(crate) answers: (Vec<&'static str>, usize),
 }
 
 impl Choices {
@@ -147,7 +148,9 @@ impl Choices {
 
     /// Gives what is typed.
     pub(crate) fn input(&self) -> Vec<u8> {
-        self.answers.iter().flat_map(|answer| [answer.as_bytes(), b"\n"].concat()).collect()
+        let once: Vec<u8> =
+            self.answers.0.iter().flat_map(|answer| [answer.as_bytes(), b"\n"].concat()).collect();
+        once.repeat(self.answers.1)
     }
 }
 
@@ -186,10 +189,12 @@ fn environment(release: Release) -> impl Strategy<Value = Vec<(&'static str, &'s
 }
 
 /// Gives answers: of one kind if a tree is copied, because the order of the questions is that of the directory.
-fn answers(recursive: bool) -> BoxedStrategy<Vec<&'static str>> {
+fn answers(recursive: bool) -> BoxedStrategy<(Vec<&'static str>, usize)> {
     const MANY: usize = 200;
-    let uniform = prop_oneof![Just(Vec::new()), Just(vec!["y"; MANY]), Just(vec!["n"; MANY])];
-    if recursive { uniform.boxed() } else { vec(prop::sample::select(&ANSWERS[..]), 0..5).boxed() }
+    let uniform =
+        prop_oneof![Just(vec![]), Just(vec!["y"]), Just(vec!["n"])].prop_map(|answer| (answer, MANY));
+    let mixed = vec(prop::sample::select(&ANSWERS[..]), 0..5).prop_map(|answers| (answers, 1));
+    if recursive { uniform.boxed() } else { mixed.boxed() }
 }
 
 /// Gives what may be chosen beside a release of GNU cp.

@@ -329,8 +329,11 @@ impl Copier {
         if access && subject.xattrs.access_list.is_none() {
             remove_xattr(file, ACCESS_LIST)?;
         }
-        let has_mode = !access
-            && subject.before.is_some_and(|before| before.mode == mode && before.owner == subject.stat.owner);
+        // What gets another owner or group was narrowed before, and may have lost set-id bits.
+        let stat = subject.stat;
+        let is_as_before =
+            |before: &Stat| before.mode == mode && (before.owner, before.group) == (stat.owner, stat.group);
+        let has_mode = !access && subject.before.is_some_and(is_as_before);
         if !has_mode {
             change_mode(file, mode)?;
         }
