@@ -28,8 +28,10 @@ static LOOK: extern "C" fn() = look;
 extern "C" fn look() {
     for descriptor in [Standard::Output, Standard::Error] {
         let number = descriptor as i32;
-        // SAFETY: passes two numbers; asking for flags changes nothing.
-        if unsafe { libc::fcntl(number, libc::F_GETFD) } == -1 {
+        // SAFETY: passes numbers; asking for flags changes nothing.
+        let answer = unsafe { libc::fcntl(number, libc::F_GETFD, 0) };
+        // A filter may forbid to ask, which says nothing of the descriptor.
+        if answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
             CLOSED.fetch_or(1 << number, Ordering::Relaxed);
         }
     }
