@@ -42,6 +42,9 @@ impl Copier {
         if kind == EntryType::Directory {
             return Err(Problem::new(wording::OMITTING_DIRECTORY).naming(found.path()));
         }
+        if self.links_at_once(desk, found, kind) {
+            return Ok(Handled::Over);
+        }
         let cannot_stat = |cause| Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause);
         let directory = desk.cache().open(&found.node.source).map_err(cannot_stat)?;
         let follow = self.follows_here(found);
@@ -76,6 +79,39 @@ impl Copier {
             }
         }
         Ok(Handled::Over)
+    }
+
+    /// Makes the link that `-l` or `-s` asks for in one call, if the listing has said all that has to be known; returns
+    /// whether it is there. If not, looking closer will tell why.
+    fn links_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
+        let is_known = !found.is_operand() && kind != EntryType::Unknown && !self.follows_here(found);
+        let needs_look = self.preserves(Preserve::TIMESTAMPS) || self.preserves(Preserve::LINKS);
+        let make = self.options.make;
+        if !is_known || self.options.existing.backs_up() || make == Make::Copy {
+            return false;
+        }
+        let Ok(directory) = open_directory(desk, found) else { return false };
+        let (made, counted) = match make {
+            Make::HardLink => {
+                let linked = desk.cache().open(&found.node.source).and_then(|source| {
+                    link_at_path(Some(&*source), found.name(), false, &directory, target_name(found))
+                });
+                (linked.is_ok(), Tally { hard_links: 1, ..Tally::default() })
+            }
+            _ if needs_look => return false,
+            _ => {
+                let content = found.path();
+                let leads = content.starts_with(b"/") || self.is_current_directory(found);
+                let content = CString::new(content).unwrap_or_default();
+                let linked = leads && make_symlink(&content, &directory, target_name(found)).is_ok();
+                (linked, Tally { symlinks: 1, ..Tally::default() })
+            }
+        };
+        if made {
+            self.tell_copied(desk, found);
+            desk.count(counted);
+        }
+        made
     }
 
     /// Tells whether something is copied as if it were a regular file.
