@@ -86,7 +86,7 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
     };
     let (assignments, named, problems) = operands::without_repetitions(assignments, options);
     let mut status = tell(problems, report);
-    let groups = operands::groups(assignments, options);
+    let groups = operands::groups(assignments, options, &named, &cache);
     let copier = Copier::new(options.clone(), named, groups.len() > 1);
     let mut parents = Parents::new(&copier, &cache, report);
     let mut first = 0;

@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Held, HeldCache, Problem};
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, open_path, stat_path};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, open, open_path, stat, stat_path};
 
 use super::backup::backup_name;
 use super::options::{Backup, CopyOptions, Dereference, Existing, Operands};
@@ -279,9 +279,17 @@ pub(super) fn without_repetitions(
 
 /// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, and none
 /// is below another, so their order cannot matter. What is copied onto the target directory itself may have any of their
-/// names in it, and is a group of its own; so is each if the user is asked.
-pub(super) fn groups(assignments: Vec<Assignment>, options: &CopyOptions) -> Vec<Vec<Assignment>> {
-    if options.existing.ask {
+/// names in it, and is a group of its own; so is each if the user is asked, and if the target directory is in one of the sources, which grows
+/// while it is read.
+pub(super) fn groups(
+    assignments: Vec<Assignment>,
+    options: &CopyOptions,
+    named: &Named,
+    cache: &HeldCache,
+) -> Vec<Vec<Assignment>> {
+    if options.existing.ask
+        || assignments.first().is_some_and(|first| is_within(&first.target.0, named, cache))
+    {
         return assignments.into_iter().map(|assignment| vec![assignment]).collect();
     }
     let mut groups: Vec<Vec<Assignment>> = Vec::new();
@@ -299,6 +307,27 @@ pub(super) fn groups(assignments: Vec<Assignment>, options: &CopyOptions) -> Vec
         }
     }
     groups
+}
+
+/// Tells whether a directory is one of the named ones, or below one.
+fn is_within(directory: &Arc<Held>, named: &Named, cache: &HeldCache) -> bool {
+    if named.is_empty() {
+        return false;
+    }
+    let Ok(mut above) = cache.open(directory) else { return false };
+    let mut identity = directory.identity();
+    loop {
+        if named.contains_key(&identity) {
+            return true;
+        }
+        let Ok(parent) = open(&*above, c"..", Open::SEARCH) else { return false };
+        match stat(&parent) {
+            // The root is above itself.
+            Ok(found) if found.identity != identity => identity = found.identity,
+            _ => return false,
+        }
+        above = Arc::new(parent);
+    }
 }
 
 /// The names of the copies of a group.
@@ -357,7 +386,10 @@ mod tests {
         let groups_of = |parents: bool, names: &[&CStr]| {
             let operands = Operands { parents, ..Operands::default() };
             let assigned = names.iter().map(|name| Assignment::into_directory(name, &held, &operands));
-            groups(assigned.collect(), &CopyOptions::default()).iter().map(Vec::len).collect::<Vec<_>>()
+            groups(assigned.collect(), &CopyOptions::default(), &Named::new(), &cache)
+                .iter()
+                .map(Vec::len)
+                .collect::<Vec<_>>()
         };
         assert_eq!(groups_of(false, &[c"a", c"x/b", c"y/a", c"c"]), [2, 2]);
         assert_eq!(groups_of(true, &[c"x/a", c"y/a", c"x/b"]), [3]);
