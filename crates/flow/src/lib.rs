@@ -39,7 +39,7 @@ pub use node::{Found, Node};
 pub use plan::Precedence;
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
 pub use run::{Desk, Job, Run};
-pub use settings::Settings;
+pub use settings::{Machine, Settings};
 pub use sim::Sim;
 pub use tool::{Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Tool, Transfer};
 

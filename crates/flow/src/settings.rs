@@ -49,6 +49,30 @@ const WORKERS_PER_PROCESSOR: usize = 2;
 /// of one file system usually bears.
 const WORKERS: std::ops::RangeInclusive<usize> = 2..=16;
 
+/// Address space for each worker, where the process may not have all it likes. The C library's allocator reserves 64 MiB
+/// for each thread, and 128 to align them; where it cannot, every allocation of the thread takes pages of its own.
+const ADDRESS_SPACE_PER_WORKER: u64 = 192 << 20;
+
+/// What there is to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Processors.
+    pub processors: usize,
+    /// Descriptors that may be open.
+    pub descriptors: usize,
+    /// Bytes of address space, if there is a limit (`ulimit -v`).
+    pub address_space: Option<u64>,
+}
+
+impl Machine {
+    /// Returns how many workers there are if the user does not say.
+    fn workers(self) -> usize {
+        let workers = (self.processors * WORKERS_PER_PROCESSOR).clamp(*WORKERS.start(), *WORKERS.end());
+        let most = self.address_space.map_or(u64::MAX, |bytes| bytes / ADDRESS_SPACE_PER_WORKER);
+        workers.min(usize::try_from(most).unwrap_or(usize::MAX))
+    }
+}
+
 /// A run's use of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -78,8 +102,9 @@ impl Settings {
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let limit = haul_sys::raise_descriptor_limit(DESCRIPTORS_WANTED);
-        let settings = Self::within(config, processors, limit);
+        let descriptors = haul_sys::raise_descriptor_limit(DESCRIPTORS_WANTED);
+        let address_space = haul_sys::address_space_limit();
+        let settings = Self::within(config, Machine { processors, descriptors, address_space });
         haul_sys::widen_descriptor_table(settings.descriptors());
         settings
     }
@@ -90,17 +115,17 @@ impl Settings {
         DESCRIPTORS_RESERVED + self.held + self.jobs * per_worker
     }
 
-    /// Resolves for a machine of `processors` processors on which `descriptors` descriptors may be open.
+    /// Resolves for a machine.
     ///
-    /// Invariant: the most descriptors that may be open at once is at most `descriptors`, as long as that is enough for
+    /// Invariant: the most descriptors that may be open at once is at most as many as may be, as long as that is enough for
     /// one worker and one file (test: `settings_stay_within_the_descriptors_there_are`).
     #[must_use]
-    pub fn within(config: &Config, processors: usize, descriptors: usize) -> Self {
-        let spendable = descriptors.saturating_sub(DESCRIPTORS_RESERVED);
+    pub fn within(config: &Config, machine: Machine) -> Self {
+        let spendable = machine.descriptors.saturating_sub(DESCRIPTORS_RESERVED);
         let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + DESCRIPTORS_PER_FILE;
         let jobs = config
             .jobs
-            .unwrap_or_else(|| (processors * WORKERS_PER_PROCESSOR).clamp(*WORKERS.start(), *WORKERS.end()))
+            .unwrap_or_else(|| machine.workers())
             .clamp(1, (spendable / (per_worker + HELD_PER_WORKER)).max(1));
         let spare = spendable.saturating_sub(jobs * per_worker);
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
@@ -160,10 +185,20 @@ mod tests {
             processors in 1usize..256, descriptors in 12usize..100_000,
         ) {
             let config = Config { jobs, look_ahead, ..Config::default() };
-            let settings = Settings::within(&config, processors, descriptors);
+            let machine = Machine { processors, descriptors, address_space: None };
+            let settings = Settings::within(&config, machine);
             let most = settings.descriptors();
             prop_assert!(settings.jobs >= 1 && settings.window >= 1);
             prop_assert!(most <= descriptors, "{settings:?} may open {most} of {descriptors}");
         }
+    }
+    #[test]
+    fn little_address_space_is_for_one_worker_unless_more_are_asked_for() {
+        let machine = |address_space| Machine { processors: 4, descriptors: 1024, address_space };
+        let jobs = |bytes| Settings::within(&Config::default(), machine(bytes)).jobs;
+        assert_eq!((jobs(None), jobs(Some(1 << 40))), (8, 8));
+        assert_eq!((jobs(Some(16 << 20)), jobs(Some(600 << 20))), (1, 3));
+        let config = Config { jobs: Some(5), ..Config::default() };
+        assert_eq!(Settings::within(&config, machine(Some(16 << 20))).jobs, 5);
     }
 }

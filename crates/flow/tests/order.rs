@@ -9,12 +9,14 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Begin, Block, Config, Desk, Driver, Enter, Found, Handled, HeldCache, Holes, Job, Line, Local, Need,
-    Node, OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Sim, Status, Tally, Tool,
-    Transfer,
+    Begin, Block, Config, Desk, Driver, Enter, Found, Handled, HeldCache, Holes, Job, Line, Local, Machine,
+    Need, Node, OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Sim, Status, Tally,
+    Tool, Transfer,
 };
 use haul_sys::{EntryType, Open, Stat};
 use proptest::prelude::*;
+
+const MACHINE: Machine = Machine { processors: 2, descriptors: 256, address_space: None };
 
 /// What happened to which path, in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,7 +184,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
         build(&shape, &root, &mut expected);
-        let settings = Settings { window, held, ..Settings::within(&Config::default(), 2, 256) };
+        let settings = Settings { window, held, ..Settings::within(&Config::default(), MACHINE) };
         let (events, tally) = record(&root, settings, &Sim::new(workers, seed));
         check(&events, &expected, tally)?;
         let again = record(&root, settings, &Sim::new(workers, seed));
@@ -196,7 +198,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
         build(&shape, &root, &mut expected);
-        let settings = Settings { window, held, ..Settings::within(&Config::default(), 2, 256) };
+        let settings = Settings { window, held, ..Settings::within(&Config::default(), MACHINE) };
         let (events, tally) = record(&root, settings, &Local::new(workers));
         check(&events, &expected, tally)?;
     }

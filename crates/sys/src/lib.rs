@@ -64,8 +64,8 @@ pub use open::{Open, open, open_parent, open_path};
 pub use operation::Operation;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
-    Identity as ProcessIdentity, descriptor_limit, effective_identity, raise_descriptor_limit, umask,
-    widen_descriptor_table,
+    Identity as ProcessIdentity, address_space_limit, descriptor_limit, effective_identity,
+    raise_descriptor_limit, umask, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use standard::{Standard, character_set, was_closed};

@@ -29,6 +29,12 @@ pub fn raise_descriptor_limit(wanted: usize) -> usize {
     descriptor_limit()
 }
 
+/// Returns how many bytes of address space the process may have, if there is a limit.
+#[must_use]
+pub fn address_space_limit() -> Option<u64> {
+    rustix::process::getrlimit(Resource::As).current
+}
+
 /// Makes room for `count` open descriptors in the process's table. Call before there are other threads.
 ///
 /// The kernel's table grows as descriptors are opened. When threads share it, each growth waits until no processor looks
