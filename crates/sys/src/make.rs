@@ -23,7 +23,7 @@ pub fn make_directory(directory: impl AsFd, name: &CStr, mode: Mode) -> Result<(
     )
 }
 
-/// A FIFO, socket or device to make.
+/// A FIFO, socket, device, or empty regular file to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Special {
     /// Its type.
@@ -34,10 +34,10 @@ pub struct Special {
     pub device_number: u64,
 }
 
-/// Makes the special file `name` in `directory`.
+/// Makes the special or empty file `name` in `directory`, without opening it.
 ///
 /// # Errors
-/// The kernel's; `EINVAL` for a type that is none of FIFO, socket and device.
+/// The kernel's; `EINVAL` for a type that is none of FIFO, socket, device and regular file.
 pub fn make_special(directory: impl AsFd, name: &CStr, special: Special) -> Result<()> {
     let directory = directory.as_fd();
     let kind = match special.kind {
@@ -45,6 +45,7 @@ pub fn make_special(directory: impl AsFd, name: &CStr, special: Special) -> Resu
         FileType::Socket => RawType::Socket,
         FileType::CharacterDevice => RawType::CharacterDevice,
         FileType::BlockDevice => RawType::BlockDevice,
+        FileType::Regular => RawType::RegularFile,
         _ => RawType::Unknown,
     };
     gate::call(

@@ -114,6 +114,13 @@ pub(super) struct SourceXattrs {
     default_access_list: Option<Vec<u8>>,
 }
 
+impl SourceXattrs {
+    /// Tells whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.access_list.is_none() && self.default_access_list.is_none()
+    }
+}
+
 /// What is known of a copy that gets its attributes.
 pub(super) struct Subject<'a> {
     /// The copy.

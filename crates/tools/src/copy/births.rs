@@ -66,7 +66,8 @@ impl Copier {
         Birth { mode: self.new_file_mode(stat), is_final: false }
     }
 
-    fn is_born_final(&self, directory: &TargetDirectory, stat: &Stat) -> bool {
+    /// Tells whether a new file in a directory is born with the source's owner and mode, if that has no access list.
+    pub(super) fn is_born_final(&self, directory: &TargetDirectory, stat: &Stat) -> bool {
         self.preserves(Preserve::OWNERSHIP | Preserve::MODE)
             && directory.births.are_as_asked()
             && self.is_own(stat)

@@ -14,7 +14,7 @@ use super::links::{LinkedName, replace};
 use super::options::{Make, Preserve};
 use super::place::{Left, Made, Place};
 use super::stream;
-use super::target::{failure, open_directory, problem, target_name, target_path};
+use super::target::{failure, problem, target_name, target_path};
 use super::wording;
 
 impl Copier {
@@ -148,7 +148,7 @@ impl Copier {
             FileType::Unknown => return Err(Problem::new(wording::UNKNOWN_TYPE).naming(found.path())),
             _ => wording::CANNOT_CREATE_SPECIAL,
         };
-        let directory = open_directory(desk, found).map_err(|cause| problem(found, cannot_create, cause))?;
+        let directory = self.open_place(desk, found).map_err(|cause| problem(found, cannot_create, cause))?;
         let content = match source.kind {
             FileType::Symlink => {
                 let unreadable =
@@ -263,7 +263,7 @@ impl Copier {
             let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found)).naming(found.path());
             problem.because(cause)
         };
-        let directory = open_directory(desk, found).map_err(failed)?;
+        let directory = self.open_place(desk, found).map_err(failed)?;
         let follow = self.follows_here(found);
         let make = |name: &CStr| link_at_path(Some(source_directory), found.name(), follow, &directory, name);
         match make(target_name(found)) {
@@ -297,7 +297,7 @@ impl Copier {
             let problem = Problem::new(wording::CANNOT_CREATE_LINK_TO).naming(target_path(found));
             problem.naming(found.path()).because(cause)
         };
-        let directory = open_directory(desk, found).map_err(failed)?;
+        let directory = self.open_place(desk, found).map_err(failed)?;
         let leads = content.starts_with(b"/") || self.is_current_directory(found);
         let content = CString::new(content).unwrap_or_default();
         let make = |name: &CStr| make_symlink(&content, &directory, name);

@@ -69,13 +69,25 @@ impl<'a> Parents<'a> {
             return Some(Arc::clone(target));
         }
         let way = components(assignment);
-        self.find(target, &way).or_else(|| match self.make_missing(target, &way) {
-            Ok(held) => Some(held),
-            Err(problem) => {
-                self.tell(problem);
-                None
-            }
-        })
+        if let Some(held) = self.find(target, &way) {
+            return Some(held);
+        }
+        let made = self.make_missing(target, &way).and_then(|(held, is_new)| match is_new {
+            true => self.check_dots(assignment).map(|()| held),
+            false => Ok(held),
+        });
+        made.map_err(|problem| self.tell(problem)).ok()
+    }
+
+    /// Refuses a copy that is the new directory on its way itself, by another name: GNU cannot make that directory twice.
+    fn check_dots(&self, assignment: &Assignment) -> Result<(), Problem> {
+        let is_itself = matches!(assignment.target.1.to_bytes(), b"." | b"..");
+        if !(is_itself && self.copier.options.recursive) {
+            return Ok(());
+        }
+        let exists = Error::new(Operation::Mkdirat, format!("{:?}", assignment.target.1), Errno::EXIST);
+        let problem = Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(assignment.shown.clone());
+        Err(problem.because(exists))
     }
 
     /// Follows the way; `None` if not all of it is there.
@@ -112,29 +124,35 @@ impl<'a> Parents<'a> {
         held
     }
 
-    /// Follows the way and makes what is missing. Everything on it gets the attributes that are preserved.
-    fn make_missing(&mut self, target: &Arc<Held>, way: &[Component<'_>]) -> Result<Arc<Held>, Problem> {
+    /// Follows the way and makes what is missing. Everything on it gets the attributes that are preserved. Returns the last
+    /// directory, and whether it is new.
+    fn make_missing(
+        &mut self,
+        target: &Arc<Held>,
+        way: &[Component<'_>],
+    ) -> Result<(Arc<Held>, bool), Problem> {
         let usual = Preserve::OWNERSHIP.union(Preserve::MODE).union(Preserve::TIMESTAMPS);
         let preserves = self.copier.options.preserve.intersects(usual);
-        let mut held = Arc::clone(target);
+        let (mut held, mut is_new) = (Arc::clone(target), false);
         for component in way {
             match self.step(&held, component) {
-                Ok(there) if preserves => {
-                    let stat = source_stat(component)?;
-                    self.change(&there, component, stat, None);
-                    held = there;
+                Ok(there) => {
+                    if preserves {
+                        let stat = source_stat(component)?;
+                        self.change(&there, component, stat, None);
+                    }
+                    (held, is_new) = (there, false);
                 }
-                Ok(there) => held = there,
                 Err(_) if self.is_other(&held, component) => {
                     if preserves {
                         source_stat(component)?;
                     }
                     return Err(Problem::new(wording::PARENT_IS_OTHER).naming(component.shown));
                 }
-                Err(_) => held = self.make(&held, component)?,
+                Err(_) => (held, is_new) = (self.make(&held, component)?, true),
             }
         }
-        Ok(held)
+        Ok((held, is_new))
     }
 
     /// Tells whether something stands there that is no directory.

@@ -159,7 +159,8 @@ impl Copier {
         birth: Birth,
     ) -> Result<Target, Problem> {
         let name = target_name(found);
-        let directory = open_directory(desk, found)
+        let directory = self
+            .open_place(desk, found)
             .map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, slashed(name, cause)))?;
         match open(&directory, name, Open::create(birth.mode)) {
             Ok(file) => {

@@ -151,6 +151,17 @@ pub(super) fn failure(found: &Found<Copier>, directory: &Fd, wording: Wording, c
     }
 }
 
+impl Copier {
+    /// Opens the directory in which an entry's copy is made. GNU tells of an entry before it finds that there is none.
+    pub(super) fn open_place(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<Arc<Fd>, Error> {
+        let opened = open_directory(desk, found);
+        if opened.as_ref().is_err_and(|cause| cause.is(Errno::NOENT)) {
+            self.tell_copied(desk, found);
+        }
+        opened
+    }
+}
+
 /// Opens the directory an entry's copy goes to.
 pub(super) fn open_directory(desk: &Desk<'_, Copier>, found: &Found<Copier>) -> Result<Arc<Fd>, Error> {
     desk.cache().open(&found.node.own.held)

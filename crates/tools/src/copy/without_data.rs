@@ -1,17 +1,19 @@
 //! `--attributes-only`: files are made, or stay as they are, and only get attributes.
 //!
 //! No data is read, so the source is not opened either, unless only that can tell whether it may be read, which GNU cp
-//! demands, or what its attributes are. A new file costs three calls: statx, openat, close.
+//! demands, or what its attributes are. A new file costs two calls, statx and mknodat; under `-a`, where files are known to be
+//! born as they should be (`births.rs`), four: statx, listxattrat, mknodat, utimensat.
 
 use haul_flow::{Desk, Found, Problem, Tally};
-use haul_sys::{Fd, FileType, Mode, Open, Stat, open};
+use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
-use super::attributes::{Object, Subject};
+use super::attributes::{Object, SourceXattrs, Subject};
+use super::births::Birth;
 use super::options::Preserve;
 use super::place::Made;
 use super::regular::{OpenTarget, Target};
-use super::target::target_path;
+use super::target::{open_directory, target_name, target_path};
 
 impl Copier {
     /// Makes a file like the source, without its content; returns what came of it.
@@ -28,40 +30,87 @@ impl Copier {
             Some(how) => Some(open(directory, found.name(), how).map_err(unreadable)?),
             None => None,
         };
-        let target = match self.open_target(desk, found, source, self.private_birth(source))? {
-            Target::Open(target) => target,
-            Target::Left(left) => return Ok(Made::Left(left)),
-        };
-        let OpenTarget { file, before, .. } = target;
         let looked_at = match &opened {
             Some(opened) => Object::Open(opened),
             None => Object::Named(directory, found.name()),
         };
         let xattrs = self.read_xattrs(desk, looked_at, &|| found.path());
-        let done = self.give_attributes(
-            desk,
-            &Subject {
-                object: Object::Open(&file),
-                stat: source,
-                xattrs: &xattrs,
-                before: before.as_ref(),
-                plain_mode: self.plain_file_mode(source, before.as_ref()),
-                has_access_list: found.node.own.gives_access_list,
-                birth: None,
-                target_path: &|| target_path(found),
-            },
-        );
-        let lost = |path: Vec<u8>| {
-            move |cause| Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(path).because(cause)
+        let made = match self.make_at_once(desk, found, source, &xattrs) {
+            Some(made) => Ok(made),
+            None => self.make_by_opening(desk, found, source, &xattrs),
         };
-        file.close().map_err(lost(target_path(found)))?;
-        if let Some(opened) = opened {
-            opened.close().map_err(lost(found.path()))?;
+        match opened.map(Fd::close) {
+            Some(Err(cause)) => made.and(Err(unclosed(found.path(), cause))),
+            _ => made,
         }
+    }
+
+    /// Makes a new file that is born with all it gets but its times, without opening it. `None` if there is no such file to
+    /// make, or it cannot be made: then opening it says why.
+    fn make_at_once(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+        xattrs: &SourceXattrs,
+    ) -> Option<Made> {
+        let keeps = self.options.preserve.difference(Preserve::LINKS);
+        let birth = if keeps.is_empty() && self.plain_file_mode(source, None).is_none() {
+            Birth { is_final: true, ..self.private_birth(source) }
+        } else if xattrs.is_empty() && self.is_born_final(&found.node.own, source) {
+            Birth { mode: source.mode, is_final: true }
+        } else {
+            return None;
+        };
+        let directory = open_directory(desk, found).ok()?;
+        let file = Special { kind: FileType::Regular, mode: birth.mode, device_number: 0 };
+        make_special(&directory, target_name(found), file).ok()?;
+        self.tell_copied(desk, found);
+        let object = Object::Named(&directory, target_name(found));
+        Some(self.finish_without_data(desk, found, source, (object, None, Some(birth), xattrs)))
+    }
+
+    /// Makes or opens a file and gives it its attributes.
+    fn make_by_opening(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+        xattrs: &SourceXattrs,
+    ) -> Result<Made, Problem> {
+        let target = match self.open_target(desk, found, source, self.private_birth(source))? {
+            Target::Open(target) => target,
+            Target::Left(left) => return Ok(Made::Left(left)),
+        };
+        let OpenTarget { file, before, birth, .. } = target;
+        let object = Object::Open(&file);
+        let made = self.finish_without_data(desk, found, source, (object, before.as_ref(), birth, xattrs));
+        file.close().map_err(|cause| unclosed(target_path(found), cause))?;
+        Ok(made)
+    }
+
+    fn finish_without_data(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+        (object, before, birth, xattrs): (Object<'_>, Option<&Stat>, Option<Birth>, &SourceXattrs),
+    ) -> Made {
+        let subject = Subject {
+            object,
+            stat: source,
+            xattrs,
+            before,
+            plain_mode: self.plain_file_mode(source, before),
+            has_access_list: found.node.own.gives_access_list,
+            birth: birth.map(|birth| (birth, &found.node.own)),
+            target_path: &|| target_path(found),
+        };
+        let done = self.give_attributes(desk, &subject);
         if done {
             desk.count(Tally { files: 1, ..Tally::default() });
         }
-        Ok(Made::whole_if(done))
+        Made::whole_if(done)
     }
 
     /// Says how the source is opened, if it has to be.
@@ -85,4 +134,8 @@ impl Copier {
         let own = source.owner == self.process.user && source.mode.contains(Mode::OWNER_READ);
         self.process.user == 0 || own || source.mode.contains(Mode::READ)
     }
+}
+
+fn unclosed(path: Vec<u8>, cause: Error) -> Problem {
+    Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(path).because(cause)
 }
