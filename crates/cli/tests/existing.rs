@@ -184,6 +184,14 @@ fn operands_that_overlap_are_refused_by_their_order() {
     }
 }
 
+#[test]
+fn a_source_that_holds_the_target_is_read_before_others_are_copied_into_it() {
+    let itself = "cp: cannot copy a directory, 'e', into itself, 'e/e'\n";
+    for _ in 0..10 {
+        expect("-r e n/a e", "", 1, "", itself, &[("e/a", "na"), ("e/e/a", "ea"), ("e/e/x", "ex")]);
+    }
+}
+
 /// Runs the program on one command line in a prepared folder, with an input.
 fn run(sandbox: &Sandbox, line: &str, input: &str) -> Outcome {
     let folder = sandbox.join("folder");
