@@ -14,7 +14,7 @@ use super::links::{LinkedName, replace};
 use super::options::{Make, Preserve};
 use super::place::{Left, Made, Place};
 use super::stream;
-use super::target::{failure, problem, target_name, target_path};
+use super::target::{failure, open_directory, problem, target_name, target_path};
 use super::wording;
 
 impl Copier {
