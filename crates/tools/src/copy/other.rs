@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 
 use haul_flow::{Claim, Desk, Found, Handled, Problem, Tally};
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Special, Stat, Times, change_times_at,
+    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation, Special, Stat, Times, change_times_at,
 };
 use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
 
@@ -84,34 +84,41 @@ impl Copier {
     /// Makes the link that `-l` or `-s` asks for in one call, if the listing has said all that has to be known; returns
     /// whether it is there. If not, looking closer will tell why.
     fn links_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
-        let is_known = !found.is_operand() && kind != EntryType::Unknown && !self.follows_here(found);
-        let needs_look = self.preserves(Preserve::TIMESTAMPS) || self.preserves(Preserve::LINKS);
-        let make = self.options.make;
-        if !is_known || self.options.existing.backs_up() || make == Make::Copy {
+        let is_listed = !found.is_operand() && matches!(kind, EntryType::Regular | EntryType::Special);
+        if !is_listed || self.options.existing.backs_up() {
             return false;
         }
-        let Ok(directory) = open_directory(desk, found) else { return false };
-        let (made, counted) = match make {
+        let (made, counted) = match self.options.make {
+            Make::Copy => return false,
             Make::HardLink => {
-                let linked = desk.cache().open(&found.node.source).and_then(|source| {
-                    link_at_path(Some(&*source), found.name(), false, &directory, target_name(found))
-                });
-                (linked.is_ok(), Tally { hard_links: 1, ..Tally::default() })
+                (self.hard_link_at_once(desk, found), Tally { hard_links: 1, ..Tally::default() })
             }
-            _ if needs_look => return false,
-            _ => {
-                let content = found.path();
-                let leads = content.starts_with(b"/") || self.is_current_directory(found);
-                let content = CString::new(content).unwrap_or_default();
-                let linked = leads && make_symlink(&content, &directory, target_name(found)).is_ok();
-                (linked, Tally { symlinks: 1, ..Tally::default() })
+            // Its times, and the other names of its source, are not in the listing.
+            Make::Symlink if self.preserves(Preserve::TIMESTAMPS) || self.preserves(Preserve::LINKS) => {
+                return false;
             }
+            Make::Symlink => (self.symlink_at_once(desk, found), Tally { symlinks: 1, ..Tally::default() }),
         };
-        if made {
+        let is_there = made.is_ok();
+        if is_there {
             self.tell_copied(desk, found);
             desk.count(counted);
         }
-        made
+        is_there
+    }
+
+    fn hard_link_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<(), Error> {
+        let (source, target) = (desk.cache().open(&found.node.source)?, open_directory(desk, found)?);
+        link_at_path(Some(&*source), found.name(), false, &target, target_name(found))
+    }
+
+    fn symlink_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<(), Error> {
+        let (content, target) = (found.path(), open_directory(desk, found)?);
+        if !content.starts_with(b"/") && !self.is_current_directory(found) {
+            return Err(Error::new(Operation::Symlinkat, "a relative link".to_owned(), Errno::INVAL));
+        }
+        let content = CString::new(content).unwrap_or_default();
+        make_symlink(&content, &target, target_name(found))
     }
 
     /// Tells whether something is copied as if it were a regular file.
