@@ -124,8 +124,9 @@ impl<'a> Parents<'a> {
         held
     }
 
-    /// Follows the way and makes what is missing. Everything on it gets the attributes that are preserved. Returns the last
-    /// directory, and whether it is new.
+    /// Follows the way and makes what is missing. Everything on it gets the attributes that are preserved, unless it is in
+    /// vain: then, as with GNU, what was made stays as private as it was made. Returns the last directory, and whether it is
+    /// new.
     fn make_missing(
         &mut self,
         target: &Arc<Held>,
@@ -134,12 +135,12 @@ impl<'a> Parents<'a> {
         let usual = Preserve::OWNERSHIP.union(Preserve::MODE).union(Preserve::TIMESTAMPS);
         let preserves = self.copier.options.preserve.intersects(usual);
         let (mut held, mut is_new) = (Arc::clone(target), false);
+        let mut changes = Vec::new();
         for component in way {
             match self.step(&held, component) {
                 Ok(there) => {
                     if preserves {
-                        let stat = source_stat(component)?;
-                        self.change(&there, component, stat, None);
+                        changes.push((Arc::clone(&there), component, source_stat(component)?, None));
                     }
                     (held, is_new) = (there, false);
                 }
@@ -149,8 +150,16 @@ impl<'a> Parents<'a> {
                     }
                     return Err(Problem::new(wording::PARENT_IS_OTHER).naming(component.shown));
                 }
-                Err(_) => (held, is_new) = (self.make(&held, component)?, true),
+                Err(_) => {
+                    let (stat, plain_mode);
+                    (held, stat, plain_mode) = self.make(&held, component)?;
+                    is_new = true;
+                    changes.push((Arc::clone(&held), component, stat, plain_mode));
+                }
             }
+        }
+        for (held, component, stat, plain_mode) in changes {
+            self.change(&held, component, stat, plain_mode);
         }
         Ok((held, is_new))
     }
@@ -162,8 +171,13 @@ impl<'a> Parents<'a> {
         looked.is_ok_and(|there| there.kind != FileType::Directory)
     }
 
-    /// Makes one directory, with the rights that its owner needs to work in it.
-    fn make(&mut self, above: &Arc<Held>, component: &Component<'_>) -> Result<Arc<Held>, Problem> {
+    /// Makes one directory, with the rights that its owner needs to work in it. Returns with it what its source is, and the
+    /// mode it gets at the end if the source's is not preserved.
+    fn make(
+        &mut self,
+        above: &Arc<Held>,
+        component: &Component<'_>,
+    ) -> Result<(Arc<Held>, Stat, Option<Mode>), Problem> {
         let source = source_stat(component)?;
         let problem =
             |wording| move |cause: Error| Problem::new(wording).naming(component.shown).because(cause);
@@ -188,8 +202,7 @@ impl<'a> Parents<'a> {
             })
             .map_err(problem(wording::PARENT_ATTRIBUTES))?;
         let held = self.hold(above, component, Open::SEARCH, (made.identity, fd));
-        self.change(&held, component, source, self.plain_mode(omitted, made.mode));
-        Ok(held)
+        Ok((held, source, self.plain_mode(omitted, made.mode)))
     }
 
     /// The rights that a new directory does not get before its owner is set.
