@@ -126,7 +126,7 @@ impl Round<'_> {
     /// Runs one test.
     fn one(&self, test: &str, column: &Column) -> Result<Outcome, Failure> {
         let log = column.logs.join(format!("{}.log", test.replace('/', "-")));
-        if let (Program::Haul(_), Some(reason)) = (&column.program, why_not_applicable(test)) {
+        if let (Program::Haul(_), Some(reason)) = (&column.program, why_not_applicable(self.version, test)) {
             return Ok(Outcome { verdict: Verdict::NotApplicable(reason), log, seconds: 0.0 });
         }
         let fail = |error: std::io::Error| Failure(format!("{test}: {error}"));
