@@ -1,22 +1,29 @@
 //! `gen`: files that are generated from the code, and the check that they are.
+//!
+//! Help is what haul prints. Completions and manual pages are made from its commands and options as data
+//! (`haul --definitions`), so that an option is written down in one place only.
 
-use std::path::PathBuf;
+mod bash;
+mod definitions;
+mod fish;
+mod man;
+mod zsh;
 
 use crate::steps::{Failure, cargo, output_of, say, workspace};
+use definitions::Command;
 
-/// Each file, and the words to haul that print it.
-const FILES: [(&str, &[&str]); 2] =
-    [("docs/help/haul.txt", &["--help"]), ("docs/help/cp.txt", &["cp", "--help"])];
+/// A file's path in the workspace, and what it holds.
+type Generated = (&'static str, Vec<u8>);
 
 /// Writes the files.
 pub(crate) fn write() -> Result<(), Failure> {
-    for (file, words) in FILES {
+    for (file, content) in generated()? {
         let path = workspace().join(file);
         let fail = |error| Failure(format!("cannot write {file}: {error}"));
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(fail)?;
         }
-        std::fs::write(&path, printed(words)?).map_err(fail)?;
+        std::fs::write(&path, content).map_err(fail)?;
         say(&format!("wrote {file}"));
     }
     Ok(())
@@ -25,14 +32,30 @@ pub(crate) fn write() -> Result<(), Failure> {
 /// Checks that the files are what would be written.
 pub(crate) fn check() -> Result<(), Failure> {
     say("==> generated files");
-    for (file, words) in FILES {
-        let path: PathBuf = workspace().join(file);
+    for (file, content) in generated()? {
+        let path = workspace().join(file);
         let there = std::fs::read(&path).map_err(|error| Failure(format!("cannot read {file}: {error}")))?;
-        if there != printed(words)? {
+        if there != content {
             return Err(Failure(format!("{file} is not what the code generates: run 'cargo xtask gen'")));
         }
     }
     Ok(())
+}
+
+fn generated() -> Result<Vec<Generated>, Failure> {
+    let definitions = printed(&["--definitions"])?;
+    let commands: Vec<Command> = serde_json::from_slice(&definitions)
+        .map_err(|error| Failure(format!("haul --definitions: {error}")))?;
+    Ok(vec![
+        ("docs/help/haul.txt", printed(&["--help"])?),
+        ("docs/help/cp.txt", printed(&["cp", "--help"])?),
+        ("docs/man/haul.1", man::haul(&commands).into_bytes()),
+        ("docs/man/haul-cp.1", man::cp(&commands).into_bytes()),
+        ("docs/man/haul-bench.1", man::bench(&commands).into_bytes()),
+        ("completions/haul.bash", bash::completion(&commands).into_bytes()),
+        ("completions/_haul", zsh::completion(&commands).into_bytes()),
+        ("completions/haul.fish", fish::completion(&commands).into_bytes()),
+    ])
 }
 
 fn printed(words: &[&str]) -> Result<Vec<u8>, Failure> {

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::steps::{Failure, is_installed, run, say};
 
 /// Programs the tests run and files they use, with the Debian package that has them and what is skipped without them.
-const NEEDS: [(&str, &str, &str); 21] = [
+const NEEDS: [(&str, &str, &str); 27] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -18,6 +18,12 @@ const NEEDS: [(&str, &str, &str); 21] = [
     ("losetup", "mount", "tests on images"),
     ("mount", "mount", "tests on images"),
     ("setpriv", "util-linux", "tests as another user"),
+    ("script", "bsdutils", "tests of completions in a terminal"),
+    ("bash", "bash", "tests of completions in bash"),
+    ("zsh", "zsh", "tests of completions in zsh"),
+    ("fish", "fish", "tests of completions in fish"),
+    ("groff", "groff", "tests of how manual pages look"),
+    ("mandoc", "mandoc", "tests of how manual pages are written"),
     ("gcc", "gcc", ORACLE),
     ("make", "make", ORACLE),
     ("xz", "xz-utils", ORACLE),

@@ -28,11 +28,22 @@ pub(crate) fn json() -> Result<String, serde_json::Error> {
             name: name.to_owned(),
             about: about.to_owned(),
             flags: if name == "cp" { flags::definitions() } else { Vec::new() },
-            operands: Vec::new(),
+            operands: if name == "help" { vec![any_command()] } else { Vec::new() },
             commands: Vec::new(),
         },
     });
     serde_json::to_string_pretty(&commands.collect::<Vec<_>>()).map(|text| text + "\n")
+}
+
+/// Says what `haul help` may be asked about.
+fn any_command() -> Argument {
+    let words = personality::commands().map(|(name, _)| name).filter(|name| *name != "help");
+    Argument {
+        name: "COMMAND".to_owned(),
+        optional: true,
+        words: words.map(str::to_owned).collect(),
+        list: false,
+    }
 }
 
 fn of_clap(command: &mut clap::Command, name: &str) -> Command {

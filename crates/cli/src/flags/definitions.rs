@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::TABLE;
-use super::{Action, Error, Flag, Owner, Typed, help};
+use super::{Action, Environment, Error, Flag, Owner, Typed, help};
 
 /// A flag as others see it.
 #[derive(Debug, Serialize)]
@@ -42,20 +42,20 @@ fn define(flag: &Flag) -> Definition {
     // Asked for the impossible, a flag that takes one of some words says which: they are written down nowhere else.
     const IMPOSSIBLE: &[u8] = b"\0";
     let mut typed = Typed::default();
-    let argument = |name: &'static str, optional, answer: Result<(), Error>| Argument {
-        name: name.to_owned(),
-        optional,
-        words: words(answer),
-        list: name.ends_with("_LIST"),
+    let argument = match flag.action {
+        Action::Plain(_) => None,
+        Action::Required(name, take) => Some((name, false, take(&mut typed, IMPOSSIBLE))),
+        Action::Optional(name, take) => Some((name, true, take(&mut typed, Some(IMPOSSIBLE)))),
     };
+    let argument = argument.map(|(name, optional, taken)| {
+        // Some words are only looked at when all flags are known.
+        let settled = taken.and_then(|()| typed.lower(Vec::new(), &Environment::default()).map(drop));
+        Argument { name: name.to_owned(), optional, words: words(settled), list: name.ends_with("_LIST") }
+    });
     Definition {
         letters: flag.letters.chars().collect(),
         long: flag.long.to_owned(),
-        argument: match flag.action {
-            Action::Plain(_) => None,
-            Action::Required(name, take) => Some(argument(name, false, take(&mut typed, IMPOSSIBLE))),
-            Action::Optional(name, take) => Some(argument(name, true, take(&mut typed, Some(IMPOSSIBLE)))),
-        },
+        argument,
         help: help::text(flag),
         gnu: flag.owner == Owner::Gnu,
     }
@@ -84,6 +84,7 @@ mod tests {
         assert!(words("preserve").contains(&"timestamps".to_owned()));
         assert!(words("engine").contains(&"io-uring".to_owned()));
         assert_eq!(words("stats"), ["json"]);
+        assert!(words("backup").contains(&"numbered".to_owned()));
         assert!(words("jobs").is_empty() && words("target-directory").is_empty());
     }
 }

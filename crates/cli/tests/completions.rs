@@ -1,0 +1,300 @@
+//! Completions in real shells, and manual pages as they are shown.
+//!
+//! bash and zsh run in a terminal, in which a line is typed, then TAB, then Enter. What ran is a function by the name of the
+//! command, which prints the words it got: so a single completion shows there, and a choice in the list before it. fish lists
+//! completions by itself. The files are those that `cargo xtask gen` wrote.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use haul_testkit::{Sandbox, needs, program, require};
+
+/// Bounds the wait for a shell.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is typed, what must be offered then, and what must not.
+type Line = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+/// For every shell. In the folder are the file `plain` and the directories `folder` and `forum`.
+const LINES: &[Line] = &[
+    ("haul ", &["cp", "bench", "help"], &["plain"]),
+    ("haul cp --arch", &["--archive"], &[]),
+    ("haul cp --ver", &["--verbose", "--version"], &["--archive"]),
+    ("haul cp --no-t", &["--no-target-directory"], &[]),
+    ("haul cp --queue-d", &["--queue-depth="], &[]),
+    ("haul cp -a pl", &["plain"], &[]),
+    ("haul cp -t ", &["folder/", "forum/"], &["plain"]),
+    ("haul cp -rvt ", &["folder/", "forum/"], &["plain"]),
+    ("haul cp plain fold", &["folder/"], &[]),
+    ("haul bench ", &["make", "compare", "run", "aio"], &["plain"]),
+    ("haul bench make ", &["many", "practical"], &[]),
+    ("haul bench compare --ro", &["--rounds="], &[]),
+    ("haul help ", &["cp", "bench"], &["plain"]),
+    ("cp --arch", &["--archive"], &[]),
+    ("cp plain fold", &["folder/"], &[]),
+];
+
+/// For every shell too: an option's words. The shells differ in whether they list the word alone or with its option.
+const WORDS: &[Line] = &[
+    ("haul cp --sparse=", &["never", "auto", "always"], &["plain"]),
+    ("haul cp --sparse ", &["never", "auto", "always"], &["plain"]),
+    ("haul cp --reflink=al", &["always"], &["auto"]),
+    ("haul cp --engine=", &["auto", "sync", "io-uring", "kernel-aio", "posix-aio", "retry"], &["plain"]),
+    ("haul cp --backup=nu", &["numbered"], &["simple"]),
+    ("haul cp --update=", &["all", "none", "none-fail", "older"], &["plain"]),
+    ("haul cp --preserve=", &["mode", "ownership", "timestamps", "links", "xattr", "all"], &["plain"]),
+    ("haul cp --preserve=mode,ti", &["mode,timestamps"], &["links"]),
+    ("haul cp --no-preserve=ow", &["ownership"], &[]),
+    ("haul cp --target-directory=fol", &["folder/"], &[]),
+    ("haul bench aio --kind=", &["read", "write", "sync-write"], &[]),
+    ("cp --progress=", &["auto", "always", "never"], &["plain"]),
+];
+
+/// Gives a file of the workspace.
+fn generated(file: &str) -> PathBuf {
+    fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap()
+}
+
+/// Makes the folder in which lines are typed, and beside it one with haul by both its names.
+fn ground() -> (Sandbox, PathBuf, PathBuf) {
+    let sandbox = Sandbox::on_disk().unwrap();
+    let (work, tools) = (sandbox.join("work"), sandbox.join("tools"));
+    for folder in [&work, &tools, &work.join("folder"), &work.join("forum")] {
+        fs::create_dir(folder).unwrap();
+    }
+    fs::write(work.join("plain"), "").unwrap();
+    for name in ["haul", "cp"] {
+        symlink(fs::canonicalize(program!().path()).unwrap(), tools.join(name)).unwrap();
+    }
+    (sandbox, work, tools)
+}
+
+fn command(program: &str, work: &Path, tools: &Path) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(program);
+    command
+        .current_dir(work)
+        .env("PATH", format!("{}:{path}", tools.display()))
+        .env("HOME", work.parent().unwrap())
+        .envs([("TERM", "dumb"), ("LC_ALL", "C"), ("INPUTRC", "/dev/null"), ("HISTFILE", "/dev/null")])
+        .env("SHELL", "/bin/sh");
+    command
+}
+
+/// A shell in a terminal.
+struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    output: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Terminal {
+    fn open(shell: &str, work: &Path, tools: &Path) -> Self {
+        let mut command = command("script", work, tools);
+        command.args(["-q", "-e", "-c", shell, "/dev/null"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let keys = child.stdin.take().unwrap();
+        let mut screen = child.stdout.take().unwrap();
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, keys, output, seen: String::new() }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until `mark` is on the screen, and gives what came before it since the last time.
+    fn until(&mut self, mark: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.seen.find(mark) {
+                let before = self.seen[..at].to_owned();
+                self.seen.drain(..at + mark.len());
+                return before;
+            }
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(error) => panic!("{error}: no {mark:?} in {:?}", self.seen),
+            }
+        }
+    }
+
+    /// Types a line and TAB, and gives the words that are on the screen when it has run.
+    fn complete(&mut self, line: &str) -> Vec<String> {
+        self.press(line);
+        self.press("\t\n");
+        let screen = self.until("<END>");
+        self.until("READY> ");
+        let apart = |sign: char| sign.is_whitespace() || matches!(sign, '<' | '>' | '\u{7}');
+        screen.split(apart).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // The terminal goes away with `script`, and the shell with its terminal.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().map(drop).unwrap_or_default();
+    }
+}
+
+/// Says what of a line is not as it must be, if anything.
+fn judge(line: &Line, offered: &[String], fails: &mut Vec<String>) {
+    let (typed, wanted, unwanted) = line;
+    // An option's word may be listed alone or behind its option.
+    let has = |word: &&&str| {
+        offered
+            .iter()
+            .any(|offer| offer == *word || offer.split_once('=').is_some_and(|(_, end)| end == **word))
+    };
+    let missing: Vec<_> = wanted.iter().filter(|word| !has(word)).collect();
+    let wrong: Vec<_> = unwanted.iter().filter(has).collect();
+    if !missing.is_empty() || !wrong.is_empty() {
+        fails.push(format!("{typed:?}: not offered {missing:?}, wrongly offered {wrong:?}, of {offered:?}"));
+    }
+}
+
+fn try_lines(terminal: &mut Terminal) {
+    let mut fails = Vec::new();
+    for line in LINES.iter().chain(WORDS) {
+        let offered = terminal.complete(line.0);
+        judge(line, &offered, &mut fails);
+    }
+    assert!(fails.is_empty(), "{}", fails.join("\n"));
+}
+
+/// Defines functions that print their words. What is typed does not hold the marks as they are printed.
+const FUNCTIONS: &str = "haul() { printf '<%s>' \"$@\"; echo '<E''ND>'; }; cp() { haul \"$@\"; }";
+
+#[test]
+fn bash_completes() {
+    require!(program!().needs_haul());
+    require!(needs::tool("script"));
+    require!(needs::tool("bash"));
+    let (_sandbox, work, tools) = ground();
+    let mut terminal = Terminal::open("bash --norc --noprofile -i", &work, &tools);
+    let settings = [
+        "show-all-if-ambiguous on",
+        "bell-style none",
+        "page-completions off",
+        "completion-query-items 0",
+        "enable-bracketed-paste off",
+    ];
+    let settings = settings.map(|setting| format!("bind 'set {setting}'; ")).concat();
+    let file = generated("completions/haul.bash");
+    terminal.press(&format!(
+        "stty cols 300; {settings} source '{}'; {FUNCTIONS}; PS1='REA''DY> '\n",
+        file.display()
+    ));
+    terminal.until("READY> ");
+    try_lines(&mut terminal);
+}
+
+#[test]
+fn zsh_completes() {
+    require!(program!().needs_haul());
+    require!(needs::tool("script"));
+    require!(needs::tool("zsh"));
+    let (_sandbox, work, tools) = ground();
+    let mut terminal = Terminal::open("zsh -f -i", &work, &tools);
+    let folder = generated("completions/_haul");
+    let folder = folder.parent().unwrap().display();
+    let settings = "unsetopt auto_menu list_ambiguous prompt_sp prompt_cr beep; LISTMAX=10000; unset zle_bracketed_paste";
+    // The function is loaded at once: it is what makes itself known as cp's too.
+    let load = "autoload -Uz compinit; compinit -u -D; autoload +X -Uz _haul; compdef _haul cp";
+    terminal.press(&format!(
+        "stty cols 300; fpath=('{folder}' $fpath); {load}; {settings}; {FUNCTIONS}; PS1='REA''DY> '\n"
+    ));
+    terminal.until("READY> ");
+    try_lines(&mut terminal);
+}
+
+#[test]
+fn fish_completes() {
+    require!(program!().needs_haul());
+    require!(needs::tool("fish"));
+    let (_sandbox, work, tools) = ground();
+    let mut fails = Vec::new();
+    let file = generated("completions/haul.fish");
+    for line in LINES.iter().chain(WORDS) {
+        let script = format!("source '{}'; complete -C '{}'", file.display(), line.0);
+        let output = command("fish", &work, &tools).args(["--no-config", "-c", &script]).output().unwrap();
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        let offered: Vec<_> = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(|line| line.split('\t').next().unwrap_or_default().to_owned())
+            // fish puts `=` behind an option by itself.
+            .flat_map(|word| [format!("{word}="), word])
+            .collect();
+        judge(line, &offered, &mut fails);
+    }
+    assert!(fails.is_empty(), "{}", fails.join("\n"));
+}
+
+#[test]
+fn manual_pages_are_shown_without_a_warning() {
+    let render = [("groff", &["-man", "-ww", "-Tutf8"][..]), ("mandoc", &["-Tlint", "-W", "style"][..])];
+    for (program, arguments) in render {
+        require!(needs::tool(program));
+        for page in ["haul.1", "haul-cp.1", "haul-bench.1"] {
+            let page = generated(&format!("docs/man/{page}"));
+            let output = Command::new(program).args(arguments).arg(&page).output().unwrap();
+            // mandoc's complaints are its output; groff's output is the page.
+            let said = if program == "mandoc" { &output.stdout } else { &output.stderr };
+            let said = String::from_utf8_lossy(said);
+            assert!(output.status.success() && said.is_empty(), "{program} {}: {said}", page.display());
+        }
+    }
+}
+
+#[test]
+fn every_option_is_in_every_completion_and_in_the_manual() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let definitions = Command::new(ours.path()).arg("--definitions").output().unwrap().stdout;
+    let definitions: serde_json::Value = serde_json::from_slice(&definitions).unwrap();
+    let flags = definitions[0]["flags"].as_array().unwrap();
+    let [bash, zsh, fish, manual] =
+        ["completions/haul.bash", "completions/_haul", "completions/haul.fish", "docs/man/haul-cp.1"]
+            .map(|file| fs::read_to_string(generated(file)).unwrap());
+    assert!(flags.len() > 40);
+    for flag in flags {
+        let long = flag["long"].as_str().unwrap();
+        let letters = flag["letters"].as_array().unwrap();
+        for letter in letters.iter().map(|letter| letter.as_str().unwrap()) {
+            assert!(
+                bash.contains(&format!(" -{letter} ")) || bash.contains(&format!("'-{letter} ")),
+                "bash: -{letter}"
+            );
+            assert!(
+                zsh.contains(&format!("-{letter}")) && fish.contains(&format!(" -s {letter} ")),
+                "-{letter}"
+            );
+            assert!(manual.contains(&format!("\\fB\\-{letter}\\fR")), "manual: -{letter}");
+        }
+        if !long.is_empty() {
+            assert!(bash.contains(&format!(" --{long}")) && zsh.contains(&format!("--{long}")), "--{long}");
+            assert!(fish.contains(&format!(" -l {long} ")), "fish: --{long}");
+            assert!(
+                manual.contains(&format!("\\fB\\-\\-{}\\fR", long.replace('-', "\\-"))),
+                "manual: --{long}"
+            );
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Completion for fish, by its own `complete`.
+
+use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
+
+const HEAD: &str = "# Completion of haul for fish, and of cp where that is haul.
+# Generated from the options' definitions: cargo xtask gen.
+
+# Tells whether the words after the program's name begin so.
+function __haul_within
+    set -l words (commandline -opc)[2..]
+    test \"$words[1..$(count $argv)]\" = \"$argv\"
+end
+
+# Tells whether these are the words after the program's name, options apart.
+function __haul_exactly
+    set -l words (string match -v -- '-*' (commandline -opc)[2..])
+    test \"$words\" = \"$argv\"
+end
+
+";
+
+const TAIL: &str = "__haul_complete_cp haul '__haul_within cp'
+if set -l cp (command -s cp); and set -l haul (command -s haul); and test (realpath $cp) = (realpath $haul)
+    __haul_complete_cp cp true
+end
+";
+
+/// Writes the completion.
+pub(super) fn completion(commands: &[Command]) -> String {
+    let mut text = HEAD.to_owned();
+    text += &choices("", commands);
+    text += "complete -c haul -n __haul_exactly -l help -d 'show the commands'\n";
+    text += "complete -c haul -n __haul_exactly -l version -d 'show the version'\n";
+    for place in places(commands) {
+        text += &match place.path[1..] {
+            ["cp"] => {
+                let flags: String =
+                    place.command.flags.iter().map(|flag| option(flag, "-c $argv[1] -n $argv[2]")).collect();
+                let indented: String = flags.lines().map(|line| format!("    {line}\n")).collect();
+                format!(
+                    "\n# Offers the options of cp to a command, under a condition.\nfunction __haul_complete_cp\n{indented}end\n\n"
+                )
+            }
+            _ => below(&place),
+        };
+    }
+    text + TAIL
+}
+
+/// Offers the commands that may follow some words.
+fn choices(words: &str, commands: &[Command]) -> String {
+    let condition =
+        if words.is_empty() { "__haul_exactly".to_owned() } else { format!("'__haul_exactly {words}'") };
+    let line = |command: &Command| {
+        format!("complete -c haul -n {condition} -f -a {} -d '{}'\n", command.name, quoted(&command.about))
+    };
+    commands.iter().map(line).collect()
+}
+
+/// Offers what may follow a command of the benchmark.
+fn below(place: &Place<'_>) -> String {
+    let words = place.path[1..].join(" ");
+    let mut text = choices(&words, &place.command.commands);
+    let to = format!("-c haul -n '__haul_within {words}'");
+    text.extend(
+        place
+            .command
+            .flags
+            .iter()
+            .filter(|_| place.command.commands.is_empty())
+            .map(|flag| option(flag, &to)),
+    );
+    let operands = place.command.operands.iter().flat_map(|operand| &operand.words);
+    let operands = operands.map(String::as_str).collect::<Vec<_>>().join(" ");
+    if !operands.is_empty() {
+        text += &format!("complete -c haul -n '__haul_exactly {words}' -f -a '{operands}'\n");
+    }
+    text
+}
+
+fn option(flag: &Flag, to: &str) -> String {
+    let shorts: String = flag.short().iter().map(|short| format!(" -s {}", short.replace('-', ""))).collect();
+    let long = flag.long().map(|long| format!(" -l {}", long.replacen("--", "", 1))).unwrap_or_default();
+    let argument = flag.argument.as_ref().map(argument).unwrap_or_default();
+    format!("complete {to}{shorts}{long}{argument} -d '{}'\n", quoted(in_short(&flag.help)))
+}
+
+/// Says what may stand for an argument.
+fn argument(argument: &Argument) -> String {
+    let words = argument.words.join(" ");
+    let how = if argument.optional { "-f" } else { "-x" };
+    match (argument.names(), words.is_empty(), argument.list) {
+        (_, false, true) => format!(" {how} -a '(__fish_append , {words})'"),
+        (_, false, false) => format!(" {how} -a '{words}'"),
+        (Names::Files, ..) => " -r".to_owned(),
+        (Names::Directories, ..) => " -x -a '(__fish_complete_directories)'".to_owned(),
+        (Names::None, ..) => format!(" {how}"),
+    }
+}
+
+/// Writes text that stands between single quotes.
+fn quoted(text: &str) -> String {
+    text.replace('\\', r"\\").replace('\'', r"\'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::definitions::tests::sample;
+    use super::*;
+
+    #[test]
+    fn each_kind_of_option_has_its_line() {
+        let text = completion(&sample());
+        for line in [
+            r"complete -c $argv[1] -n $argv[2] -s a -l archive -d 'it\'s [all]'",
+            "complete -c $argv[1] -n $argv[2] -s t -l target-directory -x -a '(__fish_complete_directories)' -d 'into -d'",
+            "complete -c $argv[1] -n $argv[2] -l reflink -f -a 'auto never' -d 'share'",
+            "complete -c $argv[1] -n $argv[2] -l preserve -f -a '(__fish_append , mode links)' -d 'keep'",
+            "complete -c haul -n __haul_exactly -f -a cp -d 'copy'",
+        ] {
+            assert!(text.lines().any(|written| written.trim() == line), "{line}\n{text}");
+        }
+    }
+}

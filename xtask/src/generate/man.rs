@@ -1,0 +1,330 @@
+//! Manual pages: prose from here, options from their definitions.
+
+use super::definitions::{Argument, Command, Flag};
+
+/// The day of the pages' last change in kind.
+const DATE: &str = "2026-11-22";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+const COPY_SYNOPSIS: &str = r".SY haul\~cp
+.RI [ OPTION ]\|.\|.\|.\&
+.RB [ \-T ]
+.I SOURCE
+.I DEST
+.YS
+.SY haul\~cp
+.RI [ OPTION ]\|.\|.\|.\&
+.IR SOURCE \|.\|.\|.\&
+.I DIRECTORY
+.YS
+.SY haul\~cp
+.RI [ OPTION ]\|.\|.\|.\&
+.B \-t
+.I DIRECTORY
+.IR SOURCE \|.\|.\|.\&
+.YS
+";
+
+const COPY_DESCRIPTION: &str = r"Copies
+.I SOURCE
+to
+.IR DEST ,
+or each
+.I SOURCE
+into
+.IR DIRECTORY .
+Options, messages and exit status are those of GNU
+.BR cp (1);
+many files are copied at once.
+.PP
+The program
+.B haul
+called by the name
+.B cp
+does the same, and its messages begin with that name.
+.PP
+Long options may be abbreviated.
+An abbreviation is looked up among GNU's names first:
+options that only haul has never change what it means.
+An argument that a long option requires, its short form requires too.
+";
+
+const COPY_OWN: &str = r"GNU
+.BR cp (1)
+does not have these.
+They change how fast a copy is made, or what is told of it, and never what is copied.
+";
+
+const COPY_STATUS: &str = r".TP
+.B 0
+Everything was copied, or was to be left as it is.
+.TP
+.B 1
+Something was not copied as asked; standard error says what.
+Everything else was copied all the same.
+.TP
+.B 130
+It was interrupted, as shells count the end by that signal.
+";
+
+const COPY_ENVIRONMENT: &str = r".TP
+.B VERSION_CONTROL
+How backups are named where
+.B \-\-backup
+is given without a word:
+.BR none ,
+.BR numbered ,
+.B existing
+or
+.BR simple .
+.TP
+.B SIMPLE_BACKUP_SUFFIX
+The suffix of simple backups, instead of ~.
+.TP
+.B POSIXLY_CORRECT
+The first operand ends the options, and files are written through dangling symbolic links.
+.TP
+\fBLC_ALL\fR, \fBLC_CTYPE\fR, \fBLANG\fR
+The character set in which names stand in messages.
+";
+
+const COPY_EXAMPLES: &str = r".TP
+.B haul cp \-a source target
+Copies a tree with owners, modes, times, links, extended attributes and access lists.
+.TP
+.B haul cp \-au \-\-progress source/. backup
+Brings a backup up to date, and shows how far it is.
+.TP
+.B haul cp \-\-parents \-t /mnt etc/hosts etc/fstab
+Copies two files to
+.IR /mnt/etc .
+.TP
+.B haul cp \-r \-\-stats=json source target
+Ends with counts, bytes, times and memory as one line of JSON.
+.TP
+.B haul cp \-r \-\-engine=io\-uring \-\-ops=multi \-\-direct source target
+Moves data past the page cache, several blocks of a file at a time.
+";
+
+const COPY_DIFFERENCES: &str = r"Files are copied in any order, so lines of
+.B \-v
+and messages come in any order too, each of them whole.
+Options that ask or that depend on an order
+.RB ( \-i
+for one) behave as if one file was copied after the other.
+.PP
+A new file is never more open, while it is copied, than it will be in the end.
+Below the names on the command line nothing is looked up by a path twice:
+who swaps a directory for a symbolic link meanwhile leads the copy nowhere.
+.PP
+What
+.B \-\-help
+and
+.B \-\-version
+print is haul's own, and
+.B \-\-debug
+tells more.
+";
+
+const TOP_DESCRIPTION: &str = r"Copies file trees as fast as the hardware allows, and never lies about the result.
+The first word says what to do.
+Called by the name
+.B cp
+it is
+.BR haul\-cp (1).
+";
+
+const TOP_STATUS: &str = r"That of the command;
+.B 1
+where there is no such command.
+";
+
+const BENCH_DESCRIPTION: &str = r"Makes trees to copy, races haul and other copiers over them, and measures the engines alone.
+A run counts only if its copy was read back and found right.
+What is mounted, attached or written for it is taken away at the end, also at an error and when it is interrupted.
+";
+
+const BENCH_STATUS: &str = r".TP
+.B 0
+All is well.
+.TP
+.B 1
+It is not, or haul, as one of those that are compared, copied wrong.
+.TP
+.B 130
+It was interrupted.
+";
+
+/// Writes the page of `haul`.
+pub(super) fn haul(commands: &[Command]) -> String {
+    let described: String = commands
+        .iter()
+        .map(|command| format!(".TP\n.B {}\n{}.\n", escaped(&command.name), sentence(&command.about)))
+        .collect();
+    let parts = [
+        head("haul", "copy file trees, many files at once"),
+        ".SY haul\n.I COMMAND\n.RI [ ARGUMENT ]\\|.\\|.\\|.\\&\n.YS\n.SY haul\n.B \\-\\-help\n|\n.B \\-\\-version\n.YS\n".to_owned(),
+        section("DESCRIPTION", TOP_DESCRIPTION),
+        section("COMMANDS", &described),
+        section("EXIT STATUS", TOP_STATUS),
+        section("SEE ALSO", ".BR haul\\-cp (1),\n.BR haul\\-bench (1),\n.BR cp (1)\n"),
+    ];
+    filled(&parts.concat())
+}
+
+/// Writes the page of `haul cp`.
+pub(super) fn cp(commands: &[Command]) -> String {
+    let flags = || commands.iter().filter(|command| command.name == "cp").flat_map(|command| &command.flags);
+    let options = |gnu: bool| flags().filter(|flag| flag.gnu == gnu).map(option).collect::<String>();
+    let parts = [
+        head("haul-cp", "copy files and directories, many at once"),
+        COPY_SYNOPSIS.to_owned(),
+        section("DESCRIPTION", COPY_DESCRIPTION),
+        section("OPTIONS", &options(true)),
+        format!(".SS Beyond those of GNU cp\n{COPY_OWN}{}", options(false)),
+        section("EXIT STATUS", COPY_STATUS),
+        section("ENVIRONMENT", COPY_ENVIRONMENT),
+        section("EXAMPLES", COPY_EXAMPLES),
+        section("DIFFERENCES FROM GNU CP", COPY_DIFFERENCES),
+        section("SEE ALSO", ".BR cp (1),\n.BR haul (1),\n.BR haul\\-bench (1)\n"),
+    ];
+    filled(&parts.concat())
+}
+
+/// Writes the page of `haul bench`.
+pub(super) fn bench(commands: &[Command]) -> String {
+    let below =
+        || commands.iter().filter(|command| command.name == "bench").flat_map(|command| &command.commands);
+    let synopsis: String = below().map(bench_synopsis).collect();
+    let parts: String = below()
+        .map(|command| {
+            let operands: String =
+                command.operands.iter().filter(|operand| !operand.words.is_empty()).map(operand).collect();
+            let options: String = command.flags.iter().map(option).collect();
+            format!(
+                ".SS haul bench {}\n{}.\n{operands}{options}",
+                escaped(&command.name),
+                sentence(&command.about)
+            )
+        })
+        .collect();
+    let parts = [
+        head("haul-bench", "make trees to copy, and race copiers over them"),
+        synopsis,
+        section("DESCRIPTION", BENCH_DESCRIPTION),
+        section("COMMANDS", &parts),
+        section("EXIT STATUS", BENCH_STATUS),
+        section("SEE ALSO", ".BR haul (1),\n.BR haul\\-cp (1)\n"),
+    ];
+    filled(&parts.concat())
+}
+
+/// Breaks lines of text, which the reader's program fills anew, where the page's source would get wide.
+fn filled(page: &str) -> String {
+    const WIDTH: usize = 78;
+    let mut text = String::new();
+    for line in page.lines() {
+        let mut used = 0;
+        for (index, word) in line.split(' ').enumerate() {
+            if index > 0 && used + 1 + word.len() > WIDTH && !line.starts_with('.') {
+                text.push('\n');
+                used = 0;
+                // Not a request, although it begins a line.
+                text.push_str(if word.starts_with('.') { "\\&" } else { "" });
+            } else if index > 0 {
+                text.push(' ');
+                used += 1;
+            }
+            text.push_str(word);
+            used += word.len();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn bench_synopsis(command: &Command) -> String {
+    let operands: String =
+        command.operands.iter().map(|operand| format!(".I {}\n", escaped(&operand.name))).collect();
+    format!(".SY haul\\~bench\\~{}\n.RI [ OPTION ]\\|.\\|.\\|.\\&\n{operands}.YS\n", escaped(&command.name))
+}
+
+fn head(name: &str, about: &str) -> String {
+    let upper = escaped(&name.to_uppercase());
+    format!(
+        ".\\\" Generated from the options' definitions: cargo xtask gen.
+.TH {upper} 1 {DATE} \"haul {VERSION}\" \"User Commands\"
+.SH NAME
+{} \\- {about}
+.SH SYNOPSIS
+",
+        escaped(name)
+    )
+}
+
+fn section(title: &str, text: &str) -> String {
+    format!(".SH {title}\n{text}")
+}
+
+/// Writes an option as an entry of a list.
+fn option(flag: &Flag) -> String {
+    let long = flag.long().map(|long| match &flag.argument {
+        None => bold(&long),
+        Some(argument) if argument.optional => {
+            format!("{}[=\\fI{}\\fR]", bold(&long), escaped(&argument.name))
+        }
+        Some(argument) => format!("{}=\\fI{}\\fR", bold(&long), escaped(&argument.name)),
+    });
+    let mut forms: Vec<String> = flag.short().iter().map(|short| bold(short)).collect();
+    if let (None, Some(argument)) = (&long, flag.required()) {
+        forms = forms.iter().map(|form| format!("{form} \\fI{}\\fR", escaped(&argument.name))).collect();
+    }
+    forms.extend(long);
+    format!(".TP\n{}\n{}.\n", forms.join(", "), sentence(&flag.help))
+}
+
+/// Writes an operand that is one of some words as an entry of a list.
+fn operand(operand: &Argument) -> String {
+    format!(".TP\n.I {}\nOne of {}.\n", escaped(&operand.name), escaped(&operand.words.join(", ")))
+}
+
+fn bold(text: &str) -> String {
+    format!("\\fB{}\\fR", escaped(text))
+}
+
+/// Writes a help text as a sentence without its full stop, on a line that cannot be taken for a request.
+fn sentence(help: &str) -> String {
+    let mut letters = help.trim_end_matches('.').chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let text = escaped(&(first + letters.as_str()));
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+/// Writes text so that each sign stands for itself.
+fn escaped(text: &str) -> String {
+    text.replace('\\', r"\e")
+        .replace('-', r"\-")
+        .replace('\'', r"\(aq")
+        .replace('~', r"\(ti")
+        .replace('^', r"\(ha")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::definitions::tests::sample;
+    use super::*;
+
+    #[test]
+    fn each_kind_of_option_has_its_entry() {
+        let text = cp(&sample());
+        for entry in [
+            ".TP\n\\fB\\-a\\fR, \\fB\\-\\-archive\\fR\nIt\\(aqs [all]: kept.\n",
+            ".TP\n\\fB\\-t\\fR, \\fB\\-\\-target\\-directory\\fR=\\fIDIRECTORY\\fR\nInto \\-d.\n",
+            ".TP\n\\fB\\-\\-reflink\\fR[=\\fIWHEN\\fR]\nShare.\n",
+            ".SS Beyond those of GNU cp\n",
+        ] {
+            assert!(text.contains(entry), "{entry}\n{text}");
+        }
+        assert_eq!(sentence(".x"), "\\&.x");
+    }
+}

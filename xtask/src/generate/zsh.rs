@@ -1,0 +1,158 @@
+//! Completion for zsh, by its own `_arguments`.
+
+use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
+
+const HEAD: &str = "#compdef haul
+# Completion of haul for zsh, and of cp where that is haul.
+# Generated from the options' definitions: cargo xtask gen.
+
+_haul() {
+    if [[ $service == cp ]]; then
+        _haul_cp
+        return
+    fi
+    local curcontext=$curcontext state state_descr line ret=1
+    typeset -A opt_args
+    _arguments -C \\
+        '(- *)--help[show the commands]' \\
+        '(- *)--version[show the version]' \\
+        '1: :->command' \\
+        '*:: :->rest' && ret=0
+";
+
+const TAIL: &str = "
+if [[ -n ${commands[haul]} && ${commands[cp]:A} == ${commands[haul]:A} ]]; then
+    compdef _haul cp
+fi
+if [[ $funcstack[1] == _haul ]]; then
+    _haul \"$@\"
+else
+    compdef _haul haul
+fi
+";
+
+/// Writes the completion.
+pub(super) fn completion(commands: &[Command]) -> String {
+    let functions: String = places(commands).iter().map(function).collect();
+    format!("{HEAD}{}}}\n{functions}{TAIL}", branches("haul", commands))
+}
+
+/// Writes what follows a command that leads to others.
+fn branches(identifier: &str, commands: &[Command]) -> String {
+    let described: String =
+        commands.iter().map(|command| format!(" '{}:{}'", command.name, quoted(&command.about))).collect();
+    let arms: String = commands
+        .iter()
+        .map(|command| format!("                {0}) _{identifier}_{0} && ret=0 ;;\n", command.name))
+        .collect();
+    format!(
+        "    case $state in
+        command)
+            local -a choices=({})
+            _describe -t commands command choices && ret=0
+            ;;
+        rest)
+            case $words[1] in
+{arms}            esac
+            ;;
+    esac
+    return ret
+",
+        described.trim_start()
+    )
+}
+
+fn function(place: &Place<'_>) -> String {
+    let identifier = place.identifier();
+    let command = place.command;
+    let flags = command.flags.iter().flat_map(specifications);
+    let files = command.takes_files().then(|| "'*:file:_files'".to_owned());
+    let rest: Vec<String> = match command.commands.is_empty() {
+        true => command.operands.iter().map(operand).chain(files).collect(),
+        false => vec!["'1: :->command'".to_owned(), "'*:: :->rest'".to_owned()],
+    };
+    let specifications = flags.chain(rest).collect::<Vec<_>>().join(" \\\n        ");
+    if command.commands.is_empty() {
+        return format!("\n_{identifier}() {{\n    _arguments -s -S : \\\n        {specifications}\n}}\n");
+    }
+    format!(
+        "\n_{identifier}() {{
+    local curcontext=$curcontext state state_descr line ret=1
+    typeset -A opt_args
+    _arguments -C -s -S \\\n        {specifications} && ret=0
+{}}}
+",
+        branches(&identifier, &command.commands)
+    )
+}
+
+/// Writes an option's specifications: one for all its forms, or one each if they take arguments in different ways.
+fn specifications(flag: &Flag) -> Vec<String> {
+    let help = format!("[{}]", bracketed(in_short(&flag.help)));
+    let shorts = flag.short();
+    let one = |forms: &[String], argument: &str| match forms {
+        [form] => format!("'*{form}{help}{argument}'"),
+        forms => format!("'*'{{{}}}'{help}{argument}'", forms.join(",")),
+    };
+    match &flag.argument {
+        None => vec![one(&flag.forms(), "")],
+        Some(argument) if argument.optional => {
+            let short = (!shorts.is_empty()).then(|| one(&shorts, ""));
+            let long = flag.long().map(|long| one(&[long + "=-"], &format!(":{}", action(argument))));
+            short.into_iter().chain(long).collect()
+        }
+        Some(argument) => {
+            let forms =
+                shorts.iter().map(|short| format!("{short}+")).chain(flag.long().map(|long| long + "="));
+            vec![one(&forms.collect::<Vec<_>>(), &action(argument))]
+        }
+    }
+}
+
+fn operand(operand: &Argument) -> String {
+    format!("'{}'", action(operand))
+}
+
+/// Says what may stand for an argument.
+fn action(argument: &Argument) -> String {
+    let words = argument.words.join(" ");
+    let name = argument.name.split(',').next().unwrap_or_default();
+    match (argument.names(), words.is_empty(), argument.list) {
+        (_, false, true) => format!(":{name}:_values -s , {name} {words}"),
+        (_, false, false) => format!(":{name}:({words})"),
+        (Names::Files, ..) => format!(":{name}:_files"),
+        (Names::Directories, ..) => format!(":{name}:_files -/"),
+        (Names::None, ..) => format!(":{name}: "),
+    }
+}
+
+/// Writes text that stands between single quotes.
+fn quoted(text: &str) -> String {
+    text.replace('\'', r"'\''")
+}
+
+/// Writes text that stands between brackets and single quotes.
+fn bracketed(text: &str) -> String {
+    quoted(&text.replace('\\', r"\\").replace('[', r"\[").replace(']', r"\]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::definitions::tests::sample;
+    use super::*;
+
+    #[test]
+    fn each_kind_of_option_has_its_specification() {
+        let text = completion(&sample());
+        for line in [
+            r"'*'{-a,--archive}'[it'\''s \[all\]]' \",
+            r"'*'{-t+,--target-directory=}'[into -d]:DIRECTORY:_files -/' \",
+            r"'*--reflink=-[share]::WHEN:(auto never)' \",
+            r"'*--preserve=-[keep]::ATTR_LIST:_values -s , ATTR_LIST mode links' \",
+            r"'*'{-j+,--jobs=}'[workers]:N: ' \",
+            "cp) _haul_cp && ret=0 ;;",
+        ] {
+            assert!(text.lines().any(|written| written.trim() == line), "{line}\n{text}");
+        }
+    }
+}
