@@ -40,7 +40,7 @@ impl Copier {
             return Enter::Over;
         }
         if self.options.dereference == Dereference::Always && found.node.is_within(opened.stat.identity) {
-            desk.problem(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
+            desk.problem(self.refuse_cycle(desk, found, opened.stat));
             return Enter::Over;
         }
         let ready = match self.ready_directory(found, opened.stat, desk) {
@@ -125,6 +125,17 @@ impl Copier {
             }
             _ => false,
         }
+    }
+
+    /// Words the refusal of a symbolic link to a directory it is in. What stands in the place matters first, as to GNU.
+    fn refuse_cycle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat) -> Problem {
+        let cyclic = Problem::new(wording::CYCLIC_LINK).naming(found.path());
+        let Ok(parent) = open_directory(desk, found) else { return cyclic };
+        if self.options.existing.backs_up() {
+            return cyclic;
+        }
+        // Without backups nothing gives way to a directory, so this only looks.
+        self.clear(desk, found, &parent, &mut None, source).err().unwrap_or(cyclic)
     }
 
     /// Makes the target directory, or finds it there. `None` if it is left out, and that was told.

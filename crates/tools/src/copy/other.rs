@@ -42,7 +42,7 @@ impl Copier {
         if kind == EntryType::Directory {
             return Err(Problem::new(wording::OMITTING_DIRECTORY).naming(found.path()));
         }
-        if self.links_at_once(desk, found, kind) {
+        if self.links_at_once(desk, found) {
             return Ok(Handled::Over);
         }
         let cannot_stat = |cause| Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause);
@@ -83,8 +83,9 @@ impl Copier {
 
     /// Makes the link that `-l` or `-s` asks for in one call, if the listing has said all that has to be known; returns
     /// whether it is there. If not, looking closer will tell why.
-    fn links_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
-        let is_listed = !found.is_operand() && matches!(kind, EntryType::Regular | EntryType::Special);
+    fn links_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> bool {
+        // What the listing says, not what a link that is followed leads to.
+        let is_listed = !found.is_operand() && matches!(found.kind, EntryType::Regular | EntryType::Special);
         if !is_listed || self.options.existing.backs_up() {
             return false;
         }
