@@ -42,6 +42,7 @@ _haul() {
 
     if [[ $option ]]; then
         case $command:$option in
+            haul_cp:--backup) words='none off simple never existing nil numbered t' ;;
             haul_cp:--no-preserve) list='mode timestamps ownership links context xattr all' ;;
             haul_cp:--preserve) list='mode timestamps ownership links context xattr all' ;;
             haul_cp:--sparse) words='never auto always' ;;
@@ -75,7 +76,7 @@ _haul() {
         names=files
         case $command in
             haul) words='cp bench help --help --version' ;;
-            haul_cp) words='-a --archive --backup --backup= -b -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink --help --version -j --jobs= --engine= --queue-depth= --block-size= --look-ahead= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --stats --stats= -g --progress --progress=' ;;
+            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --path --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version -j --jobs= --engine= --queue-depth= --block-size= --look-ahead= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --stats --stats= -g --progress --progress=' ;;
             haul_bench) words='-h --help' ;;
             haul_bench_make) words='--files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
             haul_bench_compare) words='--tree= --cache= --rounds= --fs= --source-fs= --same-fs --work= --haul= --with= --haul-args= --rivals-path= --only= --time-limit= --json= --markdown --files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;

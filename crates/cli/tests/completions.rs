@@ -141,7 +141,7 @@ impl Terminal {
         self.press("\t\n");
         let screen = self.until("<END>");
         self.until("READY> ");
-        let apart = |sign: char| sign.is_whitespace() || matches!(sign, '<' | '>' | '\u{7}');
+        let apart = |sign: char| sign.is_whitespace() || matches!(sign, '<' | '>' | '\u{7}' | '\u{8}');
         screen.split(apart).filter(|word| !word.is_empty()).map(str::to_owned).collect()
     }
 }
