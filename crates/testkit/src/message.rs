@@ -83,6 +83,14 @@ pub fn quoted_names(message: &str) -> Vec<Vec<u8>> {
     names
 }
 
+/// Undoes the octal escapes of a name that is quoted as prose; `None` if it has none.
+#[must_use]
+pub fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
+    let with_end = [name, b"'"].concat();
+    let (bytes, _) = name.contains(&b'\\').then(|| escaped(&with_end)).flatten()?;
+    Some(bytes)
+}
+
 /// Reads one shell word of quoted parts that stand side by side: `'...'`, `$'...'`, `"..."`, `\'`.
 fn quoted_word(bytes: &[u8], start: usize) -> Option<(Vec<u8>, usize)> {
     let mut name = Vec::new();
@@ -176,5 +184,7 @@ mod tests {
         assert_eq!(quoted_names(r"'it'\''s'"), [b"it's".to_vec()]);
         assert_eq!(quoted_names(r"''$'\001\177'"), [vec![1, 127]]);
         assert!(quoted_names("cp: memory exhausted").is_empty());
+        assert_eq!(unescaped(br"a\377b\n"), Some(b"a\xffb\n".to_vec()));
+        assert_eq!(unescaped(b"plain"), None);
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::compare::{About, Difference, Differences};
-use crate::message::{normalise, quoted_names};
+use crate::message::{normalise, quoted_names, unescaped};
 use crate::run::{Ending, Outcome};
 use crate::snapshot::{Snapshot, path_bytes, show};
 
@@ -39,7 +39,10 @@ impl Named {
         let roots = roots.map(path_bytes);
         for line in normalise(stderr) {
             let one_entry = ["preserv", "setting", "clos"].iter().any(|word| line.contains(word));
-            for name in quoted_names(&line) {
+            let names = quoted_names(&line);
+            // A few sentences quote names as prose does, with escapes between plain quotes.
+            let escaped = names.iter().filter_map(|name| unescaped(name)).collect::<Vec<_>>();
+            for name in names.into_iter().chain(escaped) {
                 for relative in roots.iter().filter_map(|root| below(&name, root)) {
                     named.exactly.insert(relative.clone());
                     if !one_entry {
