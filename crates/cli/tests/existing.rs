@@ -176,6 +176,24 @@ fn what_is_new_enough_stays_as_with_gnu() {
 }
 
 #[test]
+fn what_is_in_the_place_of_a_link_to_its_own_directory_is_the_first_obstacle() {
+    require!(Program::needs_gnu());
+    let prepare = |folder: &Path| {
+        for directory in ["d", "w", "e/here"] {
+            fs::create_dir_all(folder.join(directory))?;
+        }
+        symlink(".", folder.join("d/here"))?;
+        write(folder, "w/here", "file", 1_000_000_000)
+    };
+    let duel = duel().unwrap();
+    for line in ["-rLT d w", "-rLTu d w", "-rLTn d w", "-lrT d w", "-rLT d e", "-rLT d new", "-rLTv d new"] {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let verdict = duel.run(&prepare, &words, &[]).unwrap();
+        assert!(verdict.complaints.is_empty(), "cp {line}\n{}", verdict.report());
+    }
+}
+
+#[test]
 fn operands_that_overlap_are_refused_by_their_order() {
     require!(Program::needs_gnu());
     // Who comes first is up to the workers, what is refused is not.

@@ -238,7 +238,11 @@ pub(crate) fn case(release: Release) -> impl Strategy<Value = Case> {
     (ground(), choices(release), prop::sample::select(places), prop::sample::select(ways()))
         .prop_map(|((source, second, target, operands), choices, destination, way)| {
             let mut case = Case { source, second, target, choices, operands, destination, way };
-            case.leave_out_fifos();
+            case.leave_out_special_files();
+            if matches!(case.target, Target::Source("dangling")) {
+                // Of a name that cannot be made at all, GNU cp says under `-f` what hinders its detour.
+                case.destination = Destination::Last;
+            }
             case
         })
         .prop_filter("one source is in another", |case| !case.overlaps())
@@ -283,15 +287,20 @@ impl Case {
             && (self.operands.len() > 1 || self.operands.iter().any(names_a_link))
     }
 
-    /// Takes FIFOs away where somebody would wait for their other end.
-    fn leave_out_fifos(&mut self) {
-        let keep = |nodes: &mut Vec<Node>| nodes.retain(|node| node.kind != Kind::Fifo);
+    /// Takes special files away where somebody would wait for their other end, or give them a file's attributes.
+    fn leave_out_special_files(&mut self) {
+        let leave_out =
+            |nodes: &mut Vec<Node>, kinds: &[Kind]| nodes.retain(|node| !kinds.contains(&node.kind));
         if self.choices.any(&["--copy-contents"]) {
-            keep(&mut self.source);
-            keep(&mut self.second);
+            let all = [Kind::Fifo, Kind::Socket, Kind::CharacterDevice(1, 3), Kind::BlockDevice(7, 200)];
+            let kinds = if matches!(self.target, Target::Linked) { &all[..] } else { &all[..1] };
+            leave_out(&mut self.source, kinds);
+            leave_out(&mut self.second, kinds);
         }
         match &mut self.target {
-            Target::Tree(nodes) if !self.choices.opens_no_target() => keep(nodes),
+            Target::Tree(nodes) if !self.choices.opens_no_target() => {
+                leave_out(nodes, &[Kind::Fifo, Kind::CharacterDevice(1, 3)]);
+            }
             _ => {}
         }
     }
