@@ -210,6 +210,13 @@ fn a_source_that_holds_the_target_is_read_before_others_are_copied_into_it() {
     }
 }
 
+#[test]
+fn what_is_said_of_operands_that_are_copied_in_order_comes_in_order() {
+    let said = "cp: cannot copy a directory, './e', into itself, 'e/e'\n\
+                cp: warning: source directory 'e' specified more than once\n";
+    expect("-a ./e e e", "", 1, "", said, &[]);
+}
+
 /// Runs the program on one command line in a prepared folder, with an input.
 fn run(sandbox: &Sandbox, line: &str, input: &str) -> Outcome {
     let folder = sandbox.join("folder");

@@ -3,7 +3,7 @@
 //! Both run the same command line in folders that were prepared alike, with the same names inside, so that messages can be
 //! compared word by word. What counts: exit status, the lines of standard output and standard error (sorted, and with the
 //! program's own name taken off), and everything the folder holds afterwards, source and target alike. Where an older
-//! GNU cp differs from the newest on purpose, [`Release`](crate::Release) knows.
+//! GNU cp differs from the newest on purpose, [`Release`] knows.
 //!
 //! A [`Duel`] is one command line, or a script of the shell in which `cp` is each program in turn.
 

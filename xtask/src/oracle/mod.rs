@@ -2,7 +2,7 @@
 //!
 //! The suite comes as a source package from Debian's archive ([`fetch`]), in two versions, and is built in the target folder
 //! ([`build`]); nothing of it is part of this project. Each test that has `cp` under test ([`select`]) runs with the suite's
-//! own `cp`, the baseline, and with haul in its place ([`stage`], [`run`]): as root and as an ordinary user, on ext4, and on
+//! own `cp`, the baseline, and with haul in its place ([`stage`], [`mod@run`]): as root and as an ordinary user, on ext4, and on
 //! btrfs and xfs where that matters ([`ground`]). haul chooses its engine; one round more goes through each of the others.
 //!
 //! Promise: the chore fails when there is a test that the baseline passes and haul does not, and lists them ([`report`]).

@@ -84,13 +84,14 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
         Err(Stop::Fatal(problem)) => return Outcome::Fatal(problem),
     };
-    let (assignments, named, problems) = operands::without_repetitions(assignments, options);
-    let mut status = tell(problems, report);
+    let (assignments, named, mut left_out) = operands::without_repetitions(assignments, options);
+    let mut status = Status::Success;
     let groups = operands::groups(assignments, options, &named, &cache);
     let copier = Copier::new(options.clone(), named, groups.len() > 1);
     let mut parents = Parents::new(&copier, &cache, report);
     let mut first = 0;
     for group in &groups {
+        status = status.max(tell(until(first + group.len(), &mut left_out), report));
         let (operands, problems) = places(group, first, &copier, &cache, &mut parents);
         first += group.len();
         status = status.max(tell(problems, report));
@@ -99,6 +100,7 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         let setup = Setup { settings, cache: &cache, report, driver: &driver, engine };
         status = status.max(haul_flow::run(&copier, operands, &setup));
     }
+    status = status.max(tell(until(usize::MAX, &mut left_out), report));
     status = status.max(parents.finish());
     match status {
         Status::Success if !copier.declined.into_inner() => Outcome::Success,
@@ -111,6 +113,12 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
 fn serial_if_asked(config: &Config, options: &CopyOptions) -> Config {
     let config = config.clone();
     if options.existing.ask { Config { jobs: Some(1), look_ahead: Some(1), ..config } } else { config }
+}
+
+/// Takes out the problems of which fewer than so many sources come before.
+fn until(sources: usize, problems: &mut Vec<(usize, Problem)>) -> Vec<Problem> {
+    let count = problems.partition_point(|(before, _)| *before < sources);
+    problems.drain(..count).map(|(_, problem)| problem).collect()
 }
 
 /// Reports problems; returns what they come to.

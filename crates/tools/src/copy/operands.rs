@@ -224,13 +224,13 @@ fn to_name(source: &CString, target: &CString, cache: &HeldCache) -> Result<Vec<
 }
 
 /// Leaves out sources that are named more than once, however they are spelled, and returns the directories among the others
-/// and what is to be said of those left out.
+/// and what is to be said of those left out, each with the number of sources that come before it.
 ///
 /// Where backups are made, a file may be named more than once: each copy replaces the one before. A file is the same source if it is the same entry of the same directory; a directory, if it is the same directory.
 pub(super) fn without_repetitions(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
-) -> (Vec<Assignment>, Named, Vec<Problem>) {
+) -> (Vec<Assignment>, Named, Vec<(usize, Problem)>) {
     let follow = options.dereference != Dereference::Never;
     if assignments.len() < 2 {
         return (assignments, Named::new(), Vec::new());
@@ -270,7 +270,7 @@ pub(super) fn without_repetitions(
             }
         };
         match problem {
-            Some(problem) => problems.push(problem),
+            Some(problem) => problems.push((kept.len(), problem)),
             None => kept.push(assignment),
         }
     }
