@@ -29,7 +29,9 @@ pub(super) fn copy_special(
     let unreadable =
         |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(found.path()).because(cause);
     let how = if copier.follows_here(found) { Open::READ.following() } else { Open::READ };
-    let source = open(directory, found.name(), how.blocking()).map_err(unreadable)?;
+    // GNU opens the source after it has told of it.
+    let tell = |_: &Error| copier.tell_copied(desk, found);
+    let source = open(directory, found.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
     let made = match copier.open_target(desk, found, stat, copier.private_birth(stat))? {
         Target::Open(target) => Made::whole_if(copy(copier, desk, found, (&source, stat), target)),
         Target::Left(left) => Made::Left(left),
