@@ -49,6 +49,11 @@ impl Copier {
         let directory = desk.cache().open(&found.node.source).map_err(cannot_stat)?;
         let follow = self.follows_here(found);
         let source = stat_path(Some(&*directory), found.name(), follow).map_err(cannot_stat)?;
+        let is_read = self.options.make == Make::Copy && !self.options.attributes_only;
+        if is_read && source.kind == FileType::Regular {
+            // It was something else when it was decided that it is not read like one; reading it by name could wait for ever.
+            return Err(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
+        }
         match self.options.make {
             Make::HardLink => return self.make_hard_link(desk, found, &directory, &source),
             Make::Symlink | Make::Copy => {}
