@@ -33,7 +33,7 @@ const NEEDS: [(&str, &str, &str); 27] = [
     ("/usr/include/attr/libattr.h", "libattr1-dev", ORACLE),
     ("/usr/include/sys/capability.h", "libcap-dev", ORACLE),
     ("setcap", "libcap2-bin", "GNU's test of capabilities"),
-    ("python3", "python3-minimal", "GNU's tests of sparse files"),
+    ("python3", "python3", "GNU's tests of sparse files"),
     ("valgrind", "valgrind", "GNU's test with valgrind"),
 ];
 

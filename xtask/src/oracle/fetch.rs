@@ -37,13 +37,22 @@ pub(crate) fn packages(folder: &Path) -> Result<Vec<Package>, String> {
         return Err("needs apt-get, and a Debian archive".to_owned());
     }
     let archive = Archive::of_this_machine()?;
-    fetch(&folder, &archive).map_err(|Failure(reason)| format!("fetching the suite: {reason}"))?;
+    let fetched = fetch(&folder, &archive);
     let packages = packages_in(&folder);
-    if packages.is_empty() {
-        return Err(format!("nothing like coreutils_9.1.orig.tar.xz arrived in {}", folder.display()));
+    match fetched {
+        Err(Failure(reason)) if packages.is_empty() => Err(format!("cannot fetch the suite: {reason}")),
+        Err(Failure(reason)) => {
+            say(&format!("only what was fetched before is run: {reason}"));
+            Ok(packages)
+        }
+        Ok(()) if packages.is_empty() => {
+            Err(format!("nothing like coreutils_9.1.orig.tar.xz arrived in {}", folder.display()))
+        }
+        Ok(()) => {
+            fs::write(folder.join(DONE), "").map_err(|error| error.to_string())?;
+            Ok(packages)
+        }
     }
-    fs::write(folder.join(DONE), "").map_err(|error| error.to_string())?;
-    Ok(packages)
 }
 
 /// The Debian archive that the machine installs from.
@@ -123,8 +132,8 @@ fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
     let write = |text: &str| fs::write(&list, text).map_err(|error| Failure(error.to_string()));
     let here = archive.source_line(&archive.release);
     write(&here)?;
-    tell(apt_get(folder).arg("update"))?;
-    tell(apt_get(folder).args(source_of(&archive.release)))?;
+    tell(folder, &["update"])?;
+    tell(folder, &source_of(&archive.release))?;
 
     // Only the archive knows how old the release is by now.
     let ages = output_of(apt_get(folder).args(["indextargets", "--format", "$(SUITE)"]))?;
@@ -134,12 +143,12 @@ fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
         return Ok(());
     };
     write(&format!("{here}{}", archive.source_line(next)))?;
-    tell(apt_get(folder).arg("update"))?;
-    tell(apt_get(folder).args(source_of(next)))
+    tell(folder, &["update"])?;
+    tell(folder, &source_of(next))
 }
 
-fn source_of(release: &str) -> [String; 4] {
-    ["--download-only", "--only-source", "source", &format!("coreutils/{release}")].map(str::to_owned)
+fn source_of(release: &str) -> [&str; 6] {
+    ["source", "coreutils", "--download-only", "--only-source", "--target-release", release]
 }
 
 /// Begins a command line of apt-get with the private configuration in the folder, where it also puts what it fetches.
@@ -163,8 +172,10 @@ fn apt_get(folder: &Path) -> Command {
     command
 }
 
-fn tell(command: &mut Command) -> Result<(), Failure> {
-    let output = output_of(command)?;
+/// Runs apt-get and passes on what it prints.
+fn tell(folder: &Path, words: &[&str]) -> Result<(), Failure> {
+    let fail = |_| Failure(format!("apt-get {} failed, for the reason above", words.join(" ")));
+    let output = output_of(apt_get(folder).args(words)).map_err(fail)?;
     String::from_utf8_lossy(&output).lines().for_each(say);
     Ok(())
 }

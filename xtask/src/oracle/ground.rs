@@ -65,7 +65,6 @@ pub(crate) fn start_apart(words: &[String]) -> Result<Option<bool>, Failure> {
         return Ok(None);
     }
     if !unshare().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        say("xtask: no mount namespace can be made here, so no images are mounted");
         return Ok(None);
     }
     let fail = |error: std::io::Error| Failure(format!("starting apart: {error}"));
@@ -111,6 +110,10 @@ fn mounted(place: &Path, folder: &Path, options: &Options) -> Result<Grounds, Fa
             Err(Failure(reason)) => say(&format!("SKIPPED {name}: {reason}")),
         }
     }
+    if options.wants_file_system(FILE_SYSTEMS[0]) && !list.iter().any(|ground| ground.all_tests) {
+        in_place(folder)?;
+        list.push(here(&suites));
+    }
     Ok(Grounds { list, suites, users: Vec::new() })
 }
 
@@ -133,16 +136,20 @@ fn image(name: &str, place: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     made.map(|()| point)
 }
 
+/// Makes the folder to run in where no image can be mounted.
 fn in_place(folder: &Path) -> Result<Grounds, Failure> {
-    let ground = folder.join("ground");
-    let fail = |error: std::io::Error| Failure(format!("{}: {error}", ground.display()));
-    if ground.exists() {
-        fs::remove_dir_all(&ground).map_err(fail)?;
+    let ground = here(folder);
+    let fail = |error: std::io::Error| Failure(format!("{}: {error}", ground.folder.display()));
+    if ground.folder.exists() {
+        fs::remove_dir_all(&ground.folder).map_err(fail)?;
     }
-    fs::create_dir_all(&ground).map_err(fail)?;
-    say("SKIPPED ext4, btrfs, xfs: need root and a mount namespace; running on what the target folder is on");
-    let list = vec![Ground { file_system: "here".to_owned(), folder: ground, all_tests: true }];
-    Ok(Grounds { list, suites: folder.to_owned(), users: Vec::new() })
+    fs::create_dir_all(&ground.folder).map_err(fail)?;
+    say("no images are mounted: what they are for is skipped, the rest runs on what the target folder is on");
+    Ok(Grounds { list: vec![ground], suites: folder.to_owned(), users: Vec::new() })
+}
+
+fn here(folder: &Path) -> Ground {
+    Ground { file_system: "here".to_owned(), folder: folder.join("ground"), all_tests: true }
 }
 
 /// Lists who can run tests.

@@ -35,7 +35,7 @@ use crate::steps::{Failure, cargo, output_of, run, say};
 pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
     let options = Options::parse(words)?;
     if let Some(succeeded) = ground::start_apart(words)? {
-        return if succeeded { Ok(()) } else { Err(Failure("the oracle found fault".to_owned())) };
+        return if succeeded { Ok(()) } else { Err(Failure("oracle: see above".to_owned())) };
     }
     let folder = target_folder()?.join("oracle");
     fs::create_dir_all(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;

@@ -123,8 +123,13 @@ fn word(verdict: &Verdict) -> &'static str {
 /// Writes the totals of all tables, and the list that should be empty.
 ///
 /// # Errors
-/// When it is not.
+/// When it is not, or nothing was run.
 pub(crate) fn conclude(tables: &[Table]) -> Result<(), Failure> {
+    if tables.is_empty() {
+        return Err(Failure(
+            "no test was run: nothing fits what was asked for, or can be run here".to_owned(),
+        ));
+    }
     say("");
     tables.iter().flat_map(Table::totals).for_each(|line| say(&line));
     let regressions: Vec<_> = tables.iter().flat_map(Table::regressions).collect();
@@ -180,7 +185,7 @@ mod tests {
         );
         let totals = Totals { pass: 1, fail: 3, skip: 1, error: 0, not_applicable: 1 };
         assert!(table.totals()[1].ends_with(&totals.line()));
-        assert!(conclude(&[table]).is_err());
+        assert!(conclude(&[table]).is_err() && conclude(&[]).is_err());
         assert!(conclude(&[self::table(vec![(Verdict::Pass, Verdict::Pass)])]).is_ok());
     }
 
