@@ -422,8 +422,7 @@ impl Running {
         const STANDSTILL: Duration = Duration::from_secs(1);
         let descriptor = rustix::process::pidfd_open(self.pid()?, PidfdFlags::empty())?;
         let status = format!("/proc/{}/status", self.process());
-        let mut waited = Duration::ZERO;
-        let mut looked = self.begun;
+        let (mut waited, mut looked) = (Duration::ZERO, self.begun);
         loop {
             let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK };
             let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
@@ -444,10 +443,8 @@ impl Running {
     }
 
     fn pid(&self) -> io::Result<Pid> {
-        i32::try_from(self.process())
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| io::Error::other("no process id"))
+        let pid = i32::try_from(self.process()).ok().and_then(Pid::from_raw);
+        pid.ok_or_else(|| io::Error::other("no process id"))
     }
 }
 
