@@ -66,9 +66,11 @@ impl Copier {
     /// Tells whether an entry's target is there and is to stay, as far as names tell; if so, that was told.
     pub(super) fn leaves(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
         let existing = &self.options.existing;
-        self.agreed.store(false, Ordering::Relaxed);
         if existing.update == Update::All && !existing.ask {
             return false;
+        }
+        if existing.ask {
+            self.agreed.store(false, Ordering::Relaxed);
         }
         let kind = match kind {
             EntryType::Regular => FileType::Regular,
