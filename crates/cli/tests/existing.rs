@@ -109,7 +109,7 @@ const REPLACED: &str = "\
     --remove-destination -l a hard | --remove-destination -ld link a | --remove-destination -R pipe b | \
     --remove-destination a dangling | -r d a | -rT d a | -rT a d | -T a d | -rT d to-d | -rT d links | -rT d dangling | \
     -r t/d w | -rT d t/d | -aT d t/d | -aTv d t/d | -LrT d t/d | a e/a w | d/x e/x w | link twin n | -P link d/link w | \
-    -d d/link d/link w | -P link w/link n | -dv link w/link n | -d link n/a e | -vd twin link n | -av a hard n | -dv a hard e | -av a hard d e | -dv same \
+    -d d/link d/link w | -P link w/link n | -dv link w/link n | -d link n/a e | -vd twin link n | -a a hard n | -d a hard e | -a a hard d e | -dv same \
     e/same w | -av same e | -dv same d/x d/hard e";
 
 const UPDATES: &str = "\
