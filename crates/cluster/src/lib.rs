@@ -1,0 +1,6 @@
+//! haul on many hosts: the same run, its files done by the ranks of an MPI job.
+//!
+//! The launch process walks and keeps the tree; rank 0 hands out parts of it; every rank does its parts with the same
+//! workers and engines as on one machine. `docs/design/cluster.md` has the picture and the vocabulary.
+
+pub mod transport;
