@@ -31,7 +31,7 @@ macro_rules! engines {
 macro_rules! choices {
     ($($module:ident $engine:ident $about:literal;)+) => {
         /// Which engine to use.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub enum Choice {
             /// The one that measurements found best.
             #[default]
@@ -77,7 +77,7 @@ impl Listed {
 
 /// How many operations are in flight for one file, and how they reach the kernel: the three ways of the engines that
 /// have several in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ops {
     /// One pair of a read and a write for each file, several files.
     Single,

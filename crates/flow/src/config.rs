@@ -3,7 +3,7 @@
 use haul_engine::{Choice, Ops};
 
 /// How a run uses the machine. Fields left `None` are chosen by the run and told under `--debug`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Config {
     /// Workers at once.
     pub jobs: Option<usize>,
@@ -22,7 +22,7 @@ pub struct Config {
 }
 
 /// What a run does to be fast, and can be told to do or to leave each for itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Switches {
     /// Data goes past the page cache, where both file systems can.
     pub direct: bool,

@@ -2,6 +2,41 @@
 
 use std::io;
 
+use crate::local::Local;
+use crate::part::Portable;
+use crate::plan;
+use crate::run::Job;
+use crate::settings::Settings;
+use crate::{Report, Status};
+
+/// Says who does the jobs of a run.
+pub trait Conduct {
+    /// Has `run` done with a driver, possibly one of several calls in a tool's work; returns how it ended.
+    fn conduct<T: Portable>(
+        &self,
+        tool: &T,
+        settings: &Settings,
+        report: &dyn Report,
+        run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
+    ) -> Status;
+}
+
+/// This process alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Conduct for Alone {
+    fn conduct<T: Portable>(
+        &self,
+        _: &T,
+        settings: &Settings,
+        _: &dyn Report,
+        run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
+    ) -> Status {
+        run(&Local::new(settings.jobs).preferring(settings.precedence()))
+    }
+}
+
 /// What a driver must know of a job to order it.
 pub trait Weigh {
     /// Tells whether doing the job finds more work (a directory) rather than ends some (files).
@@ -51,6 +86,16 @@ pub trait Driver<J: Weigh + Send>: Sync {
 
     /// Takes the job `me` should do next, if there is one.
     fn take(&self, me: usize) -> Option<J>;
+
+    /// Tells whether files may be done by other processes: then what an entry is, is found out before it is shared.
+    fn sends_away(&self) -> bool {
+        false
+    }
+
+    /// Says how many entries of a directory one job should have.
+    fn chunk_entries(&self) -> usize {
+        plan::CHUNK_ENTRIES
+    }
 
     /// Runs workers until all are idle and no job is left. Does with fewer where not all can be had, and tells.
     fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent>;

@@ -19,6 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use haul_sys::{Errno, Error, Fd, Identity, Open, Operation, Result, open, open_parent, open_path, stat};
 
+/// What no directory is: no file system numbers an inode 0.
+const ABSENT: Identity = Identity { device: 0, inode: 0 };
+
 /// One directory that can be opened again.
 #[derive(Debug)]
 pub struct Held {
@@ -42,6 +45,30 @@ impl Held {
     #[must_use]
     pub fn name(&self) -> &CStr {
         &self.name
+    }
+
+    /// Returns the directory it was found in; none for an operand's.
+    #[must_use]
+    pub(crate) fn parent(&self) -> Option<&Held> {
+        self.parent.as_deref()
+    }
+
+    /// Returns how it is opened.
+    #[must_use]
+    pub(crate) fn how(&self) -> Open {
+        self.how
+    }
+
+    /// Returns its path in messages, if it has one of its own there.
+    #[must_use]
+    pub(crate) fn display(&self) -> Option<&[u8]> {
+        self.display.as_deref()
+    }
+
+    /// Tells whether it stands for a directory that is not there.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.identity == ABSENT
     }
 
     /// Returns its path, as the user would write it.
@@ -145,7 +172,7 @@ impl HeldCache {
             name: path.to_owned(),
             how,
             display: Some(display),
-            identity: Identity { device: 0, inode: 0 },
+            identity: ABSENT,
             open: Mutex::new(None),
             recent: AtomicBool::new(false),
         })

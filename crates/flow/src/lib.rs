@@ -15,6 +15,7 @@ mod held;
 mod links;
 mod local;
 mod node;
+mod part;
 pub mod plan;
 mod report;
 mod route;
@@ -22,6 +23,7 @@ mod run;
 mod settings;
 mod sim;
 mod tool;
+mod ways;
 pub mod wording;
 
 use std::ffi::CString;
@@ -31,17 +33,19 @@ use haul_engine::Engine;
 use haul_sys::{EntryType, Name};
 
 pub use config::{Config, Switches};
-pub use driver::{Absent, Driver, MakeWorker, Progress, Step, Weigh};
+pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Weigh};
 pub use held::{Held, HeldCache};
 pub use links::{Claim, LinkTable};
-pub use local::Local;
+pub use local::{Feed, Local};
 pub use node::{Found, Node};
+pub use part::{Arrivals, Begun, Errand, Outlet, PackedPart, Parcel, Part, PartOutcome, Piece, Portable};
 pub use plan::Precedence;
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
-pub use run::{Desk, Job, Run};
+pub use run::{Desk, Job, Run, Visit};
 pub use settings::{Machine, Settings};
 pub use sim::Sim;
 pub use tool::{Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Tool, Transfer};
+pub use ways::{Way, Ways};
 
 /// What the user named: an entry of a held directory, with what the tool keeps for it.
 pub struct Operand<T: Tool> {
@@ -72,6 +76,8 @@ pub struct Setup<'a, T: Tool> {
     pub report: &'a dyn Report,
     /// Who does what when.
     pub driver: &'a dyn Driver<Job<T>>,
+    /// Who hears what becomes of parts, in a process that is given its work by another.
+    pub outlet: Option<&'a dyn Outlet<T>>,
     /// An engine that was made already, for the worker that comes first ([`Settings::first_engine`]).
     pub engine: Mutex<Option<Box<dyn Engine>>>,
 }

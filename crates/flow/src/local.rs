@@ -15,7 +15,8 @@
 //! (test: `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so of a sharer and a sleeper at least one sees the other. Only running
-//! workers share; so once all sleep and nothing is queued, nothing ever will be, and the run is over.
+//! workers share; so once all sleep and nothing is queued, nothing ever will be, and the run is over. Jobs may also come from
+//! outside, through a [`Feed`]: then the run goes on until the last feed is dropped, and all sleep and nothing is queued.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -51,7 +52,9 @@ impl<J> Queues<J> {
 /// Threads of this process.
 pub struct Local<J> {
     precedence: Precedence,
+    /// One for each worker, and one for what comes from outside.
     queues: Vec<CachePadded<Queues<J>>>,
+    feeds: AtomicUsize,
     queued: CachePadded<AtomicUsize>,
     waiting_entries: CachePadded<AtomicUsize>,
     sleepers: AtomicUsize,
@@ -67,7 +70,8 @@ impl<J: Weigh + Send> Local<J> {
     pub fn new(workers: usize) -> Self {
         Self {
             precedence: Precedence::default(),
-            queues: (0..workers.max(1)).map(|_| CachePadded::new(Queues::new())).collect(),
+            queues: (0..=workers.max(1)).map(|_| CachePadded::new(Queues::new())).collect(),
+            feeds: AtomicUsize::new(0),
             queued: CachePadded::new(AtomicUsize::new(0)),
             waiting_entries: CachePadded::new(AtomicUsize::new(0)),
             sleepers: AtomicUsize::new(0),
@@ -82,6 +86,21 @@ impl<J: Weigh + Send> Local<J> {
     #[must_use]
     pub fn preferring(self, precedence: Precedence) -> Self {
         Self { precedence, ..self }
+    }
+
+    /// Opens a way for jobs from outside: as long as it is there the run does not end.
+    pub fn feed(&self) -> Feed<'_, J> {
+        self.feeds.fetch_add(1, Ordering::SeqCst);
+        Feed { driver: self }
+    }
+
+    /// Ends the run if nobody has anything to do, and nothing will come. The caller holds the lock of the bed.
+    fn end_if_idle(&self) {
+        let asleep = self.sleepers.load(Ordering::SeqCst) == self.present.load(Ordering::SeqCst);
+        if asleep && self.queued.load(Ordering::SeqCst) == 0 && self.feeds.load(Ordering::SeqCst) == 0 {
+            self.over.store(true, Ordering::SeqCst);
+            self.alarm.notify_all();
+        }
     }
 
     fn find(&self, me: usize, what: Preference) -> Option<J> {
@@ -113,11 +132,8 @@ impl<J: Weigh + Send> Local<J> {
     /// Sleeps until there is a job; returns whether the run goes on.
     fn sleep(&self) -> bool {
         let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
-        let asleep = self.sleepers.fetch_add(1, Ordering::SeqCst) + 1;
-        if asleep == self.present.load(Ordering::SeqCst) && self.queued.load(Ordering::SeqCst) == 0 {
-            self.over.store(true, Ordering::SeqCst);
-            self.alarm.notify_all();
-        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.end_if_idle();
         while self.queued.load(Ordering::SeqCst) == 0 && !self.over.load(Ordering::SeqCst) {
             bed = self.alarm.wait(bed).unwrap_or_else(PoisonError::into_inner);
         }
@@ -126,9 +142,29 @@ impl<J: Weigh + Send> Local<J> {
     }
 }
 
+/// A way for jobs from outside of the run.
+pub struct Feed<'a, J: Weigh + Send> {
+    driver: &'a Local<J>,
+}
+
+impl<J: Weigh + Send> Feed<'_, J> {
+    /// Offers a job to every worker.
+    pub fn share(&self, job: J) {
+        self.driver.share(self.driver.workers(), job);
+    }
+}
+
+impl<J: Weigh + Send> Drop for Feed<'_, J> {
+    fn drop(&mut self) {
+        let _bed = self.driver.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.driver.feeds.fetch_sub(1, Ordering::SeqCst);
+        self.driver.end_if_idle();
+    }
+}
+
 impl<J: Weigh + Send> Driver<J> for Local<J> {
     fn workers(&self) -> usize {
-        self.queues.len()
+        self.queues.len() - 1
     }
 
     fn share(&self, me: usize, job: J) {
@@ -168,7 +204,7 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
         };
         std::thread::scope(|threads| {
             let mut absent = None;
-            for me in 1..self.queues.len() {
+            for me in 1..self.workers() {
                 if let Err(cause) = Builder::new().spawn_scoped(threads, move || work(me)) {
                     // This worker has yet to begin, so that nobody takes the run to be over before the change is seen.
                     self.present.fetch_sub(1, Ordering::SeqCst);
@@ -223,6 +259,28 @@ mod tests {
     }
 
     use crate::driver::Step;
+
+    #[test]
+    fn a_run_that_is_fed_ends_after_its_last_feed() {
+        for round in 0..200 {
+            let driver = Local::new(1 + round % 3);
+            let ones = AtomicUsize::new(0);
+            let feed = driver.feed();
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    for amount in [1, 7, 30] {
+                        feed.share(Splitting(amount));
+                        while ones.load(Ordering::Relaxed) == 0 {
+                            std::thread::yield_now();
+                        }
+                    }
+                    drop(feed);
+                });
+                driver.drive(&|me| Box::new(Splitter { driver: &driver, ones: &ones, me }));
+            });
+            assert_eq!(ones.load(Ordering::Relaxed), 38);
+        }
+    }
 
     #[test]
     fn every_job_is_done_once_and_the_run_ends() {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use haul_sys::{EntryType, Identity, Name, Stat};
 
 use crate::held::Held;
+use crate::part::{Part, Piece};
 use crate::tool::Tool;
 
 /// A directory being visited.
@@ -25,6 +26,8 @@ pub struct Node<T: Tool> {
     pub stat: Option<Stat>,
     /// What the tool keeps for it.
     pub own: T::Directory,
+    /// The part that its entries are, in a process that was given them by another.
+    pub part: Option<Part>,
     pending: AtomicUsize,
 }
 
@@ -35,13 +38,27 @@ impl<T: Tool> Node<T> {
         stat: Option<Stat>,
         own: T::Directory,
     ) -> Arc<Self> {
-        Arc::new(Self { parent, source, stat, own, pending: AtomicUsize::new(1) })
+        Arc::new(Self { parent, source, stat, own, part: None, pending: AtomicUsize::new(1) })
+    }
+
+    /// Makes the node of a part; it is finished when that is done.
+    pub(crate) fn of_part(source: Arc<Held>, own: T::Directory, part: Part) -> Arc<Self> {
+        let pending = AtomicUsize::new(0);
+        Arc::new(Self { parent: None, source, stat: None, own, part: Some(part), pending })
+    }
+
+    /// Returns the range that is to be moved of its only entry, if it is there for that.
+    pub(crate) fn piece(&self) -> Option<&Piece> {
+        self.part.as_ref()?.errand.piece.as_ref()
     }
 
     /// Tells whether the node is not a visited directory but the place where an operand stands.
     #[must_use]
     pub fn is_operands_place(&self) -> bool {
-        self.parent.is_none()
+        match &self.part {
+            Some(part) => part.errand.operands,
+            None => self.parent.is_none(),
+        }
     }
 
     /// Tells whether the directory is `directory` or is below it: where links are followed, entering it again would

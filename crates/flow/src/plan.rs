@@ -17,9 +17,10 @@ pub const WINDOW_ENTRIES: usize = 64 << 10;
 /// Bounds memory too: a run's names stay below this number and one window a worker.
 pub const WAITING_ENTRIES_MAX: usize = 1 << 10;
 
-/// Cuts `entries` entries into chunks, in order.
-pub fn chunks(entries: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..entries).step_by(CHUNK_ENTRIES).map(move |start| start..entries.min(start + CHUNK_ENTRIES))
+/// Cuts `entries` entries into chunks of at most `chunk`, in order.
+pub fn chunks(entries: usize, chunk: usize) -> impl Iterator<Item = Range<usize>> {
+    let chunk = chunk.max(1);
+    (0..entries).step_by(chunk).map(move |start| start..entries.min(start + chunk))
 }
 
 /// Cuts a file of `size` bytes in ranges of `range_bytes`, rounded up to whole stripes of `stripe_bytes`.
@@ -72,11 +73,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_entry_is_in_exactly_one_chunk(entries in 0usize..2000) {
+        fn every_entry_is_in_exactly_one_chunk(entries in 0usize..2000, most in 1usize..300) {
             let mut next = 0;
-            for chunk in chunks(entries) {
+            for chunk in chunks(entries, most) {
                 prop_assert_eq!(chunk.start, next);
-                prop_assert!(!chunk.is_empty() && chunk.len() <= CHUNK_ENTRIES);
+                prop_assert!(!chunk.is_empty() && chunk.len() <= most);
                 next = chunk.end;
             }
             prop_assert_eq!(next, entries);

@@ -146,6 +146,19 @@ pub struct OpenFile<T: Tool> {
     in_blocks: AtomicBool,
     ended_at: AtomicU64,
     pub(crate) route: Route,
+    /// What of the file this process does.
+    pub(crate) role: Role,
+}
+
+/// What of a file a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// All.
+    Whole,
+    /// It makes and finishes it, under a number; its content is moved in pieces.
+    Leader(u64),
+    /// It moves a piece.
+    Member,
 }
 
 impl<T: Tool> OpenFile<T> {
@@ -155,7 +168,7 @@ impl<T: Tool> OpenFile<T> {
         stat: Stat,
         target: Option<Fd>,
         own: T::File,
-        route: Route,
+        (route, role): (Route, Role),
     ) -> Self {
         Self {
             found,
@@ -167,6 +180,7 @@ impl<T: Tool> OpenFile<T> {
             in_blocks: AtomicBool::new(false),
             ended_at: AtomicU64::new(u64::MAX),
             route,
+            role,
         }
     }
 
@@ -253,6 +267,22 @@ pub trait Tool: Sync + Sized {
     /// Finishes a file whose content was moved, before it is closed. Returns whether all went well; what did not, the
     /// tool has reported.
     fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool;
+
+    /// Returns what another process needs to open a file's target and write a part of it, if that can be done.
+    fn ticket(&self, _file: &OpenFile<Self>) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Opens the target of a file that another process leads, by its ticket. `None` if it cannot be, and that was reported.
+    fn join(
+        &self,
+        _desk: &Desk<'_, Self>,
+        _found: &Found<Self>,
+        _opened: &OpenedFile<'_>,
+        _ticket: &[u8],
+    ) -> Option<(Self::File, Fd)> {
+        None
+    }
 
     /// Ends a file that was begun with [`Begin::Move`], after it was closed. `moved` tells whether everything went well.
     fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Self::File, moved: bool);

@@ -12,6 +12,8 @@ pub const CANNOT_OPEN: Wording = Wording("cannot open {} for reading");
 pub const CANNOT_FSTAT: Wording = Wording("cannot fstat {}");
 /// Another file stands where the listing showed one.
 pub const REPLACED: Wording = Wording("skipping file {}, as it was replaced while being copied");
+/// A file that several processes copy ended before its end.
+pub const SHORTER: Wording = Wording("file {} became shorter while being copied");
 /// Reading failed.
 pub const ERROR_READING: Wording = Wording("error reading {}");
 /// Writing failed.

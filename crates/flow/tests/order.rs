@@ -149,7 +149,8 @@ fn record(root: &Path, settings: Settings, driver: &dyn Driver<Job<Recorder>>) -
     let place = cache.hold_operand(&c_string(parent), Open::SEARCH, display).unwrap();
     let name = c_string(Path::new(root.file_name().unwrap()));
     let (tool, counts) = (Recorder::default(), Counts::default());
-    let setup = Setup { settings, cache: &cache, report: &counts, driver, engine: Mutex::default() };
+    let setup =
+        Setup { settings, cache: &cache, report: &counts, driver, outlet: None, engine: Mutex::default() };
     let status = haul_flow::run(&tool, [Operand { place, name, own: String::new() }], &setup);
     assert_eq!(status, Status::Success);
     (tool.events.into_inner().unwrap(), counts.0.into_inner().unwrap())

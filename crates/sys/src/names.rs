@@ -25,6 +25,15 @@ pub enum EntryType {
     Special,
 }
 
+impl EntryType {
+    /// Returns the type that `self as u8` numbers so; unknown for any other number.
+    #[must_use]
+    pub fn of_number(number: u8) -> Self {
+        let all = [Self::Unknown, Self::Regular, Self::Directory, Self::Symlink, Self::Special];
+        all.into_iter().find(|kind| *kind as u8 == number).unwrap_or(Self::Unknown)
+    }
+}
+
 /// One entry of a listing, without its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -152,6 +161,12 @@ impl Name {
     #[must_use]
     pub fn new(names: &Arc<Names>, index: usize) -> Self {
         Self { start: names.entries[index].start, names: Arc::clone(names) }
+    }
+
+    /// Returns where in its list the name begins: no two names of a list begin at the same place.
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.start
     }
 
     /// Returns the name, at an address that stays the same as long as any clone of this lives.

@@ -48,6 +48,18 @@ impl Open {
         Open { flags, mode: mode.bits() }
     }
 
+    /// Returns the flags as a number that another process of this program understands; a mode is not in it.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.flags.bits()
+    }
+
+    /// Makes the way of opening that [`Open::bits`] has described.
+    #[must_use]
+    pub const fn of_bits(bits: u32) -> Open {
+        Open { flags: OFlags::from_bits_truncate(bits), mode: 0 }
+    }
+
     /// Follows a symbolic link in the last component.
     #[must_use]
     pub const fn following(self) -> Open {

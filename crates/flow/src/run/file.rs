@@ -14,7 +14,7 @@ use crate::node::Found;
 use crate::plan;
 use crate::report::Problem;
 use crate::route::Route;
-use crate::tool::{Begin, Holes, OpenFile, OpenedFile, Tool, Transfer};
+use crate::tool::{Begin, Holes, OpenFile, OpenedFile, Role, Tool, Transfer};
 use crate::wording;
 
 /// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
@@ -46,9 +46,9 @@ pub(super) enum State<T: Tool> {
 
 /// A file that was opened and looked at.
 pub(super) struct Looked<T: Tool> {
-    found: Found<T>,
-    source: Arc<Fd>,
-    stat: Stat,
+    pub(super) found: Found<T>,
+    pub(super) source: Arc<Fd>,
+    pub(super) stat: Stat,
 }
 
 /// A file whose content is where it belongs, or has failed to be.
@@ -57,7 +57,18 @@ pub(super) struct Ending<T: Tool> {
     source: Option<Arc<Fd>>,
     own: Option<T::File>,
     moved: bool,
-    settles: bool,
+    settles: Settles,
+}
+
+/// What is over with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settles {
+    /// Its entry.
+    Entry,
+    /// A large file whose entry is apart from its part.
+    Large(u64),
+    /// Nothing: the tool has kept the entry.
+    Nothing,
 }
 
 impl<T: Tool> Worker<'_, T> {
@@ -178,6 +189,10 @@ impl<T: Tool> Worker<'_, T> {
 
     /// Lets the tool begin the file and starts to move its content; `block` is what was read of it already.
     fn begin(&mut self, slot: usize, look: Looked<T>, block: Option<(Buffer, usize)>) {
+        if look.found.node.piece().is_some() {
+            self.discard(block);
+            return self.join(slot, look);
+        }
         let Looked { found, source, stat } = look;
         let begun = self.desk.tool().begin(&self.desk, &found, &OpenedFile { source: &source, stat: &stat });
         let (own, target, transfer) = match begun {
@@ -188,16 +203,21 @@ impl<T: Tool> Worker<'_, T> {
             }
             Begin::Deferred => {
                 self.discard(block);
-                let ending = Ending { found, source: Some(source), own: None, moved: true, settles: false };
+                let ending =
+                    Ending { found, source: Some(source), own: None, moved: true, settles: Settles::Nothing };
                 return self.close_source(slot, ending);
             }
         };
         let (transfer, route) = match &target {
-            Some(target) => self.prepare(&found, (&source, target), &stat, transfer),
+            Some(target) => {
+                self.reserve(&found, target, &stat, transfer);
+                self.prepare(&found, (&source, target), &stat, transfer)
+            }
             None => (transfer, Route::usual()),
         };
-        let file = Arc::new(OpenFile::new(found, source, stat, target, own, route));
-        if transfer == Transfer::Nothing {
+        let role = self.role(&stat, transfer);
+        let mut file = Arc::new(OpenFile::new(found, source, stat, target, own, (route, role)));
+        if self.leads(&mut file, transfer) || transfer == Transfer::Nothing {
             self.discard(block);
             return self.let_go(slot, file, true);
         }
@@ -205,8 +225,20 @@ impl<T: Tool> Worker<'_, T> {
         self.move_range(slot, lane, block);
     }
 
+    /// Reserves a target's space, if that is wanted.
+    fn reserve(&self, found: &Found<T>, target: &Fd, stat: &Stat, transfer: Transfer) {
+        let wanted = self.desk.run.settings.switches.allocate && transfer != Transfer::Nothing;
+        if wanted
+            && stat.size > 0
+            && !transfer.skips_holes()
+            && let Err(cause) = allocate(target, stat.size)
+        {
+            self.remark(found, &format!("its space is not reserved: {cause:#}"));
+        }
+    }
+
     /// Does what the switches ask for before a file's first byte moves.
-    fn prepare(
+    pub(super) fn prepare(
         &self,
         found: &Found<T>,
         (source, target): (&Fd, &Fd),
@@ -221,13 +253,6 @@ impl<T: Tool> Worker<'_, T> {
         if switches.advise && stat.size >= SEQUENTIAL_BYTES {
             // Only advice: the kernel reads further ahead, or does not.
             advise(source, Advice::Sequential, 0).unwrap_or_default();
-        }
-        if switches.allocate
-            && stat.size > 0
-            && !transfer.skips_holes()
-            && let Err(cause) = allocate(target, stat.size)
-        {
-            self.remark(found, &format!("its space is not reserved: {cause:#}"));
         }
         if !(switches.direct || switches.drop_cache) {
             return (transfer, Route::usual());
@@ -305,9 +330,16 @@ impl<T: Tool> Worker<'_, T> {
         {
             self.report_write(&file, cause);
         }
-        let moved = !file.has_failed() && self.desk.tool().finish(&self.desk, &file);
-        let OpenFile { found, source, target, own, .. } = file;
-        let ending = Ending { found, source: Some(source), own: Some(own), moved, settles: true };
+        let moved =
+            !file.has_failed() && (file.role == Role::Member || self.desk.tool().finish(&self.desk, &file));
+        let moved = moved && self.is_all_there(&file);
+        let OpenFile { found, source, target, own, role, .. } = file;
+        let (own, settles) = match role {
+            Role::Whole => (Some(own), Settles::Entry),
+            Role::Leader(number) => (Some(own), Settles::Large(number)),
+            Role::Member => (None, Settles::Entry),
+        };
+        let ending = Ending { found, source: Some(source), own, moved, settles };
         match target.map(Arc::into_inner) {
             None => self.close_source(slot, ending),
             Some(Some(file)) => self.submit(slot, State::ClosingTarget(ending), Call::Close { file }),
@@ -320,10 +352,10 @@ impl<T: Tool> Worker<'_, T> {
     }
 
     /// Ends a file that is over before anything was moved.
-    fn abandon(&mut self, slot: usize, found: Found<T>, source: Arc<Fd>) {
+    pub(super) fn abandon(&mut self, slot: usize, found: Found<T>, source: Arc<Fd>) {
         self.close_source(
             slot,
-            Ending { found, source: Some(source), own: None, moved: false, settles: true },
+            Ending { found, source: Some(source), own: None, moved: false, settles: Settles::Entry },
         );
     }
 
@@ -353,8 +385,15 @@ impl<T: Tool> Worker<'_, T> {
         if let Some(own) = ending.own {
             self.desk.tool().end(&self.desk, &ending.found, own, ending.moved);
         }
-        if ending.settles {
-            self.desk.settle(&ending.found);
+        match ending.settles {
+            Settles::Entry => {
+                if let (true, Some(part)) = (ending.moved, &ending.found.node.part) {
+                    part.note_moved();
+                }
+                self.desk.settle(&ending.found);
+            }
+            Settles::Large(number) => self.large_is_over(number, ending.moved),
+            Settles::Nothing => {}
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod file;
 mod lane;
+mod team;
 mod walk;
 mod worker;
 
@@ -15,11 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_engine::{Choice, Engine, Made};
-use haul_sys::{Fd, Names};
+use haul_sys::{EntryType, Fd, Name, Names};
 
 use crate::driver::{Driver, Step, Weigh};
 use crate::held::HeldCache;
 use crate::node::{Found, Node};
+use crate::part::Outlet;
 use crate::report::{Means, Problem, Report, Severity, Tally};
 use crate::settings::Settings;
 use crate::tool::{OpenFile, Tool, Transfer};
@@ -31,6 +33,9 @@ use worker::Worker;
 /// Bytes after which a worker passes its counts on, at the latest: often enough for a display of progress.
 const COUNT_AFTER_BYTES: u64 = 4 << 20;
 
+/// What somebody outside of a run has to do at a worker's desk.
+pub type Visit<T> = Box<dyn FnOnce(&Desk<'_, T>) + Send>;
+
 /// A piece of work that any worker can do.
 pub enum Job<T: Tool> {
     /// Enter these subdirectories of a directory.
@@ -39,8 +44,21 @@ pub enum Job<T: Tool> {
     List(Arc<Node<T>>, Arc<Fd>),
     /// Do these entries of a directory, none of which is known to be a directory.
     Files(Arc<Node<T>>, Batch),
+    /// Do what somebody outside of the run has to do at a worker's desk: settling what another process has done.
+    Visit(Visit<T>),
     /// Move this part of a large file.
     Range(Arc<OpenFile<T>>, Range<u64>, Transfer),
+}
+
+impl<T: Tool> Job<T> {
+    /// Finishes a large file whose pieces are over; unless all of it was moved, as one that has failed.
+    #[must_use]
+    pub fn finish(file: Arc<OpenFile<T>>, moved: bool) -> Self {
+        if !moved {
+            file.fail();
+        }
+        Job::Range(file, 0..0, Transfer::Nothing)
+    }
 }
 
 /// Some entries of a listing.
@@ -48,12 +66,40 @@ pub enum Job<T: Tool> {
 pub struct Batch {
     names: Arc<Names>,
     range: Range<usize>,
+    /// Whether entries of which the listing does not say what they are were looked at, and are no directories.
+    looked_at: bool,
 }
 
 impl Batch {
     /// Takes all entries of a list.
-    fn whole(names: Names) -> Self {
-        Self { range: 0..names.len(), names: Arc::new(names) }
+    pub(crate) fn whole(names: Names) -> Self {
+        Self { range: 0..names.len(), names: Arc::new(names), looked_at: false }
+    }
+
+    /// Takes one entry that was looked at and is no directory.
+    fn looked_at<T: Tool>(found: &Found<T>) -> Self {
+        Self { looked_at: true, ..Self::whole(Names::of(found.name(), found.kind)) }
+    }
+
+    /// Tells whether all entries are known to be no directories, and no links to one that would be followed.
+    pub(crate) fn has_no_directories<T: Tool>(&self, tool: &T, node: &Arc<Node<T>>) -> bool {
+        let is_known = |found: &Found<T>| match found.kind {
+            EntryType::Regular | EntryType::Special => true,
+            EntryType::Symlink => !tool.follows(found),
+            EntryType::Unknown | EntryType::Directory => false,
+        };
+        self.looked_at || self.found(node).iter().all(is_known)
+    }
+
+    /// Returns the entries, which are in a directory.
+    pub(crate) fn found<T: Tool>(&self, node: &Arc<Node<T>>) -> Vec<Found<T>> {
+        let entry = |index| Found {
+            node: Arc::clone(node),
+            name: Name::new(&self.names, index),
+            kind: self.names.entry(index).kind,
+            seen: None,
+        };
+        self.range.clone().map(entry).collect()
     }
 }
 
@@ -65,7 +111,7 @@ impl<T: Tool> Weigh for Job<T> {
     fn entries(&self) -> usize {
         match self {
             Job::Enter(_, batch) | Job::Files(_, batch) => batch.range.len(),
-            Job::List(..) | Job::Range(..) => 0,
+            Job::List(..) | Job::Range(..) | Job::Visit(..) => 0,
         }
     }
 }
@@ -82,15 +128,17 @@ pub struct Run<'r, T: Tool> {
     pub report: &'r dyn Report,
     /// Who hands out jobs.
     pub driver: &'r dyn Driver<Job<T>>,
+    /// Who hears what becomes of parts, if this process was given any.
+    pub outlet: Option<&'r dyn Outlet<T>>,
     engine: &'r Mutex<Option<Box<dyn Engine>>>,
     failed: AtomicBool,
 }
 
 impl<'r, T: Tool> Run<'r, T> {
     pub(crate) fn new(tool: &'r T, setup: &'r Setup<'r, T>) -> Self {
-        let Setup { settings, cache, report, driver, engine } = setup;
-        let failed = AtomicBool::new(false);
-        Self { tool, cache, settings: *settings, report: *report, driver: *driver, engine, failed }
+        let Setup { settings, cache, report, driver, outlet, engine } = setup;
+        let (settings, failed) = (*settings, AtomicBool::new(false));
+        Self { tool, cache, settings, report: *report, driver: *driver, outlet: *outlet, engine, failed }
     }
 
     /// Offers the operands, before any worker runs.
@@ -154,7 +202,8 @@ impl<'r, T: Tool> Desk<'r, T> {
     }
 
     /// Returns the tool.
-    pub(crate) fn tool(&self) -> &'r T {
+    #[must_use]
+    pub fn tool(&self) -> &'r T {
         self.run.tool
     }
 
@@ -206,6 +255,9 @@ impl<'r, T: Tool> Desk<'r, T> {
     pub(crate) fn release(&self, node: &Arc<Node<T>>) {
         let mut node = node;
         while node.settle() {
+            if let Some(part) = &node.part {
+                return self.run.outlet.map_or((), |outlet| outlet.done(part));
+            }
             self.run.tool.leave(self, node);
             self.run.cache.lift(&node.source);
             if let Err(cause) = self.run.cache.close(&node.source) {

@@ -52,7 +52,7 @@ impl<T: Tool> Desk<'_, T> {
     pub(super) fn enter_batch(&self, reader: &mut DirectoryReader, node: &Arc<Node<T>>, mut batch: Batch) {
         while batch.range.len() > 1 {
             let middle = batch.range.start + batch.range.len() / 2;
-            let later = Batch { names: Arc::clone(&batch.names), range: middle..batch.range.end };
+            let later = Batch { range: middle..batch.range.end, ..batch.clone() };
             self.share(Job::Enter(Arc::clone(node), later));
             batch.range.end = middle;
         }
@@ -171,10 +171,11 @@ impl<T: Tool> Desk<'_, T> {
             directories.sort_by_inode();
         }
         let directories = Arc::new(directories);
-        for range in plan::chunks(directories.len()) {
-            self.share(Job::Enter(Arc::clone(node), Batch { names: Arc::clone(&directories), range }));
+        for range in plan::chunks(directories.len(), plan::CHUNK_ENTRIES) {
+            let batch = Batch { names: Arc::clone(&directories), range, looked_at: false };
+            self.share(Job::Enter(Arc::clone(node), batch));
         }
-        for range in plan::chunks(names.len()) {
+        for range in plan::chunks(names.len(), self.run.driver.chunk_entries()) {
             // A list for each chunk, so that workers in one directory do not pass the count of its references around.
             let batch = Batch::whole(names.part(range));
             self.share(Job::Files(Arc::clone(node), batch));

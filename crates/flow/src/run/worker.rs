@@ -156,8 +156,9 @@ impl<'r, T: Tool> Worker<'r, T> {
                 let name = Name::new(&batch.names, index);
                 let kind = batch.names.entry(index).kind;
                 let found = Found { node: Arc::clone(&node), name, kind, seen: None };
+                let looked_at = batch.looked_at;
                 self.chunk = Some((node, batch));
-                self.start(found);
+                self.start(found, looked_at);
                 return true;
             }
             self.desk.flush();
@@ -167,6 +168,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             Some(Job::Files(node, batch)) => self.chunk = Some((node, batch)),
             Some(Job::Enter(node, batch)) => self.desk.enter_batch(&mut self.reader, &node, batch),
             Some(Job::List(node, fd)) => self.desk.list(&mut self.reader, &node, fd),
+            Some(Job::Visit(visit)) => visit(&self.desk),
             Some(Job::Range(file, range, transfer)) => {
                 let slot = self.occupy(State::Free);
                 self.files += 1;
@@ -177,13 +179,19 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     /// Finds out what an entry needs and begins it.
-    fn start(&mut self, mut found: Found<T>) {
+    fn start(&mut self, mut found: Found<T>, looked_at: bool) {
         let classified = match self.desk.classify(&mut found) {
             Ok(classified) => classified,
             Err(cause) => return self.desk.give_up(&found, wording::CANNOT_STAT, cause),
         };
         if classified.kind == EntryType::Directory {
             return self.desk.visit(&mut self.reader, found, classified.follow);
+        }
+        let was_unknown = found.kind == EntryType::Unknown || classified.follow;
+        if was_unknown && !looked_at && self.desk.run.driver.sends_away() {
+            // Now that it is known to be no directory, another process may do it.
+            let batch = Batch::looked_at(&found);
+            return self.desk.share(Job::Files(found.node, batch));
         }
         match self.desk.run.tool.needs(&self.desk, &found, classified.kind) {
             Need::Read => self.open(found, classified.follow),

@@ -50,6 +50,14 @@ impl Copier {
         if !self.preserves(Preserve::LINKS) || !(stat.links > 1 || follows) {
             return Claim::First(None);
         }
+        if let Some(part) = &found.node.part {
+            // Only the process that walks knows of all names.
+            if part.errand.claimed {
+                return Claim::First(Some(stat.identity));
+            }
+            desk.give_back(found);
+            return Claim::Waits;
+        }
         match self.links.claim(stat.identity, found.clone()) {
             Claim::First(_) => Claim::First(Some(stat.identity)),
             Claim::Waits => Claim::Waits,
@@ -61,7 +69,14 @@ impl Copier {
     }
 
     /// Links the names that waited for a file that is now copied.
-    pub(super) fn complete_link(&self, desk: &Desk<'_, Self>, file: Identity, first: LinkedName) {
+    pub(super) fn complete_link(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        file: Identity,
+        first: LinkedName,
+    ) {
+        desk.note_completed(found);
         for waiting in self.links.complete(file, first.clone()) {
             self.link_to(desk, &waiting, &first);
             desk.settle(&waiting);

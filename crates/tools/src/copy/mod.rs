@@ -18,10 +18,12 @@ mod options;
 mod other;
 mod parents;
 mod place;
+mod provisional;
 mod regular;
 mod stream;
 mod survey;
 mod target;
+mod travel;
 mod without_data;
 pub mod wording;
 
@@ -31,10 +33,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use haul_flow::{
-    Begin, Block, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Local, Need, Node, OpenFile,
-    Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Tool,
+    Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Need, Node,
+    OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Tool,
 };
-use haul_sys::{EntryType, Identity, Mode, ProcessIdentity, Stat, stat_at};
+use haul_sys::{EntryType, Fd, Identity, Mode, ProcessIdentity, Stat, stat_at};
 
 pub use options::{
     Backup, CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse, Update,
@@ -69,6 +71,17 @@ const OFFLOAD_BYTES: u64 = 256 << 10;
 
 /// Copies what the operands name, as the options say, using the machine as the configuration says.
 pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: &dyn Report) -> Outcome {
+    run_by(&Alone, operands, options, config, report)
+}
+
+/// Copies like [`run`], with the jobs done as a conductor says.
+pub fn run_by(
+    conductor: &impl Conduct,
+    operands: &Operands,
+    options: &CopyOptions,
+    config: &Config,
+    report: &dyn Report,
+) -> Outcome {
     let settings = Settings::resolve(&serial_if_asked(config, options));
     let mut engine = match settings.first_engine() {
         Ok(engine) => engine,
@@ -95,10 +108,11 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
         let (operands, problems) = places(group, first, &copier, &cache, &mut parents);
         first += group.len();
         status = status.max(tell(problems, report));
-        let driver = Local::new(settings.jobs).preferring(settings.precedence());
         let engine = Mutex::new(engine.take());
-        let setup = Setup { settings, cache: &cache, report, driver: &driver, engine };
-        status = status.max(haul_flow::run(&copier, operands, &setup));
+        status = status.max(conductor.conduct(&copier, &settings, report, |driver| {
+            let setup = Setup { settings, cache: &cache, report, driver, outlet: None, engine };
+            haul_flow::run(&copier, operands, &setup)
+        }));
     }
     status = status.max(tell(until(usize::MAX, &mut left_out), report));
     status = status.max(parents.finish());
@@ -181,6 +195,8 @@ pub struct Copier {
     agreed: AtomicBool,
     /// Whether the user has declined any.
     declined: AtomicBool,
+    /// The number of the run, for the names of what its processes have in the making.
+    run: u64,
 }
 
 impl Copier {
@@ -198,6 +214,7 @@ impl Copier {
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),
+            run: rand::random(),
         }
     }
 
@@ -301,6 +318,20 @@ impl Tool for Copier {
 
     fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
         self.finish_file(desk, file)
+    }
+
+    fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
+        self.ticket_of(file)
+    }
+
+    fn join(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+        ticket: &[u8],
+    ) -> Option<(CopiedFile, Fd)> {
+        self.join_file(desk, found, opened, ticket)
     }
 
     fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: CopiedFile, moved: bool) {

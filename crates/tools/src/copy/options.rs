@@ -5,7 +5,7 @@ use std::ffi::CString;
 use bitflags::bitflags;
 
 /// Which symbolic links of the source are followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Dereference {
     /// None: they are copied as links (`-P`).
     Never,
@@ -17,7 +17,7 @@ pub enum Dereference {
 
 bitflags! {
     /// Attributes of the source that the target gets (`--preserve`).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
     pub struct Preserve: u8 {
         /// Permission bits, set-id bits and access lists.
         const MODE = 1;
@@ -33,7 +33,7 @@ bitflags! {
 }
 
 /// Which files that are already there are replaced (`--update`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Update {
     /// All.
     All,
@@ -46,7 +46,7 @@ pub enum Update {
 }
 
 /// Under which name what is replaced is kept (`--backup`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Backup {
     /// Under none: it is not kept.
     None,
@@ -59,7 +59,7 @@ pub enum Backup {
 }
 
 /// What becomes of what already stands in a target's place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Existing {
     /// Which files are replaced.
     pub update: Update,
@@ -101,7 +101,7 @@ impl Default for Existing {
 }
 
 /// What is made for a regular file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Make {
     /// A file with the same content.
     Copy,
@@ -112,7 +112,7 @@ pub enum Make {
 }
 
 /// Whether blocks may be shared with the source (`--reflink`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Reflink {
     /// Where the file system can.
     Auto,
@@ -123,7 +123,7 @@ pub enum Reflink {
 }
 
 /// Where the target gets holes (`--sparse`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Sparse {
     /// Where the source has them.
     Auto,
@@ -134,7 +134,7 @@ pub enum Sparse {
 }
 
 /// The options of one copy, resolved.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct CopyOptions {
     /// Directories are copied with what is in them (`-r`). Without, special files are read like regular ones.
     pub recursive: bool,

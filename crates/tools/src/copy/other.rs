@@ -74,7 +74,7 @@ impl Copier {
             // A file that is as good as a copy is one for its other names too.
             Ok(Made::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
-                    self.complete_link(desk, file, LinkedName::of(found));
+                    self.complete_link(desk, found, file, LinkedName::of(found));
                 }
             }
             Ok(Made::Left(Left::AsItIs) | Made::Broken) => self.abandon_link(desk, link),
@@ -139,7 +139,7 @@ impl Copier {
     /// Records that an entry's copy stands.
     fn made(&self, desk: &Desk<'_, Self>, found: &Found<Self>, link: Option<Identity>) {
         if let Some(file) = link {
-            self.complete_link(desk, file, LinkedName::of(found));
+            self.complete_link(desk, found, file, LinkedName::of(found));
         }
         if found.is_operand() {
             self.record_created(desk, found);

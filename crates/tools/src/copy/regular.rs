@@ -39,6 +39,25 @@ pub struct CopiedFile {
     has_holes: bool,
     /// How it was made, if it is new.
     birth: Option<Birth>,
+    /// The name it has until it is whole, if not its own.
+    pub(super) provisional: Option<CString>,
+}
+
+impl CopiedFile {
+    /// What is kept for a piece of a file that another process leads: nothing, as that one finishes it.
+    pub(super) fn of_member() -> Self {
+        Self {
+            before: None,
+            backup: None,
+            link: None,
+            reflinked: false,
+            offloaded: false,
+            skips_holes: false,
+            has_holes: false,
+            birth: None,
+            provisional: None,
+        }
+    }
 }
 
 /// A target that was made or opened.
@@ -50,11 +69,13 @@ pub(super) struct OpenTarget {
     pub(super) backup: Option<CString>,
     /// How it was made in a place that was free.
     pub(super) birth: Option<Birth>,
+    /// The name it has until it is whole, if not its own.
+    pub(super) provisional: Option<CString>,
 }
 
 impl OpenTarget {
-    fn new(file: Fd) -> Self {
-        Self { file, before: None, backup: None, birth: None }
+    pub(super) fn new(file: Fd) -> Self {
+        Self { file, before: None, backup: None, birth: None, provisional: None }
     }
 }
 
@@ -80,11 +101,16 @@ impl Copier {
             Claim::Known(..) => return Begin::Over,
         };
         let birth = self.birth(&found.node.own, opened.source, stat);
-        let begun = match self.open_target(desk, found, stat, birth) {
+        let opening = match self.open_provisional(desk, found, stat, birth) {
+            Ok(Some(target)) => Ok(Target::Open(target)),
+            Ok(None) => self.open_target(desk, found, stat, birth),
+            Err(problem) => Err(problem),
+        };
+        let begun = match opening {
             Ok(Target::Open(target)) => self.fill(desk, found, opened, target, link),
             Ok(Target::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
-                    self.complete_link(desk, file, LinkedName::of(found));
+                    self.complete_link(desk, found, file, LinkedName::of(found));
                 }
                 return Begin::Over;
             }
@@ -114,14 +140,14 @@ impl Copier {
             stream::copy(self, desk, found, (source, stat), target);
             return None;
         }
-        let OpenTarget { file, before, backup, birth } = target;
+        let OpenTarget { file, before, backup, birth, provisional } = target;
         let reflinked = match self.share_blocks(found, source, stat, &file) {
             Ok(shared) => shared,
             Err(cause) => {
                 let problem =
                     Problem::new(wording::FAILED_TO_CLONE).naming(target_path(found)).naming(found.path());
                 desk.problem(problem.because(cause));
-                self.take_back(desk, found, file, before.is_none());
+                self.take_back(desk, found, file, before.is_none().then_some(provisional.as_deref()));
                 self.put_back(desk, found, backup.as_deref());
                 return None;
             }
@@ -133,16 +159,26 @@ impl Copier {
         if reflinked {
             desk.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
         }
-        let own = CopiedFile { before, backup, link, reflinked, offloaded, skips_holes, has_holes, birth };
+        let own = CopiedFile {
+            before,
+            backup,
+            link,
+            reflinked,
+            offloaded,
+            skips_holes,
+            has_holes,
+            birth,
+            provisional,
+        };
         Some(Begin::Move { own, target: Some(file), transfer })
     }
 
-    /// Removes a target that was made for nothing.
-    fn take_back(&self, desk: &Desk<'_, Self>, found: &Found<Self>, file: Fd, is_new: bool) {
+    /// Closes a target that was opened for nothing, and removes it if it is `new`; that may have a provisional name.
+    fn take_back(&self, desk: &Desk<'_, Self>, found: &Found<Self>, file: Fd, new: Option<Option<&CStr>>) {
         let mut outcome = file.close();
-        if is_new {
-            let removed =
-                open_directory(desk, found).and_then(|directory| remove(directory, target_name(found)));
+        if let Some(provisional) = new {
+            let name = provisional.unwrap_or(target_name(found));
+            let removed = open_directory(desk, found).and_then(|directory| remove(directory, name));
             outcome = outcome.and(removed);
         }
         if let Err(cause) = outcome {
@@ -397,6 +433,7 @@ impl Copier {
     }
 
     pub(super) fn end_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: &CopiedFile, moved: bool) {
+        let moved = self.give_name(desk, found, own.provisional.as_ref(), moved);
         if moved {
             desk.count(Tally { files: 1, ..Tally::default() });
             if found.is_operand() {
@@ -409,7 +446,7 @@ impl Copier {
         match (own.link, moved) {
             (Some(file), true) => {
                 let known = LinkedName::of(found);
-                self.complete_link(desk, file, known);
+                self.complete_link(desk, found, file, known);
             }
             (link, _) => self.abandon_link(desk, link),
         }

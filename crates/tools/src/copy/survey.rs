@@ -36,7 +36,14 @@ pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, s
     haul_flow::run(
         &Survey { options, stop },
         places.collect::<Vec<_>>(),
-        &Setup { settings, cache: &cache, report: &quiet, driver: &driver, engine: Mutex::default() },
+        &Setup {
+            settings,
+            cache: &cache,
+            report: &quiet,
+            driver: &driver,
+            outlet: None,
+            engine: Mutex::default(),
+        },
     );
 }
 

@@ -46,6 +46,11 @@ pub(super) struct Copy {
 }
 
 impl Copy {
+    /// Records one operand's copy.
+    pub(super) fn new(index: usize, source: Vec<u8>, target: Vec<u8>) -> Self {
+        Self { index, source, target, told: AtomicBool::new(false) }
+    }
+
     /// Tells whether this is the first time that it is asked.
     pub(super) fn tells_first(&self) -> bool {
         !self.told.swap(true, Ordering::Relaxed)
@@ -91,7 +96,7 @@ impl TargetDirectory {
         index: usize,
         gives_access_list: bool,
     ) -> Self {
-        let copy = Arc::new(Copy { index, source, target, told: AtomicBool::new(false) });
+        let copy = Arc::new(Copy::new(index, source, target));
         Self {
             held,
             rename: Some(name),
@@ -101,6 +106,11 @@ impl TargetDirectory {
             gives_access_list,
             births: Births::default(),
         }
+    }
+
+    /// Tells whether it was made by this run.
+    pub(super) fn is_new(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.before.is_none())
     }
 
     /// Remembers that blocks cannot be shared between source and target here.

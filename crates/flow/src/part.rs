@@ -1,0 +1,312 @@
+//! Parts: entries of one directory that another process does, and what comes back of them.
+//!
+//! ```text
+//! process that walks                                 process that was given the part
+//! Job::Files ─► Parcel ─► PackedPart ─► (bytes) ─► Arrivals::admit ─► Node with a Part ─► Job::Files
+//!    ▲            kept until done                                        │ every entry settled
+//!    └─ settle ◄─ Parcel::conclude ◄───── (bytes) ◄───── Outlet::done ◄──┘
+//! ```
+//!
+//! The process that was given a part knows neither the directory's parents nor when the directory is finished: it does
+//! the entries, and says when all are settled. A large file leaves its part (it is *apart*): its content is moved in
+//! [`Piece`]s by several processes, and the one that met it leads: it makes the target and finishes it.
+//!
+//! Invariant: a part is told to be done exactly once, after the last of its entries; a piece is told to be moved only if
+//! every byte of it was (tests: `flow/tests/parts.rs`).
+
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_sys::{EntryType, Error, Names, Stat};
+use serde::{Deserialize, Serialize};
+
+use crate::node::{Found, Node};
+use crate::run::{Batch, Desk, Job};
+use crate::tool::{OpenFile, Tool, Transfer};
+use crate::ways::{Way, Ways};
+use crate::{Held, HeldCache};
+
+/// What a process is told of a part, apart from where it is and which entries are in it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Errand {
+    /// The part's number in the run.
+    pub number: u64,
+    /// Which attempt at it this is, the first being 1.
+    pub attempt: u32,
+    /// Whether the entries are files with several names that this process was chosen to do.
+    pub claimed: bool,
+    /// Whether the entries are operands.
+    pub operands: bool,
+    /// The range of the part's only entry that is to be moved, if that is all.
+    pub piece: Option<Piece>,
+    /// What an earlier attempt has done of the part's only entry, a large file.
+    pub begun: Option<Begun>,
+}
+
+/// A range of a large file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Piece {
+    /// Where it begins and ends.
+    pub range: Range<u64>,
+    /// The file's length when its leader opened it, in bytes.
+    pub size: u64,
+    /// How it is moved inside this process: by the kernel, or else in blocks.
+    pub by_kernel: bool,
+    /// What the tool needs to open the target.
+    pub ticket: Vec<u8>,
+}
+
+/// What is left of an earlier attempt at a large file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Begun {
+    /// What the tool needs to open the target.
+    pub ticket: Vec<u8>,
+    /// The file's length then, in bytes.
+    pub size: u64,
+}
+
+/// A part in the process that does it.
+#[derive(Debug)]
+pub struct Part {
+    /// What this process was told of it.
+    pub errand: Errand,
+    outcome: Mutex<PartOutcome>,
+    moved: AtomicBool,
+}
+
+/// What became of a part's entries, as far as they are not simply over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartOutcome {
+    /// Entries that only the process that walks can decide.
+    pub returned: Vec<CString>,
+    /// Of a claimed part, the entries whose copy stands.
+    pub completed: Vec<CString>,
+    /// Large files among them, with the numbers under which they will be told of.
+    pub apart: Vec<(CString, u64)>,
+}
+
+impl Part {
+    pub(crate) fn new(errand: Errand) -> Self {
+        Self { errand, outcome: Mutex::default(), moved: AtomicBool::new(false) }
+    }
+
+    fn note(&self, change: impl FnOnce(&mut PartOutcome)) {
+        change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Returns what became of the entries, once the part is done.
+    #[must_use]
+    pub fn outcome(&self) -> PartOutcome {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records that all of the piece was moved.
+    pub(crate) fn note_moved(&self) {
+        self.moved.store(true, Ordering::Release);
+    }
+
+    /// Tells whether all of the piece was moved.
+    #[must_use]
+    pub fn was_moved(&self) -> bool {
+        self.moved.load(Ordering::Acquire)
+    }
+}
+
+/// Hears what becomes of the parts that a run was given.
+pub trait Outlet<T: Tool>: Sync {
+    /// Hears that every entry of a part is settled, or is apart.
+    fn done(&self, part: &Part);
+
+    /// Returns a number for a large file, if its content may be moved by several processes.
+    fn large(&self, stat: &Stat) -> Option<u64>;
+
+    /// Hears of a large file whose target is made. The file is to be kept until its pieces are over, and then given back as
+    /// [`Job::finish`].
+    fn begun(&self, number: u64, file: Arc<OpenFile<T>>, transfer: Transfer, ticket: Vec<u8>);
+
+    /// Hears that a large file is over: closed, and finished well or not.
+    fn over(&self, number: u64, moved: bool);
+}
+
+/// What a tool needs so that its entries can be done by another process.
+pub trait Portable: Tool {
+    /// Tells whether an entry may be done by a process that knows nothing of the rest of the run.
+    fn may_travel(&self, node: &Node<Self>) -> bool;
+
+    /// Packs what the tool keeps for a directory, as far as its entries need it.
+    fn pack(&self, own: &Self::Directory) -> Vec<u8>;
+
+    /// Unpacks it in the process that does the entries.
+    ///
+    /// # Errors
+    /// A directory that cannot be held as it was, and its path.
+    fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Self::Directory, (Vec<u8>, Error)>;
+
+    /// Decides, in the process that walks, what becomes of an entry that was returned. `true` if it is to be done by some
+    /// process after all, as claimed; if not, it is settled, or kept, here.
+    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool;
+
+    /// Hears, in the process that walks, whether the copy of a claimed entry stands.
+    fn claimed_is_over(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stands: bool);
+}
+
+/// A part in the process that walks: kept until it is done.
+pub struct Parcel<T: Tool> {
+    found: Vec<Found<T>>,
+}
+
+/// A part on its way: what another process needs to do it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PackedPart {
+    /// What it is told.
+    pub errand: Errand,
+    /// The directory.
+    pub source: Way,
+    /// What the tool keeps for the directory.
+    pub own: Vec<u8>,
+    /// The names, each with a NUL at its end.
+    pub names: Vec<u8>,
+    /// What the listing says each is.
+    pub kinds: Vec<u8>,
+}
+
+impl<T: Portable> Parcel<T> {
+    /// Takes a job whose entries another process may do; gives any other back.
+    ///
+    /// # Errors
+    /// The job.
+    pub fn of(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
+        match job {
+            Job::Files(node, batch) if tool.may_travel(&node) && batch.has_no_directories(tool, &node) => {
+                Ok(Self { found: batch.found(&node) })
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Says how many entries it has.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Returns the entries.
+    #[must_use]
+    pub fn found(&self) -> &[Found<T>] {
+        &self.found
+    }
+
+    /// Packs it.
+    #[must_use]
+    pub fn pack(&self, tool: &T, errand: Errand) -> PackedPart {
+        let node = self.found.first().map(|found| &found.node);
+        let mut packed = PackedPart {
+            errand: Errand { operands: node.is_some_and(|node| node.is_operands_place()), ..errand },
+            source: node.map(|node| Way::to(&node.source)).unwrap_or_default(),
+            own: node.map(|node| tool.pack(&node.own)).unwrap_or_default(),
+            names: Vec::new(),
+            kinds: Vec::with_capacity(self.found.len()),
+        };
+        for found in &self.found {
+            packed.names.extend_from_slice(found.name().to_bytes_with_nul());
+            packed.kinds.push(found.kind as u8);
+        }
+        packed
+    }
+
+    /// Takes one entry out, to be kept by itself.
+    pub fn take(&mut self, name: &CStr) -> Option<Self> {
+        let index = self.found.iter().position(|found| found.name() == name)?;
+        Some(Self { found: vec![self.found.swap_remove(index)] })
+    }
+
+    /// Turns it back into jobs for this process.
+    pub fn into_jobs(self) -> impl Iterator<Item = Job<T>> {
+        self.found.into_iter().map(|found| {
+            let batch = Batch::whole(Names::of(found.name(), found.kind));
+            Job::Files(found.node, batch)
+        })
+    }
+
+    /// Settles its entries, which another process has done. Returns those that some process is to do as claimed.
+    pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, outcome: &PartOutcome) -> Option<Self> {
+        let mut again = Vec::new();
+        for mut found in self.found {
+            let named = |names: &[CString]| names.iter().any(|name| name.as_c_str() == found.name());
+            if named(&outcome.returned) {
+                if desk.tool().decide_returned(desk, &mut found) {
+                    again.push(found);
+                }
+                continue;
+            }
+            if claimed {
+                desk.tool().claimed_is_over(desk, &found, named(&outcome.completed));
+            }
+            desk.release(&found.node);
+        }
+        (!again.is_empty()).then_some(Self { found: again })
+    }
+}
+
+/// What a process that is given parts knows of the directories they are in.
+pub struct Arrivals<'a> {
+    /// The directories held.
+    pub cache: &'a HeldCache,
+    /// Those known by the ways to them.
+    pub ways: &'a Ways,
+}
+
+impl Arrivals<'_> {
+    /// Holds the directory at the end of a way.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is not the one it was; with its path.
+    pub fn hold(&self, way: &Way) -> Result<Arc<Held>, (Vec<u8>, Error)> {
+        self.ways.hold(self.cache, way).map_err(|cause| (way.path(), cause))
+    }
+
+    /// Makes the job of a part that has arrived.
+    ///
+    /// # Errors
+    /// A directory that cannot be held as it was, and its path.
+    pub fn admit<T: Portable>(&self, tool: &T, packed: PackedPart) -> Result<Job<T>, (Vec<u8>, Error)> {
+        let source = self.hold(&packed.source)?;
+        let own = tool.unpack(&packed.own, self)?;
+        let mut names = Names::new();
+        for (name, kind) in packed.names.split_inclusive(|byte| *byte == 0).zip(&packed.kinds) {
+            let name = CStr::from_bytes_with_nul(name).unwrap_or_default();
+            names.push(name, 0, EntryType::of_number(*kind));
+        }
+        let node = Node::of_part(source, own, Part::new(packed.errand));
+        node.expect(names.len());
+        Ok(Job::Files(node, Batch::whole(names)))
+    }
+}
+
+impl<T: Tool> Desk<'_, T> {
+    /// Gives an entry back to the process that walks, which alone can decide what becomes of it. Only for entries of a
+    /// part.
+    pub fn give_back(&self, found: &Found<T>) {
+        if let Some(part) = &found.node.part {
+            part.note(|outcome| outcome.returned.push(found.name().to_owned()));
+        }
+        self.release(&found.node);
+    }
+
+    /// Records that the copy of an entry of a claimed part stands.
+    pub fn note_completed(&self, found: &Found<T>) {
+        if let Some(part) = &found.node.part {
+            part.note(|outcome| outcome.completed.push(found.name().to_owned()));
+        }
+    }
+
+    /// Takes a large file out of its part.
+    pub(crate) fn set_apart(&self, found: &Found<T>, number: u64) {
+        if let Some(part) = &found.node.part {
+            part.note(|outcome| outcome.apart.push((found.name().to_owned(), number)));
+        }
+        self.release(&found.node);
+    }
+}

@@ -1,0 +1,79 @@
+//! Large files in a run of parts: led by the process that meets them, moved in pieces by any.
+//!
+//! ```text
+//! leader:  open, look ─► tool makes the target ─► begun(ticket) ····· pieces are over ─► tool finishes ─► closed: over
+//! member:  open, look ─► tool joins by the ticket ─► moves the piece ─► closes both ─► done
+//! ```
+//!
+//! Both keep to the states of `file.rs`: a leader's file has no lane, and a member's no beginning and no end.
+
+use std::sync::Arc;
+
+use haul_sys::Stat;
+
+use super::file::Looked;
+use super::lane::Lane;
+use super::worker::Worker;
+use crate::report::{Problem, Tally};
+use crate::tool::{Holes, OpenFile, OpenedFile, Role, Tool, Transfer};
+use crate::wording;
+
+impl<T: Tool> Worker<'_, T> {
+    /// Says whether this process does a file by itself.
+    pub(super) fn role(&self, stat: &Stat, transfer: Transfer) -> Role {
+        let cuttable = matches!(transfer, Transfer::Blocks(Holes::Read) | Transfer::Kernel(Holes::Read));
+        let outlet = self.desk.run.outlet.filter(|_| cuttable);
+        outlet.and_then(|outlet| outlet.large(stat)).map_or(Role::Whole, Role::Leader)
+    }
+
+    /// Announces a large file whose target is made, and takes its entry out of its part. Returns whether it did: if not, this
+    /// process does the file by itself after all.
+    pub(super) fn leads(&self, file: &mut Arc<OpenFile<T>>, transfer: Transfer) -> bool {
+        let (Role::Leader(number), Some(outlet)) = (file.role, self.desk.run.outlet) else { return false };
+        let Some(ticket) = self.desk.tool().ticket(file) else {
+            if let Some(file) = Arc::get_mut(file) {
+                file.role = Role::Whole;
+            }
+            return false;
+        };
+        self.desk.set_apart(&file.found, number);
+        outlet.begun(number, Arc::clone(file), transfer, ticket);
+        true
+    }
+
+    /// Ends a large file that this process led.
+    pub(super) fn large_is_over(&self, number: u64, moved: bool) {
+        self.desk.count(Tally { finished: 1, ..Tally::default() });
+        self.desk.flush();
+        if let Some(outlet) = self.desk.run.outlet {
+            outlet.over(number, moved);
+        }
+    }
+
+    /// Begins a piece of a file that another process leads.
+    pub(super) fn join(&mut self, slot: usize, look: Looked<T>) {
+        let Looked { found, source, stat } = look;
+        let Some(piece) = found.node.piece().cloned() else { return self.abandon(slot, found, source) };
+        if stat.size != piece.size {
+            self.desk.problem(Problem::new(wording::REPLACED).naming(found.path()));
+            return self.abandon(slot, found, source);
+        }
+        let opened = OpenedFile { source: &source, stat: &stat };
+        let joined = self.desk.tool().join(&self.desk, &found, &opened, &piece.ticket);
+        let Some((own, target)) = joined else { return self.abandon(slot, found, source) };
+        let how = if piece.by_kernel { Transfer::Kernel(Holes::Read) } else { Transfer::Blocks(Holes::Read) };
+        let (transfer, route) = self.prepare(&found, (&source, &target), &stat, how);
+        let file = OpenFile::new(found, source, stat, Some(target), own, (route, Role::Member));
+        self.move_range(slot, Lane::new(Arc::new(file), piece.range, transfer), None);
+    }
+
+    /// Tells whether a member has found all bytes of its piece; if not, the file has become shorter, and that is told.
+    pub(super) fn is_all_there(&self, file: &OpenFile<T>) -> bool {
+        let Some(piece) = file.found.node.piece() else { return true };
+        let whole = !file.has_failed() && file.length() >= piece.range.end;
+        if !whole && file.fail() {
+            self.desk.problem(Problem::new(wording::SHORTER).naming(file.found.path()));
+        }
+        whole
+    }
+}

@@ -1,0 +1,180 @@
+//! Copying by several processes: what a part of a copy needs to be done elsewhere, and what only the process that walks can
+//! decide.
+//!
+//! A process that does a part knows the two directories and the options. It does not know which names are one file (the
+//! table of links is where the walk is), so it gives entries with several names back; the process that walks decides which
+//! name is first, and sends that one again as claimed. Whatever needs to know more of the run does not travel: backups with
+//! numbers, questions to the user, operands that may meet in one place.
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use haul_flow::{Arrivals, Claim, Desk, Found, Node, OpenFile, OpenedFile, Portable, Problem, Way};
+use haul_sys::{Error, Fd, FileType, stat, stat_path};
+use serde::{Deserialize, Serialize};
+
+use super::Copier;
+use super::births::Births;
+use super::links::LinkedName;
+use super::options::CopyOptions;
+use super::provisional::Ticket;
+use super::regular::CopiedFile;
+use super::target::{Copy, MadeDirectory, TargetDirectory, open_directory, problem, target_name};
+use super::wording;
+
+/// What every process of a copy has to know.
+#[derive(Serialize, Deserialize)]
+struct Brief {
+    options: CopyOptions,
+    run: u64,
+}
+
+/// A target directory on its way to another process.
+#[derive(Serialize, Deserialize)]
+struct PackedTarget {
+    held: Way,
+    rename: Option<CString>,
+    index: usize,
+    source: Vec<u8>,
+    target: Vec<u8>,
+    is_new: bool,
+    is_place: bool,
+    gives_access_list: bool,
+}
+
+impl Copier {
+    /// Says what the other processes of this copy have to know.
+    #[must_use]
+    pub fn brief(&self) -> Vec<u8> {
+        let brief = Brief { options: self.options.clone(), run: self.run };
+        postcard::to_allocvec(&brief).unwrap_or_default()
+    }
+
+    /// Makes the tool of a process that is given parts of a copy; `None` if the brief is not one of this version.
+    #[must_use]
+    pub fn briefed(brief: &[u8]) -> Option<Self> {
+        let Brief { options, run } = postcard::from_bytes(brief).ok()?;
+        Some(Self { run, ..Self::new(options, super::operands::Named::new(), false) })
+    }
+
+    pub(super) fn ticket_of(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
+        let found = &file.found;
+        let (name, follow) = match &file.own.provisional {
+            Some(provisional) => (provisional.clone(), false),
+            None => (target_name(found).to_owned(), true),
+        };
+        Ticket::new(name, follow, &file.stat).pack()
+    }
+
+    pub(super) fn join_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+        ticket: &[u8],
+    ) -> Option<(CopiedFile, Fd)> {
+        let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
+            desk.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
+            return None;
+        };
+        let target = open_directory(desk, found).and_then(|directory| {
+            let target = ticket.open(&directory)?;
+            Ok((stat(&target)?.kind, target))
+        });
+        match target {
+            Ok((FileType::Regular, target)) => Some((CopiedFile::of_member(), target)),
+            Ok((_, target)) => {
+                desk.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
+                target.close().unwrap_or_default();
+                None
+            }
+            Err(cause) => {
+                desk.problem(problem(found, wording::CANNOT_CREATE_FILE, cause));
+                None
+            }
+        }
+    }
+}
+
+impl Portable for Copier {
+    fn may_travel(&self, node: &Node<Self>) -> bool {
+        let existing = &self.options.existing;
+        !existing.backs_up() && !existing.ask && self.created.is_none() && !node.own.held.is_absent()
+    }
+
+    fn pack(&self, own: &TargetDirectory) -> Vec<u8> {
+        let packed = PackedTarget {
+            held: Way::to(&own.held),
+            rename: own.rename.clone(),
+            index: own.copy.index,
+            source: own.copy.source.clone(),
+            target: own.copy.target.clone(),
+            is_new: own.is_new(),
+            is_place: own.made.is_none(),
+            gives_access_list: own.gives_access_list,
+        };
+        postcard::to_allocvec(&packed).unwrap_or_default()
+    }
+
+    fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<TargetDirectory, (Vec<u8>, Error)> {
+        let unreadable = |_| {
+            let what = "a part of another version".to_owned();
+            (Vec::new(), Error::new(haul_sys::Operation::Read, what, haul_sys::Errno::PROTO))
+        };
+        let packed: PackedTarget = postcard::from_bytes(packed).map_err(unreadable)?;
+        let held = arrivals.hold(&packed.held)?;
+        let before = if packed.is_new {
+            None
+        } else {
+            let looked = arrivals.cache.open(&held).and_then(|fd| stat(&*fd));
+            Some(looked.map_err(|cause| (packed.held.path(), cause))?)
+        };
+        let made =
+            MadeDirectory { before, plain_mode: None, xattrs: super::attributes::SourceXattrs::default() };
+        let copy = Copy::new(packed.index, packed.source, packed.target);
+        Ok(TargetDirectory {
+            held,
+            rename: packed.rename,
+            copy: Arc::new(copy),
+            made: (!packed.is_place).then_some(made),
+            reflink_refused: AtomicBool::new(false),
+            gives_access_list: packed.gives_access_list,
+            births: Births::default(),
+        })
+    }
+
+    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool {
+        let follow = self.follows_here(found);
+        let looked = desk
+            .cache()
+            .open(&found.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), found.name(), follow));
+        let source = match looked {
+            Ok(source) => source,
+            Err(cause) => {
+                desk.problem(Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause));
+                desk.settle(found);
+                return false;
+            }
+        };
+        match self.claim(desk, found, &source) {
+            Claim::First(_) => {
+                found.seen = Some(source.identity);
+                true
+            }
+            Claim::Waits => false,
+            Claim::Known(..) => {
+                desk.settle(found);
+                false
+            }
+        }
+    }
+
+    fn claimed_is_over(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stands: bool) {
+        match (found.seen, stands) {
+            (Some(file), true) => self.complete_link(desk, found, file, LinkedName::of(found)),
+            (file, _) => self.abandon_link(desk, file),
+        }
+    }
+}
