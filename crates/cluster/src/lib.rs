@@ -3,4 +3,5 @@
 //! The launch process walks and keeps the tree; rank 0 hands out parts of it; every rank does its parts with the same
 //! workers and engines as on one machine. `docs/design/cluster.md` has the picture and the vocabulary.
 
+pub mod schedule;
 pub mod transport;

@@ -1,0 +1,138 @@
+//! The workers, and what each has in hand.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{FileId, PartId};
+use crate::transport::Rank;
+
+/// One thing that a worker has in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// The parts of a bundle that are not done.
+    Bundle(Vec<PartId>),
+    /// A range of a file.
+    Range(FileId),
+}
+
+/// All workers.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    ranks: Vec<Rank>,
+    places: HashMap<Rank, usize>,
+    hands: Vec<Vec<Held>>,
+    last_files: Vec<Option<FileId>>,
+    credit: usize,
+    /// Those with nothing in hand.
+    idle: BTreeSet<usize>,
+    /// Those with something in hand, but less than the credit.
+    spare: BTreeSet<usize>,
+}
+
+impl Crew {
+    pub(crate) fn new(ranks: Vec<Rank>, credit: usize) -> Self {
+        Self {
+            places: ranks.iter().enumerate().map(|(place, &rank)| (rank, place)).collect(),
+            hands: vec![Vec::new(); ranks.len()],
+            idle: (0..ranks.len()).collect(),
+            last_files: vec![None; ranks.len()],
+            credit: credit.max(1),
+            spare: BTreeSet::new(),
+            ranks,
+        }
+    }
+
+    /// Returns how many workers there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Returns how many have nothing in hand.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// Returns a worker with nothing in hand.
+    pub(crate) fn first_idle(&self) -> Option<usize> {
+        self.idle.first().copied()
+    }
+
+    /// Returns the next worker after `after` that has something in hand, but less than the credit.
+    pub(crate) fn next_with_credit(&self, after: Option<usize>) -> Option<usize> {
+        self.spare.range(after.map_or(0, |worker| worker + 1)..).next().copied()
+    }
+
+    /// Returns the file that a worker was given a range of last.
+    pub(crate) fn last_file(&self, worker: usize) -> Option<FileId> {
+        self.last_files[worker]
+    }
+
+    /// Returns the rank of a worker.
+    pub(crate) fn rank(&self, worker: usize) -> Rank {
+        self.ranks[worker]
+    }
+
+    /// Tells whether a worker is of a file's team now.
+    pub(crate) fn holds_range_of(&self, worker: usize, file: FileId) -> bool {
+        self.hands[worker].contains(&Held::Range(file))
+    }
+
+    /// Puts something in a worker's hand.
+    pub(crate) fn hold(&mut self, worker: usize, held: Held) {
+        if let Held::Range(file) = held {
+            self.last_files[worker] = Some(file);
+        }
+        self.hands[worker].push(held);
+        self.settle(worker);
+    }
+
+    /// Takes a part out of a worker's hand; with its last part a bundle is gone. What the worker does not have changes nothing.
+    pub(crate) fn part_done(&mut self, rank: Rank, part: PartId) {
+        let Some(&worker) = self.places.get(&rank) else { return };
+        let hand = &mut self.hands[worker];
+        for index in 0..hand.len() {
+            let Held::Bundle(parts) = &mut hand[index] else { continue };
+            if let Some(at) = parts.iter().position(|&id| id == part) {
+                parts.swap_remove(at);
+                if parts.is_empty() {
+                    hand.swap_remove(index);
+                }
+                break;
+            }
+        }
+        self.settle(worker);
+    }
+
+    /// Takes a range out of a worker's hand. What the worker does not have changes nothing.
+    pub(crate) fn range_done(&mut self, rank: Rank, file: FileId) -> Option<Left> {
+        let &worker = self.places.get(&rank)?;
+        let hand = &mut self.hands[worker];
+        let at = hand.iter().position(|held| *held == Held::Range(file))?;
+        hand.swap_remove(at);
+        self.settle(worker);
+        Some(if self.holds_range_of(worker, file) { Left::Member } else { Left::Gone })
+    }
+
+    fn settle(&mut self, worker: usize) {
+        let held = self.hands[worker].len();
+        let (idle, spare) = (held == 0, held > 0 && held < self.credit);
+        if idle {
+            self.idle.insert(worker)
+        } else {
+            self.idle.remove(&worker)
+        };
+        if spare {
+            self.spare.insert(worker)
+        } else {
+            self.spare.remove(&worker)
+        };
+    }
+}
+
+/// Whether a worker that finished a range is still of the file's team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It has another range of the file.
+    Member,
+    /// It has none.
+    Gone,
+}

@@ -1,0 +1,369 @@
+//! The large files: their ranges, who counts them, and how large their teams are.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_flow::plan;
+
+use super::crew::Left;
+use super::team::{self, Question, Rates};
+use super::{CountedBy, FileId, LargeFile, Limits, Order};
+use crate::transport::Rank;
+
+/// All large files that are not over, in the order in which they were announced.
+#[derive(Debug)]
+pub(crate) struct Files {
+    limits: Limits,
+    workers: usize,
+    places: HashMap<FileId, u64>,
+    files: BTreeMap<u64, File>,
+    /// The files of which ranges are left to give.
+    wanting: BTreeSet<u64>,
+    announced: u64,
+    ranges_left: u64,
+    bytes_left: u64,
+    rates: Rates,
+}
+
+/// A large file.
+#[derive(Debug)]
+struct File {
+    id: FileId,
+    leader: Rank,
+    counted_by: CountedBy,
+    ticket: Arc<[u8]>,
+    question: Question,
+    ranges: Ranges,
+    in_hand: u64,
+    members: usize,
+    failed: bool,
+    told: bool,
+    team: Team,
+    began: Option<Duration>,
+}
+
+/// The size of a team, and for what it was chosen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Team {
+    clients: usize,
+    seconds: Option<f64>,
+    key: Option<Key>,
+}
+
+/// What makes a choice anew: rates are compared in steps of about a tenth, so that a team is not chosen for every range.
+type Key = (usize, i32, i32);
+
+/// A range that was cut off, and whom it concerns.
+pub(crate) struct Cut {
+    pub(crate) range: Range<u64>,
+    pub(crate) leader: Rank,
+    pub(crate) report_to: Rank,
+    pub(crate) ticket: Arc<[u8]>,
+}
+
+/// How a range went.
+pub(crate) struct Outcome {
+    pub(crate) bytes: u64,
+    pub(crate) took: Duration,
+    pub(crate) moved: bool,
+    pub(crate) left: Left,
+}
+
+impl Files {
+    pub(crate) fn new(workers: usize, limits: Limits) -> Self {
+        Self {
+            limits,
+            workers,
+            places: HashMap::new(),
+            files: BTreeMap::new(),
+            wanting: BTreeSet::new(),
+            announced: 0,
+            ranges_left: 0,
+            bytes_left: 0,
+            rates: Rates::default(),
+        }
+    }
+
+    /// Tells whether every file that was announced is over.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Returns how many ranges wait.
+    pub(crate) fn ranges_left(&self) -> u64 {
+        self.ranges_left
+    }
+
+    /// Returns the bytes of the ranges that wait.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.bytes_left
+    }
+
+    /// Takes up a file. A number that is in use changes nothing.
+    pub(crate) fn open(&mut self, file: LargeFile, orders: &mut Vec<Order>) {
+        if self.places.contains_key(&file.id) {
+            return;
+        }
+        let range_bytes = self.limits.range_bytes(file.size, self.workers);
+        let ranges = Ranges::new(&file, range_bytes);
+        let place = self.announced;
+        self.announced += 1;
+        self.places.insert(file.id, place);
+        self.ranges_left += ranges.count;
+        self.bytes_left += ranges.bytes;
+        if ranges.count > 0 {
+            self.wanting.insert(place);
+        }
+        let stripe = file.stripe_bytes.max(1);
+        let question = Question {
+            bytes: ranges.bytes,
+            stripes: file.stripes.max(1),
+            range_bytes: range_bytes.div_ceil(stripe).saturating_mul(stripe),
+            clients: self.workers,
+            waiting: 0,
+        };
+        let mut file = File {
+            id: file.id,
+            leader: file.leader,
+            counted_by: file.counted_by,
+            ticket: file.ticket.into(),
+            question,
+            ranges,
+            in_hand: 0,
+            members: 0,
+            failed: false,
+            told: false,
+            team: Team::default(),
+            began: None,
+        };
+        file.tell_when_over(orders);
+        self.files.insert(place, file);
+    }
+
+    /// Forgets a file that its leader has finished; what is left of it is dropped.
+    pub(crate) fn close(&mut self, id: FileId, now: Duration, orders: &mut Vec<Order>) {
+        let Some(place) = self.places.remove(&id) else { return };
+        self.drop_ranges(place);
+        if let Some(file) = self.files.remove(&place)
+            && self.limits.remarks
+            && let (Some(began), Some(predicted)) = (file.began, file.team.seconds)
+        {
+            let took = now.saturating_sub(began).as_secs_f64();
+            let bytes = megabytes(file.question.bytes);
+            orders.push(Order::Remark(format!(
+                "file {}: {bytes} MB took {took:.2} s, {predicted:.2} s were predicted",
+                id.0
+            )));
+        }
+    }
+
+    /// Counts a finished range.
+    pub(crate) fn range_done(&mut self, id: FileId, outcome: &Outcome, orders: &mut Vec<Order>) {
+        let Some(&place) = self.places.get(&id) else { return };
+        let Some(file) = self.files.get_mut(&place) else { return };
+        if outcome.moved {
+            let seconds = outcome.took.as_secs_f64();
+            self.rates.observe(outcome.bytes, seconds, file.members, file.question.stripes);
+        }
+        file.in_hand = file.in_hand.saturating_sub(1);
+        if outcome.left == Left::Gone {
+            file.members = file.members.saturating_sub(1);
+        }
+        if !outcome.moved {
+            file.failed = true;
+            self.drop_ranges(place);
+        }
+        if let Some(file) = self.files.get_mut(&place) {
+            file.tell_when_over(orders);
+        }
+    }
+
+    /// Returns the first file that wants a worker in its team, or to keep one: `is_member` says of which it is.
+    pub(crate) fn first_wanting(
+        &mut self,
+        is_member: impl Fn(FileId) -> bool,
+        orders: &mut Vec<Order>,
+    ) -> Option<FileId> {
+        let waiting = self.wanting.len().saturating_sub(1);
+        let key = self.rates.key(Question::share(self.workers, waiting));
+        for place in &self.wanting {
+            let Some(file) = self.files.get_mut(place) else { continue };
+            if file.team.key != Some(key) {
+                file.choose(key, waiting, &self.rates, self.limits.remarks, orders);
+            }
+            if file.members < file.team.clients || file.members == file.team.clients && is_member(file.id) {
+                return Some(file.id);
+            }
+        }
+        None
+    }
+
+    /// Returns a file that has ranges: `preferred` if it has, otherwise the first.
+    pub(crate) fn first_with_ranges(&self, preferred: Option<FileId>) -> Option<FileId> {
+        let preferred =
+            preferred.and_then(|id| self.places.get(&id)).filter(|place| self.wanting.contains(place));
+        preferred.or_else(|| self.wanting.first()).and_then(|place| self.files.get(place)).map(|file| file.id)
+    }
+
+    /// Cuts the next range off a file, for a worker that `joins` its team with it or is of it already.
+    pub(crate) fn cut(&mut self, id: FileId, joins: bool, now: Duration) -> Option<Cut> {
+        let place = self.places.get(&id)?;
+        let file = self.files.get_mut(place)?;
+        let range = file.ranges.next()?;
+        self.ranges_left -= 1;
+        self.bytes_left -= range.end - range.start;
+        if file.ranges.count == 0 {
+            self.wanting.remove(place);
+        }
+        file.in_hand += 1;
+        file.members += usize::from(joins);
+        file.began.get_or_insert(now);
+        let report_to = match file.counted_by {
+            CountedBy::Leader => file.leader,
+            CountedBy::Master => Rank::MASTER,
+        };
+        Some(Cut { range, leader: file.leader, report_to, ticket: Arc::clone(&file.ticket) })
+    }
+
+    fn drop_ranges(&mut self, place: u64) {
+        self.wanting.remove(&place);
+        if let Some(file) = self.files.get_mut(&place) {
+            self.ranges_left -= file.ranges.count;
+            self.bytes_left -= file.ranges.bytes;
+            file.ranges = Ranges::none();
+        }
+    }
+}
+
+impl File {
+    /// Tells the leader that the last range is back, if the master counts them; once.
+    fn tell_when_over(&mut self, orders: &mut Vec<Order>) {
+        if self.counted_by == CountedBy::Master && !self.told && self.in_hand == 0 && self.ranges.count == 0 {
+            self.told = true;
+            orders.push(Order::RangesOver { to: self.leader, file: self.id, moved: !self.failed });
+        }
+    }
+
+    fn choose(&mut self, key: Key, waiting: usize, rates: &Rates, remarks: bool, orders: &mut Vec<Order>) {
+        self.question.waiting = waiting;
+        let choice = team::choose(&self.question, rates);
+        if remarks && choice.clients != self.team.clients {
+            orders.push(Order::Remark(format!(
+                "file {}: {}",
+                self.id.0,
+                choice.remark(&self.question, rates)
+            )));
+        }
+        let seconds = self.team.seconds.or(choice.seconds);
+        self.team = Team { clients: choice.clients, seconds, key: Some(key) };
+    }
+}
+
+/// The ranges of a file that are left, cut when they are wanted.
+struct Ranges {
+    next: Box<dyn Iterator<Item = Range<u64>> + Send>,
+    count: u64,
+    bytes: u64,
+}
+
+impl Ranges {
+    fn new(file: &LargeFile, range_bytes: u64) -> Self {
+        let stripe_bytes = file.stripe_bytes;
+        let gaps = gaps(file.size, &file.done);
+        let cut = move |gap: &Range<u64>| plan::ranges(gap.end - gap.start, range_bytes, stripe_bytes);
+        Self {
+            count: gaps.iter().map(|gap| cut(gap).size_hint().0 as u64).sum(),
+            bytes: gaps.iter().map(|gap| gap.end - gap.start).sum(),
+            next: Box::new(gaps.into_iter().flat_map(move |gap| {
+                let start = gap.start;
+                cut(&gap).map(move |range| start + range.start..start + range.end)
+            })),
+        }
+    }
+
+    fn none() -> Self {
+        Self { next: Box::new(std::iter::empty()), count: 0, bytes: 0 }
+    }
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        let range = self.next.next()?;
+        self.count -= 1;
+        self.bytes -= range.end - range.start;
+        Some(range)
+    }
+}
+
+impl fmt::Debug for Ranges {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ranges, {} bytes", self.count, self.bytes)
+    }
+}
+
+/// Returns what of `size` bytes is in none of `done`, in order.
+fn gaps(size: u64, done: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut done: Vec<_> = done.iter().filter(|range| range.start < range.end).cloned().collect();
+    done.sort_by_key(|range| range.start);
+    let mut gaps = Vec::new();
+    let mut start = 0;
+    for range in done {
+        if range.start.min(size) > start {
+            gaps.push(start..range.start.min(size));
+        }
+        start = start.max(range.end);
+    }
+    if start < size {
+        gaps.push(start..size);
+    }
+    gaps
+}
+
+/// Returns bytes in millions.
+pub(crate) fn megabytes(bytes: u64) -> u64 {
+    bytes / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_done_is_cut_out() {
+        assert_eq!(gaps(100, &[]), vec![0..100]);
+        assert_eq!(gaps(100, &[50..60, 0..10, 55..70, 90..300]), vec![10..50, 70..90]);
+        assert_eq!(gaps(100, &[0..60, 60..100]), vec![]);
+        assert_eq!(gaps(0, &[]), vec![]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_byte_is_done_or_in_one_range(
+            size in 0u64..3000, stripe in 0u64..50, range_bytes in 1u64..400,
+            done in proptest::collection::vec((0u64..3000, 0u64..800), 0..8),
+        ) {
+            let done: Vec<_> = done.into_iter().map(|(start, length)| start..start + length).collect();
+            let file = LargeFile {
+                id: FileId(1), leader: Rank(1), size, stripe_bytes: stripe, stripes: 4,
+                counted_by: CountedBy::Master, done: done.clone(), ticket: Vec::new(),
+            };
+            let mut ranges = Ranges::new(&file, range_bytes);
+            let (count, bytes) = (ranges.count, ranges.bytes);
+            let mut times = vec![0u8; size as usize];
+            let mut cut = 0;
+            while let Some(range) = ranges.next() {
+                cut += 1;
+                prop_assert!(range.start < range.end);
+                range.for_each(|byte| times[byte as usize] += 1);
+            }
+            prop_assert_eq!((cut, ranges.count, ranges.bytes), (count, 0, 0));
+            prop_assert_eq!(times.iter().map(|&times| u64::from(times)).sum::<u64>(), bytes);
+            for (byte, &times) in times.iter().enumerate() {
+                let before = done.iter().any(|range| range.contains(&(byte as u64)));
+                prop_assert_eq!(times, u8::from(!before));
+            }
+        }
+    }
+}

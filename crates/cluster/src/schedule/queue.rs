@@ -1,0 +1,163 @@
+//! The parts that wait: first in, first out, and small.
+//!
+//! Millions of entries may wait here, in parts of one entry if the directories are small, so parts are not kept as values with
+//! an allocation each but packed one after another in blocks: number, entries and length as variable-length integers, then
+//! the body. A block is freed when its last part has left.
+
+use std::collections::VecDeque;
+
+use super::{Part, PartId};
+
+/// Bytes of a block: large beside a part, small beside what a job may use.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// Bytes that the three integers before a body take at most.
+const HEADER_BYTES_MAX: usize = 25;
+
+/// A queue of parts.
+#[derive(Debug, Default)]
+pub(crate) struct PartQueue {
+    blocks: VecDeque<Vec<u8>>,
+    /// Where the first part begins in the first block.
+    start: usize,
+    parts: u64,
+    entries: u64,
+}
+
+impl PartQueue {
+    /// Returns how many parts wait.
+    pub(crate) fn len(&self) -> u64 {
+        self.parts
+    }
+
+    /// Tells whether no part waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts == 0
+    }
+
+    /// Returns how many entries the parts have in all.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Puts a part at the end.
+    pub(crate) fn push(&mut self, part: &Part) {
+        let needed = HEADER_BYTES_MAX + part.body.len();
+        let fits = |block: &Vec<u8>| block.capacity() - block.len() >= needed;
+        if !self.blocks.back().is_some_and(fits) {
+            self.blocks.push_back(Vec::with_capacity(needed.max(BLOCK_BYTES)));
+        }
+        if let Some(block) = self.blocks.back_mut() {
+            put_integer(block, part.id.0);
+            put_integer(block, u64::from(part.entries));
+            put_integer(block, part.body.len() as u64);
+            block.extend_from_slice(&part.body);
+            self.parts += 1;
+            self.entries += u64::from(part.entries);
+        }
+    }
+
+    /// Takes the first parts, as many as have up to `entries` entries together, and at least one if one waits.
+    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<Part> {
+        let mut bundle = Vec::new();
+        let mut sum = 0u32;
+        while let Some(header) = self.peek() {
+            let with = sum.saturating_add(header.entries);
+            if !bundle.is_empty() && with > entries {
+                break;
+            }
+            bundle.push(self.pop(&header));
+            sum = with;
+        }
+        bundle
+    }
+
+    fn peek(&self) -> Option<Header> {
+        let block = self.blocks.front()?;
+        let mut at = self.start;
+        let id = PartId(take_integer(block, &mut at)?);
+        let entries = u32::try_from(take_integer(block, &mut at)?).ok()?;
+        let length = usize::try_from(take_integer(block, &mut at)?).ok()?;
+        Some(Header { id, entries, body: at..at + length })
+    }
+
+    fn pop(&mut self, header: &Header) -> Part {
+        let block = self.blocks.front().map_or(&[][..], Vec::as_slice);
+        let body = block[header.body.clone()].to_vec();
+        self.start = header.body.end;
+        self.parts -= 1;
+        self.entries -= u64::from(header.entries);
+        if self.start == block.len() {
+            self.blocks.pop_front();
+            self.start = 0;
+        }
+        Part { id: header.id, entries: header.entries, body }
+    }
+}
+
+/// What stands before a body, and where the body is.
+struct Header {
+    id: PartId,
+    entries: u32,
+    body: std::ops::Range<usize>,
+}
+
+/// Writes seven bits a byte, the lowest first; the eighth says that more follow (LEB128).
+fn put_integer(block: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        block.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    block.push(value as u8);
+}
+
+fn take_integer(block: &[u8], at: &mut usize) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *block.get(*at)?;
+        *at += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn part() -> impl Strategy<Value = Part> {
+        let body = prop_oneof![
+            8 => proptest::collection::vec(any::<u8>(), 0..300),
+            1 => (0usize..2 * BLOCK_BYTES).prop_map(|length| vec![7; length]),
+        ];
+        (any::<u64>(), 0u32..300, body).prop_map(|(id, entries, body)| Part { id: PartId(id), entries, body })
+    }
+
+    proptest! {
+        #[test]
+        fn parts_leave_as_they_came(parts in proptest::collection::vec(part(), 0..60), sizes in proptest::collection::vec(1u32..600, 1..8)) {
+            let mut queue = PartQueue::default();
+            let mut left = Vec::new();
+            for (index, part) in parts.iter().enumerate() {
+                queue.push(part);
+                if index % 7 == 6 {
+                    left.extend(queue.pop_bundle(sizes[index % sizes.len()]));
+                }
+            }
+            prop_assert_eq!(queue.len() as usize, parts.len() - left.len());
+            while !queue.is_empty() {
+                let bundle = queue.pop_bundle(sizes[0]);
+                let entries: u32 = bundle.iter().map(|part| part.entries).sum();
+                prop_assert!(bundle.len() == 1 || entries <= sizes[0]);
+                left.extend(bundle);
+            }
+            prop_assert_eq!(queue.entries(), 0);
+            prop_assert!(queue.blocks.is_empty());
+            prop_assert_eq!(left, parts);
+        }
+    }
+}

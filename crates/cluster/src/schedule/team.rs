@@ -1,0 +1,238 @@
+//! How many clients copy one file: a performance prediction model.
+//!
+//! The time of a file that `t` clients copy together is predicted as
+//!
+//! ```text
+//!   t × JOIN  +  max( rounds(t) × range ÷ client rate ,  bytes ÷ (stripes × stripe rate) )
+//!                     └ what the clients can ┘           └ what the storage targets can ┘
+//! ```
+//!
+//! where `rounds(t)` is how many ranges the busiest client gets. Both rates are measured: the first is an average of finished
+//! ranges, the second the best that one stripe was seen to give. The choice is the smallest team whose time is within
+//! [`TOLERANCE`] of the best: what the rest would add is better spent on another file. Before anything is measured it is one
+//! client for each stripe: that every target is busy, whatever it can do.
+//!
+//! Files that wait share the clients evenly. The choice limits a team only while there is other work, so a wrong one costs
+//! order, not time.
+
+use super::file::megabytes;
+
+/// How much slower than the best a smaller team may be predicted to be.
+pub const TOLERANCE: f64 = 0.03;
+
+/// Seconds that each further client costs: a message of rank 0, and two files opened. Assumed; it makes the time rise again
+/// where more clients help no more.
+const JOIN_SECONDS: f64 = 0.000_2;
+
+/// The weight of the newest range in the average of clients.
+const CLIENT_WEIGHT: f64 = 0.1;
+
+/// The weights of the newest range in what a stripe gives: it is the best seen that counts, slowly forgotten.
+const STRIPE_WEIGHT_BETTER: f64 = 0.3;
+const STRIPE_WEIGHT_WORSE: f64 = 0.01;
+
+/// What a team is chosen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Bytes that are left to copy.
+    pub bytes: u64,
+    /// Storage targets that the file lies on.
+    pub stripes: u32,
+    /// Bytes of its ranges.
+    pub range_bytes: u64,
+    /// Clients to be shared out.
+    pub clients: usize,
+    /// Other files that wait for clients.
+    pub waiting: usize,
+}
+
+/// What was measured: bytes a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// One client's, as it was lately.
+    pub client: Option<f64>,
+    /// The best that one stripe gave.
+    pub stripe: Option<f64>,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// Clients to use, at least one.
+    pub clients: usize,
+    /// The time predicted for them, if anything was measured.
+    pub seconds: Option<f64>,
+    /// The best time of any number of clients, and that number.
+    pub best: Option<(f64, usize)>,
+}
+
+impl Question {
+    /// Returns an even share of `clients` for a file, if `waiting` others wait.
+    #[must_use]
+    pub fn share(clients: usize, waiting: usize) -> usize {
+        (clients / (waiting + 1)).max(1)
+    }
+
+    /// Returns the number of clients that can be of use at all.
+    fn useful(&self) -> usize {
+        let ranges = self.bytes.div_ceil(self.range_bytes.max(1)).max(1);
+        Self::share(self.clients, self.waiting).min(usize::try_from(ranges).unwrap_or(usize::MAX))
+    }
+}
+
+impl Rates {
+    /// Takes note of a range of `bytes` that one of `members` clients moved in `seconds`, of a file on `stripes` targets.
+    pub fn observe(&mut self, bytes: u64, seconds: f64, members: usize, stripes: u32) {
+        if bytes == 0 || seconds <= 0.0 {
+            return;
+        }
+        let rate = bytes as f64 / seconds;
+        blend(&mut self.client, rate, CLIENT_WEIGHT);
+        let stripe = rate * members.max(1) as f64 / f64::from(stripes.max(1));
+        let better = self.stripe.is_some_and(|known| stripe > known);
+        blend(&mut self.stripe, stripe, if better { STRIPE_WEIGHT_BETTER } else { STRIPE_WEIGHT_WORSE });
+    }
+
+    /// Returns the rates and a share in steps: what must differ for another choice.
+    pub(crate) fn key(&self, share: usize) -> (usize, i32, i32) {
+        let step =
+            |rate: Option<f64>| rate.map_or(i32::MIN, |rate| (rate.max(1.0).ln() / 1.1_f64.ln()) as i32);
+        (share, step(self.client), step(self.stripe))
+    }
+}
+
+fn blend(average: &mut Option<f64>, value: f64, weight: f64) {
+    *average = Some(average.map_or(value, |known| known + weight * (value - known)));
+}
+
+/// Chooses the size of a team.
+#[must_use]
+pub fn choose(question: &Question, rates: &Rates) -> Choice {
+    let useful = question.useful();
+    let (Some(client), Some(stripe)) = (rates.client, rates.stripe) else {
+        let clients = useful.min(question.stripes.max(1) as usize);
+        return Choice { clients, seconds: None, best: None };
+    };
+    let time = |clients| seconds(question, clients, client, stripe);
+    let best = (1..=useful).map(|clients| (time(clients), clients)).min_by(|a, b| a.0.total_cmp(&b.0));
+    let (fastest, _) = best.unwrap_or((0.0, 1));
+    let enough = (1..=useful).find(|&clients| time(clients) <= fastest * (1.0 + TOLERANCE)).unwrap_or(1);
+    Choice { clients: enough, seconds: Some(time(enough)), best }
+}
+
+/// Predicts the seconds that `clients` clients need.
+fn seconds(question: &Question, clients: usize, client: f64, stripe: f64) -> f64 {
+    let range = question.range_bytes.clamp(1, question.bytes.max(1));
+    let rounds = question.bytes.div_ceil(range).div_ceil(clients as u64);
+    let moving = rounds as f64 * range as f64 / client;
+    let storing = question.bytes as f64 / (f64::from(question.stripes.max(1)) * stripe);
+    moving.max(storing) + clients as f64 * JOIN_SECONDS
+}
+
+impl Choice {
+    /// Says the inputs and the choice, in a line.
+    #[must_use]
+    pub fn remark(&self, question: &Question, rates: &Rates) -> String {
+        let Question { bytes, stripes, clients, waiting, .. } = question;
+        let of = format!(
+            "a team of {} for {} MB on {stripes} stripes, of {clients} clients, {waiting} other files waiting",
+            self.clients,
+            megabytes(*bytes)
+        );
+        match (rates.client, rates.stripe, self.seconds, self.best) {
+            (Some(client), Some(stripe), Some(seconds), Some((best, of_best))) => format!(
+                "{of}; measured {:.1} MB/s a client, {:.1} a stripe; predicted {seconds:.2} s, at best {best:.2} s with {of_best}",
+                client / 1e6,
+                stripe / 1e6
+            ),
+            _ => format!("{of}; nothing measured yet: a client for each stripe"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn question() -> impl Strategy<Value = Question> {
+        (0u64..1 << 40, 1u32..200, MIB..256 * MIB, 1usize..600, 0usize..20).prop_map(
+            |(bytes, stripes, range_bytes, clients, waiting)| Question {
+                bytes,
+                stripes,
+                range_bytes,
+                clients,
+                waiting,
+            },
+        )
+    }
+
+    fn rate() -> impl Strategy<Value = f64> {
+        (0.0f64..4.0).prop_map(|power| 1e6 * 10f64.powf(power))
+    }
+
+    proptest! {
+        #[test]
+        fn a_team_has_somebody_and_no_more_than_there_are(question in question(), client in rate(), stripe in rate()) {
+            for rates in [Rates::default(), Rates { client: Some(client), stripe: Some(stripe) }] {
+                let choice = choose(&question, &rates);
+                prop_assert!(choice.clients >= 1 && choice.clients <= question.clients);
+                let ranges = question.bytes.div_ceil(question.range_bytes).max(1);
+                prop_assert!(choice.clients as u64 <= ranges);
+            }
+        }
+
+        #[test]
+        fn no_smaller_team_is_nearly_as_good(question in question(), client in rate(), stripe in rate()) {
+            let choice = choose(&question, &Rates { client: Some(client), stripe: Some(stripe) });
+            let (best, _) = choice.best.unwrap();
+            prop_assert!(choice.seconds.unwrap() <= best * (1.0 + TOLERANCE));
+            for fewer in 1..choice.clients {
+                prop_assert!(seconds(&question, fewer, client, stripe) > best * (1.0 + TOLERANCE));
+            }
+        }
+
+        #[test]
+        fn a_slower_client_needs_no_fewer_of_them(stripes in 1u32..64, client in rate(), stripe in rate()) {
+            let question = Question { bytes: 1 << 40, stripes, range_bytes: 32 * MIB, clients: 512, waiting: 0 };
+            let of = |client| choose(&question, &Rates { client: Some(client), stripe: Some(stripe) }).clients;
+            prop_assert!(of(client / 2.0) >= of(client));
+        }
+
+        #[test]
+        fn rates_stay_within_what_was_seen(seen in proptest::collection::vec(1u64..1 << 30, 1..50)) {
+            let mut rates = Rates::default();
+            seen.iter().for_each(|&bytes| rates.observe(bytes, 1.0, 4, 4));
+            let (least, most) = (*seen.iter().min().unwrap() as f64, *seen.iter().max().unwrap() as f64);
+            for rate in [rates.client.unwrap(), rates.stripe.unwrap()] {
+                prop_assert!(rate >= least * 0.999_999 && rate <= most * 1.000_001, "{rate} of {least}..{most}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_client_a_stripe_until_something_is_measured() {
+        let question =
+            Question { bytes: 1 << 34, stripes: 8, range_bytes: 32 * MIB, clients: 100, waiting: 0 };
+        assert_eq!(choose(&question, &Rates::default()).clients, 8);
+        assert_eq!(choose(&Question { waiting: 19, ..question }, &Rates::default()).clients, 5);
+    }
+
+    #[test]
+    fn fast_targets_want_several_clients_a_stripe_and_slow_ones_fewer() {
+        let question =
+            Question { bytes: 24_000_000_000, stripes: 4, range_bytes: 32 * MIB, clients: 100, waiting: 0 };
+        let fast = choose(&question, &Rates { client: Some(100e6), stripe: Some(500e6) });
+        assert!((18..=22).contains(&fast.clients), "{fast:?}");
+        let slow = choose(&question, &Rates { client: Some(100e6), stripe: Some(25e6) });
+        assert_eq!(slow.clients, 1, "{slow:?}");
+        let remark = fast.remark(&question, &Rates { client: Some(100e6), stripe: Some(500e6) });
+        assert!(
+            remark.contains("24000 MB on 4 stripes") && remark.contains("100.0 MB/s a client"),
+            "{remark}"
+        );
+        assert!(!remark.contains('\n'));
+    }
+}
