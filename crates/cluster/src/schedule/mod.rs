@@ -36,6 +36,8 @@ mod crew;
 mod file;
 mod queue;
 mod team;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -190,6 +192,10 @@ pub struct Limits {
     /// Whether remarks are wanted.
     pub remarks: bool,
 }
+
+/// Entries that a bundle has at least at the end of the work, if there are more than one for each idle worker: below it the
+/// messages cost more than an even end is worth.
+const GUIDED_ENTRIES_MIN: u64 = 16;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -366,12 +372,12 @@ impl Scheduler {
     /// Returns how many entries the next bundle is to have.
     fn share(&self) -> u32 {
         let entries = self.parts.entries();
-        let idle = (self.crew.idle() as u64).max(1);
-        let even = match self.source {
-            Source::Open => entries.div_ceil(idle),
-            Source::Closed => entries.div_ceil(idle.max(2 * self.crew.len() as u64)),
+        let even = entries.div_ceil((self.crew.idle() as u64).max(1));
+        let guided = match self.source {
+            Source::Open => even,
+            Source::Closed => entries.div_ceil(2 * self.crew.len() as u64).max(GUIDED_ENTRIES_MIN).min(even),
         };
-        u32::try_from(even).unwrap_or(u32::MAX).clamp(1, self.limits.bundle_entries.max(1))
+        u32::try_from(guided).unwrap_or(u32::MAX).clamp(1, self.limits.bundle_entries.max(1))
     }
 
     /// Gives `worker` a range of the first file that wants it in its team.

@@ -1,0 +1,346 @@
+//! The scheduler with a crew that does what it is told in an order that a seed decides.
+
+use std::collections::{HashMap, VecDeque};
+
+use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+
+/// What a crew is to do.
+#[derive(Clone, Debug)]
+struct Work {
+    workers: u32,
+    /// Entries of each part.
+    parts: Vec<u32>,
+    /// Of so many parts one has a large file in it.
+    large_every: usize,
+    /// Of so many ranges one fails; 0 for none.
+    failure_every: u32,
+    /// Parts that the launch process sends for each step of a worker, about.
+    walk: u32,
+    seed: u64,
+}
+
+/// A crew: the launch process and all ranks.
+struct Pretended {
+    scheduler: Scheduler,
+    random: SmallRng,
+    work: Work,
+    sent: usize,
+    closed: bool,
+    hands: Vec<VecDeque<Order>>,
+    /// Files whose leaders can finish them.
+    finishing: Vec<FileId>,
+    files: HashMap<FileId, Seen>,
+    part_times: Vec<u32>,
+    messages: u64,
+    overs: u32,
+    orders: Vec<Order>,
+}
+
+/// A large file, as its leader sees it.
+struct Seen {
+    file: LargeFile,
+    given: Vec<Range<u64>>,
+    back: u64,
+    failed: bool,
+    over: bool,
+}
+
+const LIMITS: Limits = Limits {
+    bundle_entries: 256,
+    credit: 2,
+    range_bytes_min: 100,
+    range_bytes_max: 1000,
+    ranges_each: 4,
+    remarks: true,
+};
+
+impl Pretended {
+    fn new(work: Work) -> Self {
+        Self {
+            scheduler: Scheduler::new((1..=work.workers).map(Rank).collect(), LIMITS),
+            random: SmallRng::seed_from_u64(work.seed),
+            sent: 0,
+            closed: false,
+            hands: (0..=work.workers).map(|_| VecDeque::new()).collect(),
+            finishing: Vec::new(),
+            files: HashMap::new(),
+            part_times: vec![0; work.parts.len()],
+            messages: 0,
+            overs: 0,
+            orders: Vec::new(),
+            work,
+        }
+    }
+
+    /// Runs to the end; checks at every step what must hold at every step.
+    fn run(&mut self) {
+        while self.overs == 0 {
+            let walks = !self.closed && self.random.random_range(0..=self.work.walk) > 0;
+            let finishes = !self.finishing.is_empty() && self.random.random_range(0..3) == 0;
+            let busy: Vec<usize> =
+                (0..self.hands.len()).filter(|&rank| !self.hands[rank].is_empty()).collect();
+            if walks || (busy.is_empty() && !self.closed) {
+                self.walk();
+            } else if finishes || busy.is_empty() {
+                assert!(!self.finishing.is_empty(), "nobody has anything to do, and it is not over");
+                let drawn = self.random.random_range(0..self.finishing.len());
+                let file = self.finishing.swap_remove(drawn);
+                self.tell(Event::FileOver { file });
+                self.seen(file).over = true;
+            } else {
+                let rank = busy[self.random.random_range(0..busy.len())];
+                let drawn = self.random.random_range(0..self.hands[rank].len());
+                let order = self.hands[rank].remove(drawn).unwrap();
+                self.carry_out(Rank(rank as u32), order);
+            }
+            self.check_step();
+        }
+    }
+
+    fn seen(&mut self, file: FileId) -> &mut Seen {
+        self.files.get_mut(&file).unwrap()
+    }
+
+    fn walk(&mut self) {
+        match self.work.parts.get(self.sent) {
+            Some(&entries) => {
+                let body = self.sent.to_le_bytes().to_vec();
+                self.sent += 1;
+                self.tell(Event::Part(Part { id: PartId(self.sent as u64 - 1), entries, body }));
+            }
+            None => {
+                self.closed = true;
+                self.tell(Event::Closed);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, rank: Rank, order: Order) {
+        match order {
+            Order::Parts { parts, .. } => {
+                // The parts of a bundle are reported in one message.
+                self.messages += 1;
+                for part in parts {
+                    if part.id.0 as usize % self.work.large_every == self.work.large_every - 1 {
+                        self.open(rank);
+                    }
+                    self.part_times[part.id.0 as usize] += 1;
+                    assert_eq!(part.body, (part.id.0 as usize).to_le_bytes(), "the part of another");
+                    self.tell(Event::PartDone { rank, part: part.id });
+                }
+            }
+            Order::Range { file, range, .. } => {
+                let failure_every = self.work.failure_every;
+                let moved = failure_every == 0 || self.random.random_range(0..failure_every) > 0;
+                let took = Duration::from_micros(self.random.random_range(0..1000));
+                let bytes = range.end - range.start;
+                let seen = self.seen(file);
+                seen.back += bytes;
+                seen.failed |= !moved;
+                self.tell(Event::RangeDone { rank, file, range, took, moved });
+                let seen = self.seen(file);
+                let whole = seen.back + bytes_of(&seen.file.done) == seen.file.size;
+                if seen.file.counted_by == CountedBy::Leader && !seen.over && (whole || !moved) {
+                    seen.over = true;
+                    self.finishing.push(file);
+                }
+            }
+            _ => unreachable!("nothing else is put in a hand"),
+        }
+    }
+
+    fn open(&mut self, leader: Rank) {
+        let id = FileId(self.files.len() as u64);
+        let size = self.random.random_range(0..20_000);
+        let stripe_bytes = self.random.random_range(0..70);
+        let (from, to) = (self.random.random_range(0..=size), self.random.random_range(0..=size));
+        let stripe = stripe_bytes.max(1);
+        let done = from / stripe * stripe..to / stripe * stripe;
+        let done: Vec<_> = Some(done).into_iter().filter(|range| !range.is_empty()).collect();
+        let counted_by = if self.random.random() && bytes_of(&done) < size {
+            CountedBy::Leader
+        } else {
+            CountedBy::Master
+        };
+        let stripes = self.random.random_range(1..9);
+        let ticket = id.0.to_le_bytes().to_vec();
+        let file = LargeFile { id, leader, size, stripe_bytes, stripes, counted_by, done, ticket };
+        self.files
+            .insert(id, Seen { file: file.clone(), given: Vec::new(), back: 0, failed: false, over: false });
+        self.tell(Event::Open(file));
+    }
+
+    fn tell(&mut self, event: Event) {
+        let mut orders = std::mem::take(&mut self.orders);
+        self.scheduler.take(event, Duration::ZERO, &mut orders);
+        for order in orders.drain(..) {
+            match &order {
+                Order::Parts { to, .. } => {
+                    self.messages += 1;
+                    self.hands[to.index()].push_back(order);
+                }
+                Order::Range { to, file, leader, range, report_to, ticket } => {
+                    let seen = self.seen(*file);
+                    assert_eq!((*leader, &ticket[..]), (seen.file.leader, &file.0.to_le_bytes()[..]));
+                    assert!(!seen.failed, "a range of a file that has failed");
+                    let counts = if seen.file.counted_by == CountedBy::Leader {
+                        seen.file.leader
+                    } else {
+                        Rank::MASTER
+                    };
+                    assert_eq!(*report_to, counts);
+                    seen.given.push(range.clone());
+                    self.hands[to.index()].push_back(order);
+                }
+                Order::RangesOver { to, file, moved } => {
+                    let seen = self.seen(*file);
+                    assert_eq!((*to, *moved), (seen.file.leader, !seen.failed));
+                    assert_eq!(seen.back, bytes_of(&seen.given), "ranges are still in somebody's hands");
+                    assert_eq!(seen.file.counted_by, CountedBy::Master);
+                    self.finishing.push(*file);
+                }
+                Order::Over => self.overs += 1,
+                Order::Remark(line) => assert!(!line.contains('\n')),
+            }
+        }
+        self.orders = orders;
+    }
+
+    fn check_step(&self) {
+        let idle = self.hands[1..].iter().filter(|hand| hand.is_empty()).count();
+        assert!(self.hands.iter().all(|hand| hand.len() <= LIMITS.credit), "more in hand than the credit");
+        assert_eq!(idle, self.scheduler.idle_workers());
+        if idle > 0 {
+            assert_eq!(
+                (self.scheduler.queued_entries(), self.scheduler.queued_bytes()),
+                (0, 0),
+                "idle, with work left"
+            );
+        }
+    }
+
+    fn check_end(&mut self) {
+        assert!(self.closed && self.finishing.is_empty(), "over before the end");
+        assert!(self.hands.iter().all(VecDeque::is_empty), "over with work in somebody's hands");
+        assert!(self.part_times.iter().all(|&times| times == 1), "a part was done twice, or never");
+        for Seen { file, given, failed, over, .. } in self.files.values() {
+            assert!(*over, "over before its leader finished file {}", file.id.0);
+            let mut all: Vec<_> = given.iter().chain(&file.done).cloned().collect();
+            all.sort_by_key(|range| range.start);
+            assert!(all.windows(2).all(|pair| pair[0].end <= pair[1].start), "ranges overlap: {all:?}");
+            assert!(given.iter().all(|range| range.start % file.stripe_bytes.max(1) == 0), "inside a stripe");
+            assert!(*failed || bytes_of(&all) == file.size, "not every byte, and nothing failed");
+        }
+        self.tell(Event::PartDone { rank: Rank(1), part: PartId(0) });
+        assert_eq!(self.overs, 1, "over twice");
+    }
+}
+
+fn bytes_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+fn work() -> impl Strategy<Value = Work> {
+    let workers = prop_oneof![4 => 1u32..20, 1 => 20u32..1000];
+    let entries = prop_oneof![Just(1u32..2), Just(1u32..65), Just(1u32..257)];
+    let parts = entries.prop_flat_map(|entries| proptest::collection::vec(entries, 0..400));
+    let failures = prop_oneof![Just(0u32), 5u32..60];
+    (workers, parts, 1usize..40, failures, 0u32..20, any::<u64>()).prop_map(
+        |(workers, parts, large_every, failure_every, walk, seed)| Work {
+            workers,
+            parts,
+            large_every,
+            failure_every,
+            walk,
+            seed,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn everything_is_done_once_and_nobody_idles(work in work()) {
+        let mut crew = Pretended::new(work);
+        crew.run();
+        crew.check_end();
+    }
+}
+
+/// Runs small files only, and returns the messages for a thousand of them.
+fn messages_per_thousand(workers: u32, parts: Vec<u32>, walk: u32) -> f64 {
+    let files: u32 = parts.iter().sum();
+    let work = Work { workers, parts, large_every: usize::MAX, failure_every: 0, walk, seed: 1 };
+    let mut crew = Pretended::new(work);
+    crew.run();
+    crew.check_end();
+    crew.messages as f64 * 1000.0 / f64::from(files)
+}
+
+#[test]
+fn a_thousand_small_files_cost_fewer_than_ten_messages() {
+    // 50,000 files over 4 ranks, in ordinary directories, in directories of one file, and over 100 ranks.
+    for (workers, files, entries) in [(4, 50_000, 64), (4, 50_000, 1), (4, 50_000, 256), (100, 1_000_000, 64)]
+    {
+        let messages = messages_per_thousand(workers, vec![entries; files / entries as usize], 1000);
+        assert!(messages <= 10.0, "{messages:.1} messages for parts of {entries} on {workers} ranks");
+        assert!(messages >= 7.8, "{messages:.1}: fewer than full bundles cost; they were not counted");
+    }
+}
+
+#[test]
+fn at_the_end_the_work_is_shared_evenly() {
+    // All is queued before anybody begins, so what each gets first shows how the end is shared.
+    for workers in [2u32, 16, 300] {
+        let mut scheduler = Scheduler::new((1..=workers).map(Rank).collect(), LIMITS);
+        let mut orders = Vec::new();
+        for part in 0..2 * u64::from(workers) {
+            let part = Part { id: PartId(part), entries: 1, body: Vec::new() };
+            scheduler.note(Event::Part(part), Duration::ZERO, &mut orders);
+        }
+        scheduler.note(Event::Closed, Duration::ZERO, &mut orders);
+        scheduler.give(Duration::ZERO, &mut orders);
+        assert_eq!(orders.len(), workers as usize, "one bundle for each");
+        assert!(orders.iter().all(|order| matches!(order, Order::Parts { parts, .. } if parts.len() == 2)));
+    }
+}
+
+#[test]
+fn a_team_is_no_larger_than_its_stripes_while_others_wait() {
+    let limits = Limits { range_bytes_min: 1 << 20, range_bytes_max: 1 << 20, ..LIMITS };
+    let mut scheduler = Scheduler::new((1..=12).map(Rank).collect(), limits);
+    let mut orders = Vec::new();
+    for id in 0..3 {
+        let (size, stripe_bytes, stripes) = (64 << 20, 1 << 20, 3);
+        let (counted_by, done, ticket) = (CountedBy::Master, Vec::new(), Vec::new());
+        let file = LargeFile {
+            id: FileId(id),
+            leader: Rank(1),
+            size,
+            stripe_bytes,
+            stripes,
+            counted_by,
+            done,
+            ticket,
+        };
+        scheduler.note(Event::Open(file), Duration::ZERO, &mut orders);
+    }
+    scheduler.give(Duration::ZERO, &mut orders);
+    let mut teams = [0; 3];
+    for order in &orders {
+        if let Order::Range { file, range, .. } = order
+            && range.start < 12 << 20
+        {
+            teams[file.0 as usize] += 1;
+        }
+    }
+    let given = orders.iter().filter(|order| matches!(order, Order::Range { .. })).count();
+    assert_eq!(given, 24, "two ranges for each of twelve");
+    assert!(teams.iter().all(|&ranges| ranges >= 3), "a file was left to wait: {teams:?}");
+    let remarks = orders.iter().filter(|order| matches!(order, Order::Remark(_))).count();
+    assert_eq!(remarks, 3, "one line for each choice");
+}

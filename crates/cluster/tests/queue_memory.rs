@@ -1,0 +1,63 @@
+//! Ten million entries queued at rank 0 take less than 200 MB. The only test of its process, whose memory it measures.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at whatever it did not expect, its own parts included")]
+
+use std::time::Duration;
+
+use haul_cluster::schedule::{Event, Limits, Order, Part, PartId, Scheduler};
+use haul_cluster::transport::Rank;
+
+const ENTRIES: u64 = 10_000_000;
+
+/// Returns the most memory that this process ever had, in bytes.
+fn memory_max() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Makes a body as it goes over the wire: what is said of the directory, then a kind, a length and a name for each entry.
+fn body(entries: u32, directory_bytes: usize) -> Vec<u8> {
+    let mut body = vec![b'/'; directory_bytes];
+    for entry in 0..entries {
+        body.extend([8, 10]);
+        body.extend(format!("file{entry:06}").bytes());
+    }
+    body
+}
+
+/// Queues ten million entries in parts of `entries`, lets one worker take all of them, and returns the memory at the fullest.
+fn queue(entries: u32) -> u64 {
+    let mut scheduler = Scheduler::new(vec![Rank(1)], Limits::default());
+    let mut orders = Vec::new();
+    let parts = ENTRIES / u64::from(entries);
+    for id in 0..parts {
+        let part = Part { id: PartId(1 << 40 | id), entries, body: body(entries, 60) };
+        scheduler.take(Event::Part(part), Duration::ZERO, &mut orders);
+    }
+    assert!(
+        scheduler.queued_entries() >= ENTRIES - 1024,
+        "two bundles are in the worker's hands, all else is queued"
+    );
+    let memory = memory_max();
+    let mut done = 0;
+    scheduler.take(Event::Closed, Duration::ZERO, &mut orders);
+    while let Some(order) = orders.pop() {
+        if let Order::Parts { to, parts } = order {
+            for part in parts {
+                done += u64::from(part.entries);
+                scheduler.take(Event::PartDone { rank: to, part: part.id }, Duration::ZERO, &mut orders);
+            }
+        }
+    }
+    assert_eq!((done, scheduler.is_over()), (ENTRIES, true));
+    memory
+}
+
+#[test]
+fn ten_million_entries_take_less_than_200_mb() {
+    for entries in [64, 16] {
+        let memory = queue(entries);
+        assert!(memory < 200_000_000, "parts of {entries} entries: {memory} bytes");
+    }
+}
