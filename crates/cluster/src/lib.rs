@@ -3,5 +3,12 @@
 //! The launch process walks and keeps the tree; rank 0 hands out parts of it; every rank does its parts with the same
 //! workers and engines as on one machine. `docs/design/cluster.md` has the picture and the vocabulary.
 
+mod agent;
+pub mod launch;
+pub mod link;
+pub mod master;
+mod outbox;
 pub mod schedule;
+pub mod station;
 pub mod transport;
+pub mod wire;

@@ -1,7 +1,10 @@
 //! Who does which job when: the seam between one machine, a cluster, and a simulation.
 
 use std::io;
+use std::sync::Arc;
 
+use crate::config::Config;
+use crate::held::{Held, HeldCache};
 use crate::local::Local;
 use crate::part::Portable;
 use crate::plan;
@@ -12,13 +15,27 @@ use crate::{Report, Status};
 /// Says who does the jobs of a run.
 pub trait Conduct {
     /// Has `run` done with a driver, possibly one of several calls in a tool's work; returns how it ended.
-    fn conduct<T: Portable>(
+    fn conduct<T: Portable + 'static>(
         &self,
-        tool: &T,
-        settings: &Settings,
-        report: &dyn Report,
+        undertaking: &Undertaking<'_, T>,
         run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
     ) -> Status;
+}
+
+/// What is to be done, by whomever.
+pub struct Undertaking<'a, T> {
+    /// The tool.
+    pub tool: &'a T,
+    /// What of the machine is used, as it was asked for.
+    pub config: &'a Config,
+    /// And as it was resolved for this machine.
+    pub settings: &'a Settings,
+    /// The directories held.
+    pub cache: &'a HeldCache,
+    /// Those of them in which something is made: everybody has to see the same.
+    pub places: Vec<Arc<Held>>,
+    /// Who listens.
+    pub report: &'a dyn Report,
 }
 
 /// This process alone.
@@ -26,11 +43,9 @@ pub trait Conduct {
 pub struct Alone;
 
 impl Conduct for Alone {
-    fn conduct<T: Portable>(
+    fn conduct<T: Portable + 'static>(
         &self,
-        _: &T,
-        settings: &Settings,
-        _: &dyn Report,
+        Undertaking { settings, .. }: &Undertaking<'_, T>,
         run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
     ) -> Status {
         run(&Local::new(settings.jobs).preferring(settings.precedence()))

@@ -33,18 +33,22 @@ use haul_engine::Engine;
 use haul_sys::{EntryType, Name};
 
 pub use config::{Config, Switches};
-pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Weigh};
+pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Undertaking, Weigh};
 pub use held::{Held, HeldCache};
 pub use links::{Claim, LinkTable};
 pub use local::{Feed, Local};
 pub use node::{Found, Node};
-pub use part::{Arrivals, Begun, Errand, Outlet, PackedPart, Parcel, Part, PartOutcome, Piece, Portable};
+pub use part::{
+    Arrivals, Begun, Errand, LargeFile, Outlet, PackedPart, Parcel, Part, PartOutcome, Piece, Portable,
+};
 pub use plan::Precedence;
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
 pub use run::{Desk, Job, Run, Visit};
 pub use settings::{Machine, Settings};
 pub use sim::Sim;
-pub use tool::{Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Tool, Transfer};
+pub use tool::{
+    Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Striping, Tool, Transfer,
+};
 pub use ways::{Way, Ways};
 
 /// What the user named: an entry of a held directory, with what the tool keeps for it.

@@ -88,6 +88,13 @@ impl<J: Weigh + Send> Local<J> {
         Self { precedence, ..self }
     }
 
+    /// Tells whether every worker waits for something to do.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let asleep = self.sleepers.load(Ordering::SeqCst) == self.present.load(Ordering::SeqCst);
+        asleep && self.queued.load(Ordering::SeqCst) == 0
+    }
+
     /// Opens a way for jobs from outside: as long as it is there the run does not end.
     pub fn feed(&self) -> Feed<'_, J> {
         self.feeds.fetch_add(1, Ordering::SeqCst);

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_sys::{EntryType, Error, Names, Stat};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::node::{Found, Node};
 use crate::run::{Batch, Desk, Job};
@@ -63,8 +64,8 @@ pub struct Piece {
 pub struct Begun {
     /// What the tool needs to open the target.
     pub ticket: Vec<u8>,
-    /// The file's length then, in bytes.
-    pub size: u64,
+    /// The ranges that were moved, in any order.
+    pub done: Vec<Range<u64>>,
 }
 
 /// A part in the process that does it.
@@ -124,14 +125,33 @@ pub trait Outlet<T: Tool>: Sync {
 
     /// Hears of a large file whose target is made. The file is to be kept until its pieces are over, and then given back as
     /// [`Job::finish`].
-    fn begun(&self, number: u64, file: Arc<OpenFile<T>>, transfer: Transfer, ticket: Vec<u8>);
+    fn begun(&self, tool: &T, number: u64, file: LargeFile<T>);
 
     /// Hears that a large file is over: closed, and finished well or not.
     fn over(&self, number: u64, moved: bool);
 }
 
+/// A large file whose target is made.
+pub struct LargeFile<T: Tool> {
+    /// The file.
+    pub file: Arc<OpenFile<T>>,
+    /// How its content is to be moved.
+    pub transfer: Transfer,
+    /// What the tool needs to open the target.
+    pub ticket: Vec<u8>,
+}
+
 /// What a tool needs so that its entries can be done by another process.
 pub trait Portable: Tool {
+    /// The tool's name, by which other processes know which it is.
+    const NAME: &'static str;
+
+    /// Says what other processes have to know to do parts of this run.
+    fn brief(&self) -> Vec<u8>;
+
+    /// Makes the tool of a process that is given parts; `None` if the brief is of another version.
+    fn briefed(brief: &[u8]) -> Option<Self>;
+
     /// Tells whether an entry may be done by a process that knows nothing of the rest of the run.
     fn may_travel(&self, node: &Node<Self>) -> bool;
 
@@ -143,6 +163,10 @@ pub trait Portable: Tool {
     /// # Errors
     /// A directory that cannot be held as it was, and its path.
     fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Self::Directory, (Vec<u8>, Error)>;
+
+    /// Tells whether a large file is finished by what depends on the end of its content, as attributes do, so that its leader
+    /// counts the ranges itself.
+    fn leader_counts(&self) -> bool;
 
     /// Decides, in the process that walks, what becomes of an entry that was returned. `true` if it is to be done by some
     /// process after all, as claimed; if not, it is settled, or kept, here.
@@ -172,6 +196,19 @@ pub struct PackedPart {
     pub kinds: Vec<u8>,
 }
 
+impl PackedPart {
+    /// Returns what tells the part from every other of the same run, and is the same in a later one: where its directory is,
+    /// which it is, and the names.
+    #[must_use]
+    pub fn fingerprint(&self) -> u128 {
+        let mut text = self.source.path();
+        text.push(0);
+        text.extend_from_slice(&self.source.inode().to_le_bytes());
+        text.extend_from_slice(&self.names);
+        xxh3_128(&text)
+    }
+}
+
 impl<T: Portable> Parcel<T> {
     /// Takes a job whose entries another process may do; gives any other back.
     ///
@@ -179,11 +216,18 @@ impl<T: Portable> Parcel<T> {
     /// The job.
     pub fn of(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
         match job {
+            Job::Claimed(found) => Ok(Self { found }),
             Job::Files(node, batch) if tool.may_travel(&node) && batch.has_no_directories(tool, &node) => {
                 Ok(Self { found: batch.found(&node) })
             }
             other => Err(other),
         }
+    }
+
+    /// Makes one of an entry.
+    #[must_use]
+    pub fn of_one(found: Found<T>) -> Self {
+        Self { found: vec![found] }
     }
 
     /// Says how many entries it has.
@@ -216,10 +260,10 @@ impl<T: Portable> Parcel<T> {
         packed
     }
 
-    /// Takes one entry out, to be kept by itself.
+    /// Takes one entry out, to be kept by itself. The others keep their order.
     pub fn take(&mut self, name: &CStr) -> Option<Self> {
         let index = self.found.iter().position(|found| found.name() == name)?;
-        Some(Self { found: vec![self.found.swap_remove(index)] })
+        Some(Self { found: vec![self.found.remove(index)] })
     }
 
     /// Turns it back into jobs for this process.
@@ -230,8 +274,8 @@ impl<T: Portable> Parcel<T> {
         })
     }
 
-    /// Settles its entries, which another process has done. Returns those that some process is to do as claimed.
-    pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, outcome: &PartOutcome) -> Option<Self> {
+    /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
+    pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, outcome: &PartOutcome) {
         let mut again = Vec::new();
         for mut found in self.found {
             let named = |names: &[CString]| names.iter().any(|name| name.as_c_str() == found.name());
@@ -246,7 +290,9 @@ impl<T: Portable> Parcel<T> {
             }
             desk.release(&found.node);
         }
-        (!again.is_empty()).then_some(Self { found: again })
+        if !again.is_empty() {
+            desk.share(Job::Claimed(again));
+        }
     }
 }
 

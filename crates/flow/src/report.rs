@@ -29,13 +29,15 @@ pub struct Problem {
     pub cause: Option<Error>,
     /// Whether the exit status is affected.
     pub severity: Severity,
+    /// The host it happened on, if not this one.
+    pub host: Option<String>,
 }
 
 impl Problem {
     /// Makes an error without names yet.
     #[must_use]
     pub fn new(wording: Wording) -> Self {
-        Self { wording, names: Vec::new(), cause: None, severity: Severity::Error }
+        Self { wording, names: Vec::new(), cause: None, severity: Severity::Error, host: None }
     }
 
     /// Fills the next hole.
@@ -70,7 +72,7 @@ pub struct Line {
 }
 
 /// Counts of what was found and done. Amounts are added up by [`Report::count`], never set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// Entries seen in listings and among the operands, whatever became of them.
     pub found: u64,
@@ -138,6 +140,9 @@ pub trait Report: Sync {
     fn ask(&self, _question: &Line) -> bool {
         false
     }
+
+    /// Passes on what other processes have printed, when it may say why something went wrong.
+    fn note(&self, _printed: &[u8]) {}
 
     /// Says what was chosen and why, for `--debug`.
     fn debug(&self, text: &str);

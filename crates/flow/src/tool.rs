@@ -150,6 +150,15 @@ pub struct OpenFile<T: Tool> {
     pub(crate) role: Role,
 }
 
+/// How a file lies on the targets of a striped file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Striping {
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// Targets it lies on.
+    pub stripes: u32,
+}
+
 /// What of a file a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -270,6 +279,12 @@ pub trait Tool: Sync + Sized {
 
     /// Returns what another process needs to open a file's target and write a part of it, if that can be done.
     fn ticket(&self, _file: &OpenFile<Self>) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Says how a file that was begun lies on the storage: as its target does, or else its source. `None` where nothing is
+    /// known.
+    fn striping(&self, _file: &OpenFile<Self>) -> Option<Striping> {
         None
     }
 

@@ -54,6 +54,12 @@ impl Way {
         Self { steps, device, inode }
     }
 
+    /// Returns the directory's inode number.
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
     /// Returns the path, as the user would write it.
     #[must_use]
     pub fn path(&self) -> Vec<u8> {

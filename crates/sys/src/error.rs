@@ -43,6 +43,12 @@ impl Error {
         self.0.operation
     }
 
+    /// Returns what the operation was called with, worded.
+    #[must_use]
+    pub fn arguments(&self) -> &str {
+        &self.0.arguments
+    }
+
     /// Tells whether the call failed for `errno`.
     #[must_use]
     pub fn is(&self, errno: Errno) -> bool {

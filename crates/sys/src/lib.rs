@@ -65,7 +65,7 @@ pub use operation::Operation;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
     Identity as ProcessIdentity, address_space_limit, descriptor_limit, effective_identity,
-    raise_descriptor_limit, umask, widen_descriptor_table,
+    raise_descriptor_limit, set_umask, umask, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use standard::{Standard, character_set, was_closed};

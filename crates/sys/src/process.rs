@@ -50,6 +50,11 @@ pub fn widen_descriptor_table(count: usize) {
     drop(rustix::io::fcntl_dupfd_cloexec(&any, last));
 }
 
+/// Sets the process's umask. Call before other threads create files.
+pub fn set_umask(mask: Mode) {
+    rustix::process::umask(RawMode::from_raw_mode(mask.bits()));
+}
+
 /// Returns the process's umask. Call before other threads create files: reading it means setting it for a moment.
 #[must_use]
 pub fn umask() -> Mode {

@@ -39,6 +39,9 @@ impl Messages {
         if let Some(cause) = &problem.cause {
             text.extend_from_slice(format!(": {cause}").as_bytes());
         }
+        if let Some(host) = &problem.host {
+            text.extend_from_slice(format!(" (on {host})").as_bytes());
+        }
         end(text)
     }
 

@@ -44,6 +44,9 @@ pub enum Job<T: Tool> {
     List(Arc<Node<T>>, Arc<Fd>),
     /// Do these entries of a directory, none of which is known to be a directory.
     Files(Arc<Node<T>>, Batch),
+    /// Do these files, which have several names, of which these are to be made first. Only for drivers that send work away: a
+    /// worker does them like any others.
+    Claimed(Vec<Found<T>>),
     /// Do what somebody outside of the run has to do at a worker's desk: settling what another process has done.
     Visit(Visit<T>),
     /// Move this part of a large file.
@@ -111,6 +114,7 @@ impl<T: Tool> Weigh for Job<T> {
     fn entries(&self) -> usize {
         match self {
             Job::Enter(_, batch) | Job::Files(_, batch) => batch.range.len(),
+            Job::Claimed(found) => found.len(),
             Job::List(..) | Job::Range(..) | Job::Visit(..) => 0,
         }
     }
@@ -275,7 +279,8 @@ impl<'r, T: Tool> Desk<'r, T> {
         self.share(Job::Files(found.node, batch));
     }
 
-    pub(crate) fn share(&self, job: Job<T>) {
+    /// Offers a job to every worker.
+    pub fn share(&self, job: Job<T>) {
         self.run.driver.share(self.me, job);
     }
 }

@@ -14,6 +14,7 @@ use haul_sys::Stat;
 use super::file::Looked;
 use super::lane::Lane;
 use super::worker::Worker;
+use crate::part::LargeFile;
 use crate::report::{Problem, Tally};
 use crate::tool::{Holes, OpenFile, OpenedFile, Role, Tool, Transfer};
 use crate::wording;
@@ -30,14 +31,17 @@ impl<T: Tool> Worker<'_, T> {
     /// process does the file by itself after all.
     pub(super) fn leads(&self, file: &mut Arc<OpenFile<T>>, transfer: Transfer) -> bool {
         let (Role::Leader(number), Some(outlet)) = (file.role, self.desk.run.outlet) else { return false };
-        let Some(ticket) = self.desk.tool().ticket(file) else {
+        let tool = self.desk.tool();
+        // On one target several would only be in each other's way.
+        let is_striped = tool.striping(file).is_none_or(|striping| striping.stripes != 1);
+        let Some(ticket) = tool.ticket(file).filter(|_| is_striped) else {
             if let Some(file) = Arc::get_mut(file) {
                 file.role = Role::Whole;
             }
             return false;
         };
         self.desk.set_apart(&file.found, number);
-        outlet.begun(number, Arc::clone(file), transfer, ticket);
+        outlet.begun(tool, number, LargeFile { file: Arc::clone(file), transfer, ticket });
         true
     }
 

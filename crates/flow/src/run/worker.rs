@@ -169,6 +169,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             Some(Job::Enter(node, batch)) => self.desk.enter_batch(&mut self.reader, &node, batch),
             Some(Job::List(node, fd)) => self.desk.list(&mut self.reader, &node, fd),
             Some(Job::Visit(visit)) => visit(&self.desk),
+            Some(Job::Claimed(found)) => found.into_iter().for_each(|found| self.start(found, true)),
             Some(Job::Range(file, range, transfer)) => {
                 let slot = self.occupy(State::Free);
                 self.files += 1;

@@ -30,11 +30,12 @@ pub mod wording;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
     Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Need, Node,
     OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Tool,
+    Undertaking,
 };
 use haul_sys::{EntryType, Fd, Identity, Mode, ProcessIdentity, Stat, stat_at};
 
@@ -109,8 +110,14 @@ pub fn run_by(
         first += group.len();
         status = status.max(tell(problems, report));
         let engine = Mutex::new(engine.take());
-        status = status.max(conductor.conduct(&copier, &settings, report, |driver| {
-            let setup = Setup { settings, cache: &cache, report, driver, outlet: None, engine };
+        let (tool, settings, cache) = (&copier, &settings, &cache);
+        let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
+        targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
+        targets.dedup_by_key(|held| held.identity());
+        let undertaking = Undertaking { tool, config, settings, cache, places: targets, report };
+        status = status.max(conductor.conduct(&undertaking, |driver| {
+            let settings = *settings;
+            let setup = Setup { settings, cache, report, driver, outlet: None, engine };
             haul_flow::run(&copier, operands, &setup)
         }));
     }

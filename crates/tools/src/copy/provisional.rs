@@ -2,7 +2,7 @@
 //!
 //! Any of the processes may die at any moment. A file that is being made has a name that says so, in the directory of its own,
 //! and is renamed after its last byte is written, its attributes are set and it is closed; so what has a name of its own
-//! is whole, and a later run with `-n` or `-u` may trust it. The name is made of the run, the part, the entry and the
+//! is whole, and a later run with `-n` or `-u` may trust it. The name is made of the run, the file's own name and the
 //! attempt: whoever does the part again knows what an earlier attempt may have left, and removes it; a process that was
 //! given up and lives on works on names that nobody else uses.
 //!
@@ -13,6 +13,7 @@ use std::ffi::CString;
 use haul_flow::{Desk, Found, Part, Problem};
 use haul_sys::{Errno, Error, Fd, Open, Stat, open, remove, rename, rename_to_new, stat, stat_at};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::Copier;
 use super::births::Birth;
@@ -20,6 +21,9 @@ use super::options::Update;
 use super::regular::OpenTarget;
 use super::target::{failure, open_directory, problem, target_name};
 use super::wording;
+
+/// What provisional names begin with.
+const PREFIX: &str = ".haul-";
 
 /// What another process needs to open a file that is being made, and to see that it is of the same source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +53,10 @@ impl Ticket {
         (ticket.source == fingerprint(source)).then_some(ticket)
     }
 
+    fn is_provisional(&self) -> bool {
+        self.name.to_bytes().starts_with(PREFIX.as_bytes())
+    }
+
     /// Opens the target.
     pub(super) fn open(&self, directory: &Fd) -> Result<Fd, Error> {
         let how = if self.follow { Open::WRITE.following() } else { Open::WRITE };
@@ -63,9 +71,9 @@ fn fingerprint(source: &Stat) -> (u64, u64, (i64, u32)) {
 
 impl Copier {
     /// Names an entry's copy for as long as it is made, if it is done in a part of a run of several processes.
-    fn provisional_name(&self, part: &Part, found: &Found<Self>, attempt: u32) -> CString {
-        let (run, number, position) = (self.run, part.errand.number, found.name.position());
-        CString::new(format!(".haul-{run:016x}-{number:x}-{position:x}-{attempt}")).unwrap_or_default()
+    fn provisional_name(&self, found: &Found<Self>, attempt: u32) -> CString {
+        let (run, name) = (self.run, xxh3_64(target_name(found).to_bytes()));
+        CString::new(format!("{PREFIX}{run:016x}-{name:016x}-{attempt}")).unwrap_or_default()
     }
 
     /// Makes the target of an entry of a part under a provisional name. `None` if it is not for that: something stands in
@@ -93,10 +101,15 @@ impl Copier {
         }
         for earlier in 1..part.errand.attempt {
             // Mostly there is none.
-            remove(&*directory, &self.provisional_name(part, found, earlier)).unwrap_or_default();
+            remove(&*directory, &self.provisional_name(found, earlier)).unwrap_or_default();
         }
-        let provisional = self.provisional_name(part, found, part.errand.attempt);
-        let made = open(&*directory, &provisional, Open::create(birth.mode));
+        let provisional = self.provisional_name(found, part.errand.attempt);
+        let make = || open(&*directory, &provisional, Open::create(birth.mode));
+        let made = match make() {
+            // Of a run that was ended and goes on by its journal.
+            Err(cause) if cause.is(Errno::EXIST) => remove(&*directory, &provisional).and_then(|()| make()),
+            outcome => outcome,
+        };
         let file = made.map_err(|cause| failure(found, &directory, wording::CANNOT_CREATE_FILE, cause))?;
         self.tell_copied(desk, found);
         let birth = Some(birth);
@@ -105,9 +118,18 @@ impl Copier {
 
     /// Opens what an earlier attempt has made of a large file, if the source is still the same.
     fn go_on_with(&self, part: &Part, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
-        let ticket = Ticket::unpack(&part.errand.begun.as_ref()?.ticket, source)?;
+        let ticket = &part.errand.begun.as_ref()?.ticket;
+        let ticket = match Ticket::unpack(ticket, source) {
+            Some(ticket) => ticket,
+            None => {
+                // The source is another file now: what was made of the old one is of no use.
+                let stale: Ticket = postcard::from_bytes(ticket).ok().filter(Ticket::is_provisional)?;
+                remove(directory, &stale.name).unwrap_or_default();
+                return None;
+            }
+        };
         let file = ticket.open(directory).ok()?;
-        let provisional = ticket.name.to_bytes().starts_with(b".haul-").then_some(ticket.name);
+        let provisional = ticket.is_provisional().then_some(ticket.name);
         let before = if provisional.is_none() { Some(stat(&file).ok()?) } else { None };
         Some(OpenTarget { provisional, before, ..OpenTarget::new(file) })
     }

@@ -44,20 +44,6 @@ struct PackedTarget {
 }
 
 impl Copier {
-    /// Says what the other processes of this copy have to know.
-    #[must_use]
-    pub fn brief(&self) -> Vec<u8> {
-        let brief = Brief { options: self.options.clone(), run: self.run };
-        postcard::to_allocvec(&brief).unwrap_or_default()
-    }
-
-    /// Makes the tool of a process that is given parts of a copy; `None` if the brief is not one of this version.
-    #[must_use]
-    pub fn briefed(brief: &[u8]) -> Option<Self> {
-        let Brief { options, run } = postcard::from_bytes(brief).ok()?;
-        Some(Self { run, ..Self::new(options, super::operands::Named::new(), false) })
-    }
-
     pub(super) fn ticket_of(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
         let found = &file.found;
         let (name, follow) = match &file.own.provisional {
@@ -98,6 +84,22 @@ impl Copier {
 }
 
 impl Portable for Copier {
+    const NAME: &'static str = "cp";
+
+    fn brief(&self) -> Vec<u8> {
+        let brief = Brief { options: self.options.clone(), run: self.run };
+        postcard::to_allocvec(&brief).unwrap_or_default()
+    }
+
+    fn briefed(brief: &[u8]) -> Option<Self> {
+        let Brief { options, run } = postcard::from_bytes(brief).ok()?;
+        Some(Self { run, ..Self::new(options, super::operands::Named::new(), false) })
+    }
+
+    fn leader_counts(&self) -> bool {
+        !self.options.preserve.is_empty()
+    }
+
     fn may_travel(&self, node: &Node<Self>) -> bool {
         let existing = &self.options.existing;
         !existing.backs_up() && !existing.ask && self.created.is_none() && !node.own.held.is_absent()

@@ -1,0 +1,150 @@
+//! A rank at work: parts and ranges come by messages and are done by the same workers as on one machine.
+//!
+//! ```text
+//! messages ─► Agent::take ─► feed ─► Local (threads) ─► Outbox ─► messages
+//! ```
+//!
+//! The thread that owns the messages never touches a file, so that a file system that hangs does not make the rank silent;
+//! the workers never send.
+
+use std::ffi::CString;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use haul_flow::{Arrivals, Desk, Feed, HeldCache, Job, Local, PackedPart, Piece, Portable};
+use haul_flow::{Problem, Settings, Way, Ways, Wording};
+
+use crate::outbox::Outbox;
+use crate::schedule::{FileId, PartId};
+use crate::transport::Rank;
+use crate::wire::{Message, RangeOver, unpack};
+
+/// A directory of a part cannot be used here.
+const CANNOT_REACH: Wording = Wording("cannot reach directory {}");
+
+/// A message cannot be understood.
+const CANNOT_UNDERSTAND: Wording = Wording("cannot understand a part of the work: {bare}");
+
+/// What a rank's messages are turned into.
+pub(crate) struct Agent<'a, T: Portable + 'static> {
+    pub(crate) ways: Arc<Ways>,
+    pub(crate) outbox: Arc<Outbox<T>>,
+    pub(crate) feed: Feed<'a, Job<T>>,
+    pub(crate) rank: Rank,
+}
+
+impl<T: Portable + 'static> Agent<'_, T> {
+    /// Takes a message that concerns the work; returns one that does not.
+    pub(crate) fn take(&self, message: Message) -> Option<Message> {
+        match message {
+            Message::Parts(parts) => {
+                // All are in hand before the first can be over, so that one report tells of them together.
+                parts.iter().for_each(|(part, _)| self.outbox.begin_part(*part));
+                parts.into_iter().for_each(|(part, body)| self.begin_part(part, body));
+            }
+            Message::Range { file, leader: _, range, report_to, ticket } => {
+                let over = RangeOver { rank: self.rank, file, range, took: Duration::ZERO, moved: false };
+                self.begin_range(over, report_to, ticket);
+            }
+            Message::Moved(over) => {
+                self.count(&over);
+                self.outbox.pass_on(over);
+            }
+            Message::RangesOver { file, moved } => self.finish(file, moved),
+            other => return Some(other),
+        }
+        None
+    }
+
+    fn begin_part(&self, part: PartId, body: Vec<u8>) {
+        let (ways, outbox) = (Arc::clone(&self.ways), Arc::clone(&self.outbox));
+        self.feed.share(Job::Visit(Box::new(move |desk| {
+            match unpacked(&body).and_then(|packed| admit(desk, &ways, packed)) {
+                Ok(job) => desk.share(job),
+                Err(problem) => outbox.refuse_part(part, problem),
+            }
+        })));
+    }
+
+    fn begin_range(&self, over: RangeOver, report_to: Rank, ticket: Vec<u8>) {
+        let range = over.range.clone();
+        let number = self.outbox.begin_range(over, report_to);
+        let (ways, outbox) = (Arc::clone(&self.ways), Arc::clone(&self.outbox));
+        self.feed.share(Job::Visit(Box::new(move |desk| {
+            let job = unpacked(&ticket).and_then(|mut packed| {
+                packed.errand.number = number;
+                packed.errand.piece = packed.errand.piece.map(|piece| Piece { range, ..piece });
+                admit(desk, &ways, packed)
+            });
+            match job {
+                Ok(job) => desk.share(job),
+                Err(problem) => {
+                    haul_flow::Report::problem(&*outbox, problem);
+                    outbox.range_over(number, false);
+                }
+            }
+        })));
+    }
+
+    /// Counts a range of a file that this rank leads, and finishes the file after the last.
+    fn count(&self, over: &RangeOver) {
+        let mut led = self.outbox.led();
+        let Some(file) = led.get_mut(&over.file) else { return };
+        file.left = file.left.saturating_sub(over.range.end - over.range.start);
+        file.failed |= !over.moved;
+        // A file that has failed is finished at once: what others still write goes to a file that is removed.
+        if file.left > 0 && !file.failed {
+            return;
+        }
+        let moved = !file.failed;
+        drop(led);
+        self.finish(over.file, moved);
+    }
+
+    fn finish(&self, file: FileId, moved: bool) {
+        if let Some(led) = self.outbox.led().remove(&file) {
+            self.feed.share(Job::finish(led.file, moved));
+        }
+    }
+}
+
+fn unpacked(body: &[u8]) -> Result<PackedPart, Problem> {
+    unpack(body).map_err(|why| Problem::new(CANNOT_UNDERSTAND).naming(why))
+}
+
+fn admit<T: Portable>(desk: &Desk<'_, T>, ways: &Ways, packed: PackedPart) -> Result<Job<T>, Problem> {
+    let arrivals = Arrivals { cache: desk.cache(), ways };
+    let cannot = |(path, cause): (Vec<u8>, _)| Problem::new(CANNOT_REACH).naming(path).because(cause);
+    arrivals.admit(desk.tool(), packed).map_err(cannot)
+}
+
+/// Does parts and ranges until the last feed of the driver is gone.
+pub(crate) fn work<T: Portable>(shop: &Shop<T>, outbox: &Outbox<T>) {
+    let Shop { tool, settings, cache, driver } = shop;
+    let outlet = Some(outbox as &dyn haul_flow::Outlet<T>);
+    let (settings, engine) = (*settings, Mutex::default());
+    let setup = haul_flow::Setup { settings, cache, report: outbox, driver, outlet, engine };
+    // What goes wrong is in the reports.
+    haul_flow::run(tool, [], &setup);
+}
+
+/// What a rank's workers work with.
+pub(crate) struct Shop<T: Portable> {
+    pub(crate) tool: T,
+    pub(crate) settings: Settings,
+    pub(crate) cache: HeldCache,
+    pub(crate) driver: Local<Job<T>>,
+}
+
+/// Checks that a directory is the one that the launch process has left a token in.
+pub(crate) fn check_token(cache: &HeldCache, ways: &Ways, place: &Way, name: &str) -> Result<(), String> {
+    let path = String::from_utf8_lossy(&place.path()).into_owned();
+    let path = if path.is_empty() { "." } else { path.as_str() };
+    let unseen = |cause: haul_sys::Error| format!("cannot see the directory '{path}': {cause}");
+    let held = ways.hold(cache, place).map_err(unseen)?;
+    let directory = cache.open(&held).map_err(unseen)?;
+    let token = CString::new(name).unwrap_or_default();
+    haul_sys::stat_at(&*directory, &token).map(|_| ()).map_err(|cause| {
+        format!("the directory '{path}' is another one there: the file '{name}' is not in it: {cause}")
+    })
+}

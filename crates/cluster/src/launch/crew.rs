@@ -1,0 +1,448 @@
+//! The crew: the job's processes as the launch process sees them, from the first brief to the last good-bye, over as many
+//! attempts as there are.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_flow::{
+    Conduct, Driver, Job, Local, Portable, Problem, Report as Listens, Status, Undertaking, Way, Wording,
+};
+
+use super::journal::Journal;
+use super::remote::Remote;
+use crate::link::{Arrival, Incoming, Link, Outgoing};
+use crate::wire::{Brief, News, RangeOver, Report, Sentences, ToLaunch, ToMaster, Token};
+
+/// How often a job may be started.
+const ATTEMPTS: u32 = 3;
+
+/// How long a job may take until all its ranks have answered.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long the ranks may take to say good-bye.
+const LEAVE_WITHIN: Duration = Duration::from_secs(30);
+
+/// The job cannot be started, or done.
+const CANNOT_RUN: Wording = Wording("cannot copy with several processes: {bare}");
+
+/// A host that cannot do its part.
+const UNFIT: Wording = Wording("host {bare}: {bare}");
+
+/// The launch process cannot take its token away.
+const CANNOT_REMOVE_TOKEN: Wording = Wording("cannot remove {}");
+
+/// The journal is not whole.
+const JOURNAL_LOST: Wording = Wording("the journal cannot be written: {bare}");
+
+/// Starts a job's processes.
+pub trait Start: Sync {
+    /// Starts them; `attempt` counts from 1.
+    ///
+    /// # Errors
+    /// Why they cannot be started.
+    fn start(&self, attempt: u32) -> Result<Started, String>;
+
+    /// Tells whether a job that was lost may be started again.
+    fn starts_again(&self) -> bool;
+}
+
+/// A job that was started.
+pub struct Started {
+    /// The link to rank 0.
+    pub link: Link<ToMaster, ToLaunch>,
+    /// The processes.
+    pub processes: Box<dyn Processes>,
+}
+
+/// The processes of a job.
+pub trait Processes: Send {
+    /// Returns what they have printed on standard error since the last time.
+    fn printed(&mut self) -> Vec<u8>;
+
+    /// Waits for them to end by themselves, up to `patience`; then ends them. Returns whether all went well.
+    fn leave(&mut self, patience: Duration) -> bool;
+
+    /// Ends them at once.
+    fn end(&mut self);
+}
+
+/// How a crew works.
+#[derive(Clone, Debug)]
+pub struct CrewOptions {
+    /// After how long a silent process is given up.
+    pub silence: Duration,
+    /// The bytes of a range, if the user says.
+    pub range_bytes: Option<u64>,
+}
+
+/// What the hearer hears.
+pub(crate) enum Heard {
+    /// A host's report.
+    Report(String, Box<Report>),
+    /// A range that its leader did not count.
+    Moved(RangeOver),
+    /// Nothing of importance.
+    Nothing,
+    /// The job is over.
+    Lost(String),
+}
+
+/// The job of one attempt.
+struct Attempt {
+    incoming: Incoming<ToLaunch>,
+    processes: Box<dyn Processes>,
+    hosts: Vec<String>,
+    heard: Instant,
+    printed: Vec<u8>,
+    number: u32,
+    /// The messages there were, once all ranks have gone.
+    stopped: Option<u64>,
+}
+
+/// The crew.
+pub struct Crew {
+    start: Box<dyn Start>,
+    options: CrewOptions,
+    journal: Option<Journal>,
+    attempt: Mutex<Option<Attempt>>,
+    outgoing: Mutex<Option<(Outgoing<ToMaster>, Instant)>>,
+    lost: OnceLock<String>,
+    sentences: Sentences,
+    told_journal: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Crew {
+    /// Makes a crew whose processes are started when they are needed.
+    #[must_use]
+    pub fn new(start: Box<dyn Start>, options: CrewOptions, journal: Option<Journal>) -> Self {
+        Self {
+            start,
+            options,
+            journal,
+            attempt: Mutex::default(),
+            outgoing: Mutex::default(),
+            lost: OnceLock::new(),
+            sentences: Sentences::default(),
+            told_journal: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Tells whether the job is lost for good.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    pub(crate) fn why_lost(&self) -> String {
+        self.lost.get().cloned().unwrap_or_default()
+    }
+
+    /// Starts the job if it does not run, and waits until all its ranks are ready.
+    fn muster<T: Portable>(&self, undertaking: &Undertaking<'_, T>, number: u32) -> Result<(), Problem> {
+        let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
+        let tokens = Tokens::leave(undertaking);
+        let Started { mut link, processes } = self.start.start(number).map_err(cannot)?;
+        let brief = self.brief(undertaking, number, &tokens).map_err(cannot)?;
+        let sent = link.send(ToMaster::Brief(Box::new(brief)));
+        let (outgoing, incoming) = link.split();
+        let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
+        let mut attempt = Attempt { incoming, processes, hosts, heard, printed, number, stopped: None };
+        let ready = match sent {
+            Ok(()) => self.wait_until_ready(&mut attempt, undertaking.report),
+            Err(error) => Err(cannot(format!("the processes do not answer: {error}"))),
+        };
+        if let Err(problem) = ready {
+            attempt.processes.end();
+            let printed = attempt.take_printed();
+            undertaking.report.note(&printed);
+            return Err(problem);
+        }
+        *lock(&self.outgoing) = Some((outgoing, Instant::now()));
+        *lock(&self.attempt) = Some(attempt);
+        Ok(())
+    }
+
+    fn brief<T: Portable>(
+        &self,
+        undertaking: &Undertaking<'_, T>,
+        attempt: u32,
+        tokens: &Tokens<'_, T>,
+    ) -> Result<Brief, String> {
+        let directory =
+            std::env::current_dir().map_err(|error| format!("the current directory has no name: {error}"))?;
+        Ok(Brief {
+            tool: T::NAME.to_owned(),
+            options: undertaking.tool.brief(),
+            config: undertaking.config.clone(),
+            working_directory: directory.into_os_string().into_encoded_bytes(),
+            umask: haul_sys::umask().bits(),
+            tokens: tokens.left.iter().map(|(_, token)| token.clone()).collect(),
+            attempt,
+            leader_counts: undertaking.tool.leader_counts(),
+            range_bytes: self.options.range_bytes,
+            debug: undertaking.report.wants_debug(),
+            silence: self.options.silence,
+        })
+    }
+
+    fn wait_until_ready(&self, attempt: &mut Attempt, report: &dyn Listens) -> Result<(), Problem> {
+        let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
+        let began = Instant::now();
+        loop {
+            if began.elapsed() > READY_WITHIN {
+                return Err(cannot(format!("after {} s not all answer", READY_WITHIN.as_secs())));
+            }
+            match attempt.incoming.wait(Duration::from_millis(100)) {
+                Some(Arrival::Message(ToLaunch::Ready { hosts, carrier })) => {
+                    report.debug(&format!(
+                        "{} processes on {}, by {carrier}",
+                        hosts.len(),
+                        named_once(&hosts)
+                    ));
+                    (attempt.hosts, attempt.heard) = (hosts, Instant::now());
+                    return Ok(());
+                }
+                Some(Arrival::Message(ToLaunch::Unfit { reasons })) => {
+                    let mut problems =
+                        reasons.into_iter().map(|(host, why)| Problem::new(UNFIT).naming(host).naming(why));
+                    let last = problems.next_back().unwrap_or_else(|| cannot("a host is unfit".to_owned()));
+                    problems.for_each(|problem| report.problem(problem));
+                    return Err(last);
+                }
+                Some(Arrival::Message(ToLaunch::Lost { why })) => return Err(cannot(why)),
+                Some(Arrival::Message(_)) | None => {}
+                Some(Arrival::Stray(text)) => attempt.printed.extend(text),
+                Some(Arrival::Gone(why)) => return Err(cannot(format!("the processes are gone: {why}"))),
+            }
+        }
+    }
+
+    /// Sends a message; one that cannot be sent is missed by whoever hears.
+    pub(crate) fn post(&self, message: ToMaster) {
+        let mut outgoing = lock(&self.outgoing);
+        if let Some((link, told)) = outgoing.as_mut() {
+            *told = Instant::now();
+            if link.send(message).is_err() {
+                *outgoing = None;
+            }
+        }
+    }
+
+    /// Hears what comes, for a while.
+    pub(crate) fn hear(&self, patience: Duration) -> Heard {
+        self.show_life();
+        let mut guard = lock(&self.attempt);
+        let Some(attempt) = guard.as_mut() else {
+            drop(guard);
+            std::thread::sleep(patience);
+            return Heard::Lost(self.why_lost());
+        };
+        let arrival = attempt.incoming.wait(patience);
+        if arrival.is_some() {
+            attempt.heard = Instant::now();
+        }
+        match arrival {
+            Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
+                let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
+                Heard::Report(host, report)
+            }
+            Some(Arrival::Message(ToLaunch::Moved(over))) => Heard::Moved(over),
+            Some(Arrival::Message(ToLaunch::Lost { why })) => Heard::Lost(why),
+            Some(Arrival::Message(ToLaunch::Remark(text))) => {
+                let news = News { remarks: vec![text], ..News::default() };
+                Heard::Report(String::new(), Box::new(Report { news, ..Report::default() }))
+            }
+            Some(Arrival::Message(ToLaunch::Stopped { messages })) => {
+                attempt.stopped = Some(messages);
+                Heard::Nothing
+            }
+            Some(Arrival::Message(_)) => Heard::Nothing,
+            Some(Arrival::Stray(text)) => {
+                attempt.printed.extend(text);
+                Heard::Nothing
+            }
+            Some(Arrival::Gone(why)) => Heard::Lost(format!("the processes are gone: {why}")),
+            None if attempt.heard.elapsed() > self.options.silence => Heard::Lost(format!(
+                "nothing was heard from the processes for {} s",
+                attempt.heard.elapsed().as_secs()
+            )),
+            None => Heard::Nothing,
+        }
+    }
+
+    fn show_life(&self) {
+        let quiet = |(_, told): &(Outgoing<ToMaster>, Instant)| told.elapsed() > self.options.silence / 6;
+        if lock(&self.outgoing).as_ref().is_some_and(quiet) {
+            self.post(ToMaster::Alive);
+        }
+    }
+
+    /// Tells the user what a rank has to say.
+    pub(crate) fn tell(&self, host: &str, news: News, report: &dyn Listens) {
+        let News { problems, lines, remarks, tally } = news;
+        report.count(tally);
+        for remark in remarks {
+            report.debug(&if host.is_empty() { remark } else { format!("{host}: {remark}") });
+        }
+        lines.into_iter().for_each(|line| report.line(self.sentences.line(line)));
+        for problem in problems {
+            let mut problem = self.sentences.problem(problem, host);
+            // Of one host the user knows the name.
+            problem.host = problem.host.filter(|_| self.has_several_hosts());
+            report.problem(problem);
+        }
+        if let Some(error) = self.journal.as_ref().and_then(Journal::take_failure)
+            && !self.told_journal.swap(true, Ordering::Relaxed)
+        {
+            report.problem(Problem::new(JOURNAL_LOST).naming(error.to_string()));
+        }
+    }
+
+    fn has_several_hosts(&self) -> bool {
+        lock(&self.attempt)
+            .as_ref()
+            .is_some_and(|attempt| attempt.hosts.iter().any(|host| *host != attempt.hosts[0]))
+    }
+
+    /// Ends what is left of the job and starts it again; when that cannot be done, the job is lost.
+    pub(crate) fn begin_again<T: Portable>(
+        &self,
+        undertaking: &Undertaking<'_, T>,
+        why: &str,
+    ) -> Result<(), ()> {
+        lock(&self.outgoing).take();
+        let ended = lock(&self.attempt).take();
+        let Some(mut ended) = ended else { return Err(()) };
+        ended.processes.end();
+        let printed = ended.take_printed();
+        undertaking.report.note(&printed);
+        let number = ended.number + 1;
+        if number > ATTEMPTS || !self.start.starts_again() {
+            // Only this thread loses the job.
+            self.lost.set(why.to_owned()).unwrap_or_default();
+            return Err(());
+        }
+        undertaking.report.debug(&format!("{why}: attempt {number} of {ATTEMPTS}"));
+        self.muster(undertaking, number).map_err(|problem| {
+            undertaking.report.problem(problem);
+            self.lost.set(why.to_owned()).unwrap_or_default();
+        })
+    }
+
+    /// Lets the ranks go home, and hears what they still have to say. Returns how many messages they sent each other.
+    ///
+    /// # Errors
+    /// When they do not end as they should: what they did is done.
+    pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, String> {
+        self.post(ToMaster::Stop);
+        let began = Instant::now();
+        let messages = loop {
+            match self.hear(Duration::from_millis(50)) {
+                Heard::Report(host, last) => self.tell(&host, last.news, report),
+                Heard::Moved(_) | Heard::Nothing => {}
+                Heard::Lost(why) => break Err(why),
+            }
+            if let Some(messages) = lock(&self.attempt).as_mut().and_then(|attempt| attempt.stopped.take()) {
+                break Ok(messages);
+            }
+            if began.elapsed() > LEAVE_WITHIN {
+                break Err("the processes do not end".to_owned());
+            }
+        };
+        lock(&self.outgoing).take();
+        let Some(mut attempt) = lock(&self.attempt).take() else { return messages };
+        if messages.is_err() || !attempt.processes.leave(LEAVE_WITHIN) {
+            attempt.processes.end();
+            report.note(&attempt.take_printed());
+        }
+        messages
+    }
+}
+
+impl Attempt {
+    fn take_printed(&mut self) -> Vec<u8> {
+        let mut printed = std::mem::take(&mut self.printed);
+        printed.extend(self.processes.printed());
+        printed
+    }
+}
+
+fn named_once(hosts: &[String]) -> String {
+    let mut names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
+
+impl Conduct for Crew {
+    fn conduct<T: Portable + 'static>(
+        &self,
+        undertaking: &Undertaking<'_, T>,
+        run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
+    ) -> Status {
+        let runs = lock(&self.attempt).is_some();
+        if !runs && !self.is_lost() {
+            if let Err(problem) = self.muster(undertaking, 1) {
+                undertaking.report.problem(problem);
+                // Nothing was begun, and nothing will be.
+                self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
+                return Status::Failure;
+            }
+        }
+        let settings = undertaking.settings;
+        let local = Local::new(settings.jobs).preferring(settings.precedence());
+        let remote = Remote::new(&local, self, undertaking);
+        let status = run(&remote);
+        if remote.tell_lost() { Status::Failure } else { status }
+    }
+}
+
+/// The tokens that were left in directories everybody has to see; taken away when it is dropped.
+struct Tokens<'a, T> {
+    undertaking: &'a Undertaking<'a, T>,
+    left: Vec<(usize, Token)>,
+}
+
+impl<'a, T> Tokens<'a, T> {
+    /// Leaves a token in each place. One where none can be made says so when copies are made.
+    fn leave(undertaking: &'a Undertaking<'a, T>) -> Self {
+        let name = format!(".haul-token-{:016x}", rand::random::<u64>());
+        let mut left = Vec::new();
+        for (index, place) in undertaking.places.iter().enumerate() {
+            let made = undertaking.cache.open(place).and_then(|directory| {
+                let name = std::ffi::CString::new(name.as_str()).unwrap_or_default();
+                haul_sys::open(&*directory, &name, haul_sys::Open::create(haul_sys::Mode::new(0o600)))?
+                    .close()
+            });
+            match made {
+                Ok(()) => left.push((index, Token { place: Way::to(place), name: name.clone() })),
+                Err(cause) => undertaking.report.debug(&format!("no token: {cause:#}")),
+            }
+        }
+        Self { undertaking, left }
+    }
+}
+
+impl<T> Drop for Tokens<'_, T> {
+    fn drop(&mut self) {
+        for (index, token) in &self.left {
+            let name = std::ffi::CString::new(token.name.as_str()).unwrap_or_default();
+            let place = &self.undertaking.places[*index];
+            let removed =
+                self.undertaking.cache.open(place).and_then(|directory| haul_sys::remove(&*directory, &name));
+            if let Err(cause) = removed {
+                let path = place.path_of(&name);
+                let problem = Problem::new(CANNOT_REMOVE_TOKEN).naming(path).because(cause);
+                self.undertaking.report.problem(problem.as_warning());
+            }
+        }
+    }
+}

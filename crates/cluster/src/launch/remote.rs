@@ -1,0 +1,285 @@
+//! The driver of the launch process: directories are done here, files by the ranks.
+//!
+//! ```text
+//! worker: share(files) ─► table, link ─► ranks
+//! hearer: what is done ◄─ link;  table row ─► Job::Visit ─► worker: settle
+//! ```
+//!
+//! It is the driver of one machine with two additions: a job that may travel goes over the link instead of into a queue, and
+//! a thread hears what comes back. Every row of the table holds a feed of the local driver, so the run ends when the
+//! workers have nothing to do and nothing is under way.
+//!
+//! Bound: a worker that would send more than [`OUTSTANDING_ENTRIES`] waits. The hearer makes room by itself, without the
+//! workers, so this ends as long as the ranks work or are given up.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use haul_flow::{
+    Absent, Driver, Errand, Feed, Job, Local, MakeWorker, PackedPart, Parcel, PartOutcome, Portable, Problem,
+    Undertaking, Wording,
+};
+
+use super::crew::{Crew, Heard};
+use super::journal::Journal;
+use super::outstanding::{Outstanding, Sent, fingerprint};
+use crate::schedule::PartId;
+use crate::wire::{News, RangeOver, Report, ToMaster, pack};
+
+/// Entries that may be under way: enough for a thousand ranks to have two bundles each, and as many again in rank 0's queue.
+const OUTSTANDING_ENTRIES: usize = 1 << 20;
+
+/// Entries of one part. With a report for each, 1,000 small files cost eight messages.
+pub(crate) const PART_ENTRIES: usize = 256;
+
+/// How long the hearer waits before it looks whether the run is over.
+const HEARING: Duration = Duration::from_millis(20);
+
+/// The job is lost for good.
+const LOST: Wording = Wording("{bare}: {bare} entries were not copied");
+
+/// The job was lost, and goes on.
+const AGAIN: Wording = Wording("{bare}; what is left is begun again");
+
+/// The driver.
+pub(crate) struct Remote<'a, T: Portable> {
+    pub(crate) local: &'a Local<Job<T>>,
+    pub(crate) crew: &'a Crew,
+    pub(crate) undertaking: &'a Undertaking<'a, T>,
+    table: Mutex<Outstanding<'a, T>>,
+    room: Condvar,
+    over: AtomicBool,
+    /// Entries that will not be copied.
+    lost: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl<'a, T: Portable + 'static> Remote<'a, T> {
+    pub(crate) fn new(local: &'a Local<Job<T>>, crew: &'a Crew, undertaking: &'a Undertaking<'a, T>) -> Self {
+        Self {
+            local,
+            crew,
+            undertaking,
+            table: Mutex::default(),
+            room: Condvar::new(),
+            over: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Outstanding<'a, T>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a parcel on its way.
+    fn send(&self, parcel: Parcel<T>, errand: Errand) {
+        let tool = self.undertaking.tool;
+        let Some(journal) = self.crew.journal().filter(|_| !errand.claimed) else {
+            let print = if self.crew.journal().is_some() { fingerprint(&parcel, tool) } else { 0 };
+            return self.dispatch(parcel, errand, print);
+        };
+        let parcel = if journal.has_begun() { self.send_begun(journal, parcel, &errand) } else { parcel };
+        let print = fingerprint(&parcel, tool);
+        if journal.has(print) {
+            return self.settle(self.local.feed(), parcel, false, PartOutcome::default());
+        }
+        self.dispatch(parcel, errand, print);
+    }
+
+    /// Deals with the large files in a parcel that an earlier run has begun: settles those that were finished, and sends the
+    /// others by themselves, with what was moved of them. Returns the rest of the parcel.
+    fn send_begun(&self, journal: &Journal, mut parcel: Parcel<T>, errand: &Errand) -> Parcel<T> {
+        let entries: Vec<_> = parcel.found().iter().cloned().collect();
+        for found in entries {
+            let alone = Parcel::of_one(found);
+            let print = fingerprint(&alone, self.undertaking.tool);
+            let Some(begun) = journal.begun(print) else { continue };
+            let Some(alone) = alone.found().first().and_then(|found| parcel.take(found.name())) else {
+                continue;
+            };
+            if journal.has(print) {
+                self.settle(self.local.feed(), alone, false, PartOutcome::default());
+            } else {
+                self.dispatch(alone, Errand { begun: Some(begun.clone()), ..errand.clone() }, print);
+            }
+        }
+        parcel
+    }
+
+    fn dispatch(&self, parcel: Parcel<T>, errand: Errand, print: u128) {
+        let entries = parcel.entries();
+        if entries == 0 {
+            return;
+        }
+        let feed = self.local.feed();
+        let mut table = self.table();
+        while table.entries() >= OUTSTANDING_ENTRIES {
+            table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
+        }
+        if self.crew.is_lost() {
+            drop(table);
+            return self.abandon(parcel, &errand, feed);
+        }
+        let errand = Errand { number: table.number(), attempt: 1, ..errand };
+        self.post(&parcel, &errand, entries);
+        table.insert(Sent { parcel, errand, print, entries, feed });
+    }
+
+    /// Puts a part on the link. A link that is broken is the hearer's affair, who sends again what is in the table; so the
+    /// caller holds its lock.
+    fn post(&self, parcel: &Parcel<T>, errand: &Errand, entries: usize) {
+        let packed: PackedPart = parcel.pack(self.undertaking.tool, errand.clone());
+        let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+        self.crew.post(ToMaster::Part { part: PartId(errand.number), entries, body: pack(&packed) });
+    }
+
+    /// Has a worker settle what another process has done.
+    fn settle(&self, feed: Feed<'a, Job<T>>, parcel: Parcel<T>, claimed: bool, outcome: PartOutcome) {
+        feed.share(Job::Visit(Box::new(move |desk| parcel.conclude(desk, claimed, &outcome))));
+    }
+
+    /// Has a worker settle what nobody will do.
+    fn abandon(&self, parcel: Parcel<T>, errand: &Errand, feed: Feed<'a, Job<T>>) {
+        self.lost.fetch_add(parcel.entries() as u64, Ordering::Relaxed);
+        self.settle(feed, parcel, errand.claimed, PartOutcome::default());
+    }
+
+    /// Hears what comes back until the run is over.
+    fn hear(&self) {
+        while !self.over.load(Ordering::Acquire) {
+            match self.crew.hear(HEARING) {
+                Heard::Report(host, report) => self.take(&host, *report),
+                Heard::Moved(over) => self.range_over(over),
+                Heard::Nothing => self.close(),
+                Heard::Lost(why) => self.begin_again(&why),
+            }
+        }
+    }
+
+    /// Tells rank 0 that no more is to be expected, when the walk is through, so that it shares what is left evenly.
+    fn close(&self) {
+        if self.local.is_idle() && !self.closed.swap(true, Ordering::Relaxed) {
+            self.crew.post(ToMaster::Closed);
+        }
+    }
+
+    fn take(&self, host: &str, report: Report) {
+        let Report { opened, parts, ranges, files, news } = report;
+        self.crew.tell(host, news, self.undertaking.report);
+        let journal = self.crew.journal();
+        for opened in &opened {
+            let entry = self.table().set_apart(opened, self.undertaking.tool, self.local.feed());
+            if let (Some(journal), Some(entry)) = (journal, entry) {
+                journal.file_begun(entry, opened.ticket.clone());
+            }
+        }
+        ranges.into_iter().for_each(|over| self.range_over(over));
+        for over in parts {
+            let Some(sent) = self.table().part_over(over.part) else { continue };
+            let whole = over.flawless && over.outcome.returned.is_empty() && sent.parcel.entries() > 0;
+            if let Some(journal) = journal.filter(|_| whole) {
+                journal.part_done(sent.print);
+            }
+            self.settle(sent.feed, sent.parcel, sent.errand.claimed, over.outcome);
+        }
+        for over in files {
+            let Some(large) = self.table().file_over(over.file) else { continue };
+            if let Some(journal) = journal.filter(|_| over.moved) {
+                journal.part_done(large.print);
+            }
+            let names = large.parcel.found().iter().map(|found| found.name().to_owned());
+            let completed = if over.moved { names.collect() } else { Vec::new() };
+            let outcome = PartOutcome { completed, ..PartOutcome::default() };
+            self.settle(large.feed, large.parcel, large.errand.claimed, outcome);
+        }
+        self.room.notify_all();
+    }
+
+    fn range_over(&self, over: RangeOver) {
+        if !over.moved {
+            return;
+        }
+        let entry = self.table().range_moved(over.file, over.range.clone());
+        if let (Some(journal), Some(entry)) = (self.crew.journal(), entry) {
+            journal.range_moved(entry, over.range);
+        }
+    }
+
+    /// Starts the job again with what is left; gives it all up when that cannot be done any more.
+    fn begin_again(&self, why: &str) {
+        let report = self.undertaking.report;
+        let mut table = self.table();
+        let outcome = if self.crew.is_lost() { Ok(()) } else { self.crew.begin_again(self.undertaking, why) };
+        match outcome {
+            Ok(()) if !self.crew.is_lost() => {
+                report.problem(Problem::new(AGAIN).naming(why).as_warning());
+                self.closed.store(false, Ordering::Relaxed);
+                for sent in table.begin_attempt() {
+                    self.post(&sent.parcel, &sent.errand, sent.parcel.entries());
+                }
+            }
+            _ => {
+                let left = table.give_up();
+                drop(table);
+                left.into_iter().for_each(|(parcel, errand, feed)| self.abandon(parcel, &errand, feed));
+                self.room.notify_all();
+                std::thread::sleep(HEARING);
+            }
+        }
+    }
+
+    /// Tells of what was not copied because the job is lost. Returns whether anything was.
+    pub(crate) fn tell_lost(&self) -> bool {
+        let lost = self.lost.load(Ordering::Relaxed);
+        if lost > 0 {
+            let why = self.crew.why_lost();
+            self.undertaking.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
+        }
+        lost > 0
+    }
+}
+
+impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
+    fn workers(&self) -> usize {
+        self.local.workers()
+    }
+
+    fn share(&self, me: usize, job: Job<T>) {
+        let claimed = matches!(job, Job::Claimed(_));
+        match Parcel::of(self.undertaking.tool, job) {
+            Ok(parcel) => self.send(parcel, Errand { claimed, ..Errand::default() }),
+            Err(job) => self.local.share(me, job),
+        }
+    }
+
+    fn take(&self, me: usize) -> Option<Job<T>> {
+        self.local.take(me)
+    }
+
+    fn sends_away(&self) -> bool {
+        true
+    }
+
+    fn chunk_entries(&self) -> usize {
+        PART_ENTRIES
+    }
+
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
+        std::thread::scope(|threads| {
+            threads.spawn(|| self.hear());
+            let absent = self.local.drive(make);
+            self.over.store(true, Ordering::Release);
+            absent
+        })
+    }
+}
+
+impl News {
+    /// Tells whether nothing is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,285 @@
+//! Rank 0: what comes over the link is handed out, what is done goes back, and whoever is silent too long is given up.
+//!
+//! ```text
+//! link ─► Brief ─► all ─► Hello ... ─► Ready ─► Part ... ─► Scheduler ─► ranks
+//!                                               Report ◄───────────────── ranks
+//! link ─► Stop ─► all ─► Bye ... ─► Stopped
+//! ```
+//!
+//! It ends when all have said good-bye, or with [`Broken`] when the link or a rank is gone; the launch process hears why if
+//! it can.
+
+use std::time::{Duration, Instant};
+
+use crate::link::{Arrival, Link};
+use crate::schedule::{CountedBy, Event, LargeFile, Limits, Order, Part, Scheduler};
+use crate::transport::{Broken, Rank};
+use crate::wire::{Brief, Hello, Message, Opened, Report, ToLaunch, ToMaster, VERSION, counted_by};
+
+/// Messages of the link taken in one turn, so that the ranks are heard as well.
+const LINK_TURN: usize = 256;
+
+/// From so many ranks on the master does no other work: below, its host would lie idle.
+const RANKS_WITH_A_MASTER_APART: u32 = 16;
+
+/// What is known of a rank.
+struct Peer {
+    host: Option<String>,
+    heard: Instant,
+    told: Instant,
+    gone: bool,
+}
+
+/// The master.
+pub struct Master {
+    link: Link<ToLaunch, ToMaster>,
+    carrier: String,
+    peers: Vec<Peer>,
+    scheduler: Option<Scheduler>,
+    counted_by: CountedBy,
+    silence: Duration,
+    began: Instant,
+    link_heard: Instant,
+    link_told: Instant,
+    unfit: Vec<(String, String)>,
+    orders: Vec<Order>,
+    outgoing: Vec<(Rank, Message)>,
+    messages: u64,
+}
+
+impl Master {
+    /// Makes the master of `size` ranks, whose messages `carrier` carries.
+    #[must_use]
+    pub fn new(link: Link<ToLaunch, ToMaster>, size: u32, carrier: String) -> Self {
+        let now = Instant::now();
+        let peer = || Peer { host: None, heard: now, told: now, gone: false };
+        Self {
+            link,
+            carrier,
+            peers: (0..size).map(|_| peer()).collect(),
+            scheduler: None,
+            counted_by: CountedBy::Leader,
+            silence: Duration::MAX,
+            began: now,
+            link_heard: now,
+            link_told: now,
+            unfit: Vec::new(),
+            orders: Vec::new(),
+            outgoing: Vec::new(),
+            messages: 0,
+        }
+    }
+
+    /// Takes the messages that are to be sent.
+    pub(crate) fn outgoing(&mut self) -> impl Iterator<Item = (Rank, Message)> {
+        let now = Instant::now();
+        for (to, _) in &self.outgoing {
+            self.peers[to.index()].told = now;
+        }
+        self.messages += self.outgoing.iter().filter(|(_, message)| counts(message)).count() as u64;
+        std::mem::take(&mut self.outgoing).into_iter()
+    }
+
+    /// Tells whether all ranks have said good-bye.
+    pub(crate) fn is_over(&self) -> bool {
+        self.peers.iter().all(|peer| peer.gone)
+    }
+
+    /// Tells the launch process that everybody is gone.
+    pub(crate) fn farewell(&mut self) -> Result<(), Broken> {
+        self.tell(ToLaunch::Stopped { messages: self.messages })
+    }
+
+    /// Tells the launch process why the job is over, if it still can.
+    pub(crate) fn lament(&mut self, why: &Broken) {
+        // Whoever cannot hear it will find the link closed.
+        self.tell(ToLaunch::Lost { why: why.to_string() }).unwrap_or_default();
+    }
+
+    fn tell(&mut self, message: ToLaunch) -> Result<(), Broken> {
+        self.link_told = Instant::now();
+        self.link.send(message).map_err(|error| broken_link(error.to_string()))
+    }
+
+    fn to_all(&mut self, message: &Message) {
+        for rank in 0..self.peers.len() as u32 {
+            self.outgoing.push((Rank(rank), message.clone()));
+        }
+    }
+
+    /// Takes what has come over the link. Returns whether anything has.
+    pub(crate) fn hear_link(&mut self) -> Result<bool, Broken> {
+        let mut heard = false;
+        for _ in 0..LINK_TURN {
+            let Some(arrival) = self.link.receive() else { break };
+            (heard, self.link_heard) = (true, Instant::now());
+            match arrival {
+                Arrival::Message(message) => self.take_from_launch(message)?,
+                Arrival::Stray(_) => {}
+                Arrival::Gone(why) => return Err(broken_link(why)),
+            }
+        }
+        Ok(heard)
+    }
+
+    fn take_from_launch(&mut self, message: ToMaster) -> Result<(), Broken> {
+        match message {
+            ToMaster::Brief(brief) => self.begin(*brief),
+            ToMaster::Part { part, entries, body } => {
+                self.event(Event::Part(Part { id: part, entries, body }))?
+            }
+            ToMaster::Closed => self.event(Event::Closed)?,
+            ToMaster::Alive => {}
+            ToMaster::Stop => self.to_all(&Message::Stop),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, brief: Brief) {
+        let size = self.peers.len() as u32;
+        let first = u32::from(size >= RANKS_WITH_A_MASTER_APART);
+        self.silence = brief.silence;
+        self.counted_by = counted_by(brief.leader_counts);
+        let limits = limits(&brief);
+        self.scheduler = Some(Scheduler::new((first..size).map(Rank).collect(), limits));
+        self.to_all(&Message::Brief(Box::new(brief)));
+    }
+
+    /// Takes a message of a rank.
+    pub(crate) fn take(&mut self, from: Rank, message: Message) -> Result<(), Broken> {
+        self.peers[from.index()].heard = Instant::now();
+        self.messages += u64::from(counts(&message));
+        match message {
+            Message::Hello(hello) => self.greet(from, hello)?,
+            Message::Report(report) => self.report(from, *report)?,
+            Message::Bye => self.peers[from.index()].gone = true,
+            // Only a sign of life.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self, from: Rank, hello: Hello) -> Result<(), Broken> {
+        let unfit = match hello.unfit {
+            None if hello.version != VERSION => {
+                Some(format!("the program there is of version {}, here of {VERSION}", hello.version))
+            }
+            unfit => unfit,
+        };
+        if let Some(why) = unfit {
+            self.unfit.push((hello.host.clone(), why));
+        }
+        self.peers[from.index()].host = Some(hello.host);
+        let hosts: Option<Vec<_>> = self.peers.iter().map(|peer| peer.host.clone()).collect();
+        let Some(hosts) = hosts else { return Ok(()) };
+        if !self.unfit.is_empty() {
+            let mut reasons = std::mem::take(&mut self.unfit);
+            reasons.sort();
+            reasons.dedup();
+            return self.tell(ToLaunch::Unfit { reasons });
+        }
+        let carrier = self.carrier.clone();
+        self.tell(ToLaunch::Ready { hosts, carrier })
+    }
+
+    /// Passes a report to the scheduler, and to the launch process.
+    fn report(&mut self, from: Rank, report: Report) -> Result<(), Broken> {
+        for opened in &report.opened {
+            self.event(Event::Open(large_file(from, self.counted_by, opened)))?;
+        }
+        for over in &report.parts {
+            self.event(Event::PartDone { rank: from, part: over.part })?;
+        }
+        for over in report.ranges.iter().cloned() {
+            let crate::wire::RangeOver { rank, file, range, took, moved } = over;
+            self.event(Event::RangeDone { rank, file, range, took, moved })?;
+        }
+        for over in &report.files {
+            self.event(Event::FileOver { file: over.file })?;
+        }
+        self.tell(ToLaunch::Report { rank: from, report: Box::new(report) })
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Broken> {
+        let Some(scheduler) = &mut self.scheduler else { return Ok(()) };
+        let mut orders = std::mem::take(&mut self.orders);
+        scheduler.take(event, self.began.elapsed(), &mut orders);
+        for order in orders.drain(..) {
+            match order {
+                Order::Parts { to, parts } => {
+                    let parts = parts.into_iter().map(|part| (part.id, part.body)).collect();
+                    self.outgoing.push((to, Message::Parts(parts)));
+                }
+                Order::Range { to, file, leader, range, report_to, ticket } => {
+                    let ticket = ticket.to_vec();
+                    self.outgoing.push((to, Message::Range { file, leader, range, report_to, ticket }));
+                }
+                Order::RangesOver { to, file, moved } => {
+                    self.outgoing.push((to, Message::RangesOver { file, moved }));
+                }
+                Order::Remark(text) => self.tell(ToLaunch::Remark(text))?,
+                // The launch process decides when it is over: what comes back may have to go out again.
+                Order::Over => {}
+            }
+        }
+        self.orders = orders;
+        Ok(())
+    }
+
+    /// Gives signs of life, and looks for those of others.
+    pub(crate) fn tick(&mut self, now: Instant) -> Result<(), Broken> {
+        if self.scheduler.is_none() {
+            return Ok(());
+        }
+        let rhythm = self.silence / 6;
+        for (index, peer) in self.peers.iter().enumerate().skip(1).filter(|(_, peer)| !peer.gone) {
+            let silent = now.saturating_duration_since(peer.heard);
+            if silent > self.silence {
+                let host = peer.host.as_deref().unwrap_or("a host that never answered");
+                let why = format!("nothing was heard from {host} (rank {index}) for {} s", silent.as_secs());
+                return Err(Broken { doing: "lost a rank", why });
+            }
+            if now.saturating_duration_since(peer.told) > rhythm {
+                self.outgoing.push((Rank(index as u32), Message::Alive));
+            }
+        }
+        if now.saturating_duration_since(self.link_heard) > self.silence {
+            return Err(broken_link("nothing was heard from it".to_owned()));
+        }
+        if now.saturating_duration_since(self.link_told) > rhythm {
+            self.tell(ToLaunch::Alive)?;
+        }
+        Ok(())
+    }
+}
+
+fn broken_link(why: String) -> Broken {
+    Broken { doing: "the link to the launch process", why }
+}
+
+/// Tells whether a message is of the work, rather than a sign of life or a beginning or an end.
+fn counts(message: &Message) -> bool {
+    !matches!(message, Message::Alive | Message::Brief(_) | Message::Hello(_) | Message::Stop | Message::Bye)
+}
+
+/// The measures of the schedule that a brief asks for.
+pub(crate) fn limits(brief: &Brief) -> Limits {
+    let usual = Limits { remarks: brief.debug, ..Limits::default() };
+    match brief.range_bytes {
+        Some(bytes) => Limits { range_bytes_min: bytes, range_bytes_max: bytes, ..usual },
+        None => usual,
+    }
+}
+
+fn large_file(leader: Rank, counted_by: CountedBy, opened: &Opened) -> LargeFile {
+    LargeFile {
+        id: opened.file,
+        leader,
+        size: opened.size,
+        stripe_bytes: opened.stripe_bytes,
+        stripes: opened.stripes,
+        counted_by,
+        done: opened.done.clone(),
+        ticket: opened.member.clone(),
+    }
+}

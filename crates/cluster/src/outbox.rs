@@ -1,0 +1,257 @@
+//! What a rank has to tell, collected by its workers and sent by its one thread that sends.
+//!
+//! Results go when nothing that was given is left to be done here, so that a bundle of many small parts costs one message;
+//! and once a second besides, so that progress shows.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_flow::{
+    Errand, LargeFile, Line, Means, OpenFile, Outlet, Parcel, Part, Piece, Portable, Problem,
+    Report as Hears, Severity, Tally, Transfer,
+};
+use haul_sys::Stat;
+
+use crate::schedule::{FileId, Limits, PartId};
+use crate::transport::Rank;
+use crate::wire::{FileOver, Opened, PackedLine, PackedProblem, PartOver, RangeOver, Report, pack};
+
+/// How long results may wait for others.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What a range that is being moved is told by.
+struct RangeInHand {
+    over: RangeOver,
+    report_to: Rank,
+    began: Instant,
+}
+
+/// What is collected.
+struct Collected {
+    report: Report,
+    /// When the first of it came.
+    since: Option<Instant>,
+    /// Parts and ranges in hand.
+    in_hand: usize,
+    problems: u64,
+    /// Ranges in hand, by the numbers of their pieces.
+    ranges: HashMap<u64, RangeInHand>,
+    /// Problems that had been told when a part began.
+    began: HashMap<PartId, u64>,
+    /// Ranges that are over, to be told to other ranks.
+    moved: Vec<(Rank, RangeOver)>,
+    next: u64,
+}
+
+/// A file this rank leads.
+pub(crate) struct Led<T: Portable> {
+    /// The file.
+    pub(crate) file: Arc<OpenFile<T>>,
+    /// Bytes that are not yet known to be moved.
+    pub(crate) left: u64,
+    /// Whether a range was not moved.
+    pub(crate) failed: bool,
+}
+
+/// The outbox of a rank.
+pub(crate) struct Outbox<T: Portable> {
+    rank: Rank,
+    limits: Limits,
+    debug: bool,
+    attempt: u32,
+    collected: Mutex<Collected>,
+    led: Mutex<HashMap<FileId, Led<T>>>,
+}
+
+impl<T: Portable> Outbox<T> {
+    pub(crate) fn new(rank: Rank, limits: Limits, attempt: u32, debug: bool) -> Self {
+        let collected = Collected {
+            report: Report::default(),
+            since: None,
+            in_hand: 0,
+            problems: 0,
+            ranges: HashMap::new(),
+            began: HashMap::new(),
+            moved: Vec::new(),
+            next: 1,
+        };
+        Self { rank, limits, debug, attempt, collected: Mutex::new(collected), led: Mutex::default() }
+    }
+
+    fn collected(&self) -> MutexGuard<'_, Collected> {
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the files this rank leads.
+    pub(crate) fn led(&self) -> MutexGuard<'_, HashMap<FileId, Led<T>>> {
+        self.led.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, change: impl FnOnce(&mut Report)) {
+        let mut collected = self.collected();
+        collected.since.get_or_insert_with(Instant::now);
+        change(&mut collected.report);
+    }
+
+    /// Records that a part was given to this rank.
+    pub(crate) fn begin_part(&self, part: PartId) {
+        let mut collected = self.collected();
+        collected.in_hand += 1;
+        let problems = collected.problems;
+        collected.began.insert(part, problems);
+    }
+
+    /// Records that a range was given to this rank; returns the number its piece is to have.
+    pub(crate) fn begin_range(&self, over: RangeOver, report_to: Rank) -> u64 {
+        let mut collected = self.collected();
+        collected.in_hand += 1;
+        let number = collected.next;
+        collected.next += 1;
+        collected.ranges.insert(number, RangeInHand { over, report_to, began: Instant::now() });
+        number
+    }
+
+    /// Records that a part could not even be begun.
+    pub(crate) fn refuse_part(&self, part: PartId, problem: Problem) {
+        self.problem(problem);
+        self.part_over(part, haul_flow::PartOutcome::default());
+    }
+
+    fn part_over(&self, part: PartId, outcome: haul_flow::PartOutcome) {
+        let mut collected = self.collected();
+        collected.in_hand -= 1;
+        let flawless = collected.began.remove(&part) == Some(collected.problems);
+        collected.since.get_or_insert_with(Instant::now);
+        collected.report.parts.push(PartOver { part, outcome, flawless });
+    }
+
+    /// Records that a range is over.
+    pub(crate) fn range_over(&self, number: u64, moved: bool) {
+        let mut collected = self.collected();
+        let Some(range) = collected.ranges.remove(&number) else { return };
+        collected.in_hand -= 1;
+        let over = RangeOver { took: range.began.elapsed(), moved, ..range.over };
+        collected.since.get_or_insert_with(Instant::now);
+        if range.report_to == Rank::MASTER {
+            collected.report.ranges.push(over);
+        } else {
+            collected.moved.push((range.report_to, over));
+        }
+    }
+
+    /// Passes on what a member has told a leader that counts.
+    pub(crate) fn pass_on(&self, over: RangeOver) {
+        self.add(|report| report.ranges.push(over));
+    }
+
+    /// Takes what is to be told to the leaders of others' files.
+    pub(crate) fn take_moved(&self) -> Vec<(Rank, RangeOver)> {
+        std::mem::take(&mut self.collected().moved)
+    }
+
+    /// Takes the report, if it is time.
+    pub(crate) fn take_if_due(&self) -> Option<Report> {
+        let mut collected = self.collected();
+        let since = collected.since?;
+        let urgent = collected.in_hand == 0
+            || !collected.report.opened.is_empty()
+            || !collected.report.files.is_empty()
+            || !collected.report.ranges.is_empty();
+        if !urgent && since.elapsed() < WAIT_MAX {
+            return None;
+        }
+        collected.since = None;
+        Some(std::mem::take(&mut collected.report))
+    }
+
+    /// Takes whatever there is.
+    pub(crate) fn take_all(&self) -> Report {
+        let mut collected = self.collected();
+        collected.since = None;
+        std::mem::take(&mut collected.report)
+    }
+}
+
+impl<T: Portable> Outlet<T> for Outbox<T> {
+    fn done(&self, part: &Part) {
+        if part.errand.piece.is_some() {
+            return self.range_over(part.errand.number, part.was_moved());
+        }
+        self.part_over(PartId(part.errand.number), part.outcome());
+    }
+
+    fn large(&self, stat: &Stat) -> Option<u64> {
+        if !self.limits.is_large(stat.size) {
+            return None;
+        }
+        let mut collected = self.collected();
+        let number = collected.next;
+        collected.next += 1;
+        // No two ranks, and no two attempts, give the same number.
+        Some(u64::from(self.attempt) << 56 | u64::from(self.rank.0) << 32 | number)
+    }
+
+    fn begun(&self, tool: &T, number: u64, large: LargeFile<T>) {
+        let LargeFile { file, transfer, ticket } = large;
+        let Some(part) = &file.found.node.part else { return };
+        let begun = part.errand.begun.as_ref().filter(|begun| begun.ticket == ticket);
+        let done = begun.map(|begun| begun.done.clone()).unwrap_or_default();
+        let piece = Piece {
+            range: 0..0,
+            size: file.stat.size,
+            by_kernel: matches!(transfer, Transfer::Kernel(_)),
+            ticket: ticket.clone(),
+        };
+        let errand = Errand { piece: Some(piece), ..Errand::default() };
+        let member = Parcel::of_one(file.found.clone()).pack(tool, errand);
+        let left = file.stat.size - done.iter().map(|range| range.end - range.start).sum::<u64>();
+        let striping = tool.striping(&file);
+        let opened = Opened {
+            file: FileId(number),
+            part: PartId(part.errand.number),
+            name: file.found.name().to_owned(),
+            size: file.stat.size,
+            stripe_bytes: striping.map_or(0, |striping| striping.stripe_bytes),
+            stripes: striping.map_or(1, |striping| striping.stripes),
+            done,
+            ticket,
+            member: pack(&member),
+        };
+        self.led().insert(FileId(number), Led { file: Arc::clone(&file), left, failed: false });
+        self.add(|report| report.opened.push(opened));
+    }
+
+    fn over(&self, number: u64, moved: bool) {
+        self.add(|report| report.files.push(FileOver { file: FileId(number), moved }));
+    }
+}
+
+impl<T: Portable> Hears for Outbox<T> {
+    fn settled(&self, _: Means) {}
+
+    fn count(&self, more: Tally) {
+        self.add(|report| report.news.tally += more);
+    }
+
+    fn problem(&self, problem: Problem) {
+        let mut collected = self.collected();
+        collected.since.get_or_insert_with(Instant::now);
+        collected.problems += u64::from(problem.severity == Severity::Error);
+        collected.report.news.problems.push(PackedProblem::from(problem));
+    }
+
+    fn line(&self, line: Line) {
+        self.add(|report| report.news.lines.push(PackedLine::from(&line)));
+    }
+
+    fn debug(&self, text: &str) {
+        if self.debug {
+            self.add(|report| report.news.remarks.push(text.to_owned()));
+        }
+    }
+
+    fn wants_debug(&self) -> bool {
+        self.debug
+    }
+}

@@ -1,0 +1,287 @@
+//! A rank's one thread that sends and receives: rank 0's master, and the agent that every rank has, share it.
+//!
+//! ```text
+//! Station::wait ─► (brief) ─► Briefed::serve ─► turns ... ─► Stop ─► Bye ─► over
+//! ```
+//!
+//! A turn takes what has arrived, sends what is ready, and pauses a little if there was neither: MPI's own waiting burns a
+//! processor that a worker needs. It ends when the master says so, when a message cannot be carried, or when the master has
+//! been silent too long, so that no rank is left behind a link that is down.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use haul_flow::{HeldCache, Local, Portable, Settings, Ways};
+
+use crate::agent::{Agent, Shop, check_token, work};
+use crate::master::{Master, limits};
+use crate::outbox::Outbox;
+use crate::transport::{Broken, Rank, Transport};
+use crate::wire::{Brief, Hello, Message, VERSION, pack, unpack};
+
+/// The pauses of a rank that has nothing to send or receive: short at first, so that an answer is not waited for; long when
+/// nothing has happened for a while, so that workers have the processor.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
+
+/// How long a rank waits for the brief.
+const BRIEF_WITHIN: Duration = Duration::from_secs(120);
+
+/// Messages taken in one turn.
+const TURN: usize = 256;
+
+/// A rank that waits to hear what it is about.
+pub struct Station<X: Transport> {
+    transport: X,
+    master: Option<Master>,
+    host: String,
+    heard: Instant,
+    told: Instant,
+    silence: Duration,
+    pause: Duration,
+}
+
+/// A rank that knows.
+pub struct Briefed<X: Transport> {
+    station: Station<X>,
+    brief: Brief,
+}
+
+/// What a turn came to.
+enum Turn {
+    On,
+    Brief(Box<Brief>),
+    Stop,
+}
+
+impl<X: Transport> Station<X> {
+    /// Makes the station of a rank on `host`; rank 0's has the master.
+    pub fn new(transport: X, host: String, master: Option<Master>) -> Self {
+        let now = Instant::now();
+        Self { transport, master, host, heard: now, told: now, silence: BRIEF_WITHIN, pause: PAUSES.0 }
+    }
+
+    /// Waits for the brief.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub fn wait(mut self) -> Result<Briefed<X>, Broken> {
+        loop {
+            match self.turn::<()>(&mut |message| Some(message))? {
+                Turn::Brief(brief) => {
+                    self.silence = brief.silence;
+                    return Ok(Briefed { station: self, brief: *brief });
+                }
+                Turn::Stop => {
+                    return Err(Broken { doing: "waiting for work", why: "there is none".to_owned() });
+                }
+                Turn::On => {}
+            }
+        }
+    }
+
+    /// Takes what has arrived and sends what is ready. `work` takes messages of the work.
+    fn turn<W>(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
+        let outcome = self.try_turn(work);
+        if let (Err(broken), Some(master)) = (&outcome, &mut self.master) {
+            master.lament(broken);
+        }
+        outcome
+    }
+
+    fn try_turn(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
+        let (mut turn, mut busy) = (Turn::On, false);
+        for _ in 0..TURN {
+            let Some((from, bytes)) = self.transport.receive()? else { break };
+            busy = true;
+            if from == Rank::MASTER {
+                self.heard = Instant::now();
+            }
+            let garbled = |why| Broken { doing: "reading a message", why };
+            match work(unpack(&bytes).map_err(garbled)?) {
+                Some(Message::Brief(brief)) => turn = Turn::Brief(brief),
+                Some(Message::Stop) => turn = Turn::Stop,
+                Some(message) => {
+                    if let Some(master) = &mut self.master {
+                        master.take(from, message)?;
+                    }
+                }
+                None => {}
+            }
+            if !matches!(turn, Turn::On) {
+                break;
+            }
+        }
+        busy |= self.lead()?;
+        self.show_life()?;
+        let idle = self.transport.settle()? && !busy;
+        self.rest(idle);
+        Ok(turn)
+    }
+
+    /// Does the master's part. Returns whether there was something to do.
+    fn lead(&mut self) -> Result<bool, Broken> {
+        let Some(master) = &mut self.master else { return Ok(false) };
+        let mut busy = master.hear_link()?;
+        master.tick(Instant::now())?;
+        for (to, message) in master.outgoing() {
+            busy = true;
+            self.transport.send(to, pack(&message))?;
+        }
+        Ok(busy)
+    }
+
+    /// Gives the master a sign of life, and looks for its.
+    fn show_life(&mut self) -> Result<(), Broken> {
+        if self.transport.rank() == Rank::MASTER {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let silent = now.saturating_duration_since(self.heard);
+        if silent > self.silence {
+            let why = format!("nothing was heard from rank 0 for {} s", silent.as_secs());
+            return Err(Broken { doing: "lost the master", why });
+        }
+        if now.saturating_duration_since(self.told) > self.silence / 6 {
+            self.send(Rank::MASTER, &Message::Alive)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, to: Rank, message: &Message) -> Result<(), Broken> {
+        if to == Rank::MASTER {
+            self.told = Instant::now();
+        }
+        self.pause = PAUSES.0;
+        self.transport.send(to, pack(message))
+    }
+
+    fn rest(&mut self, idle: bool) {
+        if !idle {
+            self.pause = PAUSES.0;
+            return;
+        }
+        std::thread::sleep(self.pause);
+        self.pause = (self.pause + self.pause / 4).min(PAUSES.1);
+    }
+}
+
+impl<X: Transport> Briefed<X> {
+    /// Says which tool is wanted.
+    #[must_use]
+    pub fn tool(&self) -> &str {
+        &self.brief.tool
+    }
+
+    /// Refuses to do the work.
+    ///
+    /// # Errors
+    /// When that cannot be told either.
+    pub fn refuse(self, why: String) -> Result<X, Broken> {
+        self.station.sit_out(why)
+    }
+
+    /// Does what is to be done until the end; returns the transport.
+    ///
+    /// # Errors
+    /// When the job is over before that.
+    pub fn serve<T: Portable + 'static>(mut self) -> Result<X, Broken> {
+        let (cache, ways, settings) = match self.prepare() {
+            Ok(ready) => ready,
+            Err(why) => return self.station.sit_out(why),
+        };
+        let Some(tool) = T::briefed(&self.brief.options) else {
+            return self.station.sit_out("the program there is of another version".to_owned());
+        };
+        let Self { mut station, brief } = self;
+        let rank = station.transport.rank();
+        let outbox = Arc::new(Outbox::<T>::new(rank, limits(&brief), brief.attempt, brief.debug));
+        let driver = Local::new(settings.jobs).preferring(settings.precedence());
+        // A worker that hangs in the file system when the job is lost is never waited for, so what it works with lives as
+        // long as the process, which serves once.
+        let shop: &'static Shop<T> = Box::leak(Box::new(Shop { tool, settings, cache, driver }));
+        let feed = shop.driver.feed();
+        let workers_outbox = Arc::clone(&outbox);
+        let workers = Builder::new().name("work".to_owned()).spawn(move || work(shop, &workers_outbox));
+        let workers = match workers {
+            Ok(workers) => workers,
+            Err(error) => return station.sit_out(format!("no thread can be made: {error}")),
+        };
+        let agent = Agent { ways: Arc::new(ways), outbox: Arc::clone(&outbox), feed, rank };
+        station.greet(None)?;
+        station.serve_until_stop(&agent)?;
+        drop(agent);
+        // A panic ends the process before this.
+        workers.join().unwrap_or_default();
+        station.send(Rank::MASTER, &Message::Report(Box::new(outbox.take_all())))?;
+        station.leave()
+    }
+
+    /// Gets this process ready: where names start, and what it must see.
+    fn prepare(&mut self) -> Result<(HeldCache, Ways, Settings), String> {
+        let brief = &self.brief;
+        let directory = OsStr::from_bytes(&brief.working_directory);
+        std::env::set_current_dir(directory)
+            .map_err(|error| format!("cannot work in '{}': {error}", directory.to_string_lossy()))?;
+        haul_sys::set_umask(haul_sys::Mode::new(brief.umask));
+        let settings = Settings::resolve(&brief.config);
+        if let Err((name, cause)) = settings.first_engine() {
+            return Err(format!("cannot use the engine '{name}': {cause}"));
+        }
+        let (cache, ways) = (HeldCache::new(settings.held), Ways::default());
+        for token in &brief.tokens {
+            check_token(&cache, &ways, &token.place, &token.name)?;
+        }
+        Ok((cache, ways, settings))
+    }
+}
+
+impl<X: Transport> Station<X> {
+    fn greet(&mut self, unfit: Option<String>) -> Result<(), Broken> {
+        let hello = Hello {
+            host: self.host.clone(),
+            process: std::process::id(),
+            version: VERSION.to_owned(),
+            unfit,
+        };
+        self.send(Rank::MASTER, &Message::Hello(hello))
+    }
+
+    fn serve_until_stop<T: Portable>(&mut self, agent: &Agent<'_, T>) -> Result<(), Broken> {
+        loop {
+            if let Turn::Stop = self.turn::<T>(&mut |message| agent.take(message))? {
+                return Ok(());
+            }
+            for (leader, over) in agent.outbox.take_moved() {
+                self.send(leader, &Message::Moved(over))?;
+            }
+            if let Some(report) = agent.outbox.take_if_due() {
+                self.send(Rank::MASTER, &Message::Report(Box::new(report)))?;
+            }
+        }
+    }
+
+    /// Says why this rank cannot work, and waits for the end.
+    fn sit_out(mut self, why: String) -> Result<X, Broken> {
+        self.greet(Some(why))?;
+        while !matches!(self.turn::<()>(&mut Some)?, Turn::Stop) {}
+        self.leave()
+    }
+
+    /// Says good-bye; the master when all have.
+    fn leave(mut self) -> Result<X, Broken> {
+        self.send(Rank::MASTER, &Message::Bye)?;
+        while self.master.as_ref().is_some_and(|master| !master.is_over()) {
+            self.turn::<()>(&mut Some)?;
+        }
+        if let Some(master) = &mut self.master {
+            master.farewell()?;
+        }
+        while !self.transport.settle()? {
+            std::thread::sleep(PAUSES.0);
+        }
+        Ok(self.transport)
+    }
+}
