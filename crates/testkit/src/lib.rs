@@ -10,6 +10,7 @@
 //! - [`mod@program`] finds the program under test and GNU cp, whose older releases [`release`] brings to the newest; [`run`] runs one with limits, users, forbidden system calls
 //!   and a time limit that turns a hang into a result, [`message`] reads what it printed.
 //! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
+//! - [`standin`] mounts a striped file system of stated speed, which stands in for Lustre.
 //! - [`cold`] takes files out of memory; [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
 //! - [`mpi`] finds MPI installations and starts jobs under them.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
@@ -35,6 +36,7 @@ pub mod sandbox;
 pub mod skip;
 pub mod snapshot;
 pub mod spec;
+pub mod standin;
 pub mod strace;
 pub mod verdict;
 pub mod wait;
@@ -48,3 +50,4 @@ pub use release::Release;
 pub use run::{Ending, Outcome, Run};
 pub use sandbox::Sandbox;
 pub use snapshot::{Facts, Snapshot};
+pub use standin::Standin;

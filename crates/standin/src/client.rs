@@ -1,0 +1,728 @@
+//! One mount: what the kernel asks is done at once in the tree, and answered when the model says.
+//!
+//! What costs a metadata operation: everything that names a file or asks for its attributes. What is free: opening (the
+//! lookup before it was counted, and Lustre does both in one), closing, `statfs`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use fuser::{
+    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
+};
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+
+use crate::layout::Layout;
+use crate::model::{Budget, Model};
+use crate::statistics::Kind;
+use crate::tree::{Body, Maker, Node, Object, Outcome, Tree, errno};
+
+/// The largest request for data that is asked of the kernel; it has its own limit of usually the same.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Requests the kernel may have under way by itself (reading ahead, direct I/O).
+const BACKGROUND_REQUESTS: u16 = 256;
+/// Bytes that clients should move at once.
+const BLOCK_BYTES: u32 = 1 << 20;
+
+type Listing = Arc<Vec<(u64, u32, OsString)>>;
+
+/// A mount.
+pub struct Client {
+    model: Arc<Model>,
+    budget: Arc<Budget>,
+    listings: Mutex<HashMap<u64, Listing>>,
+    next_listing: AtomicU64,
+}
+
+/// The kernel's form of an error.
+pub(crate) fn told(errno: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(errno.raw_os_error())
+}
+
+impl Client {
+    /// Makes the mount of a client.
+    #[must_use]
+    pub fn new(model: Arc<Model>, number: usize) -> Self {
+        let budget = Arc::new(Budget::new(number, &model.settings));
+        Self { model, budget, listings: Mutex::default(), next_listing: AtomicU64::new(1) }
+    }
+
+    /// What the clients share.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Does something to the tree, unless a fault strikes, and answers when the model says.
+    pub(crate) fn operate<R: Send + 'static, T: Send + 'static>(
+        &self,
+        (kind, about): (Kind, About<'_>),
+        reply: R,
+        act: impl FnOnce(&mut Tree) -> Outcome<T>,
+        answer: impl FnOnce(R, Outcome<T>) + Send + 'static,
+    ) {
+        let at = self.budget.operate(&self.model, kind);
+        let outcome = {
+            let mut tree = self.model.tree();
+            self.check(&tree, kind.name(), about).and_then(|()| act(&mut tree))
+        };
+        self.model.timer.at(at, move || answer(reply, outcome));
+    }
+
+    fn check(&self, tree: &Tree, operation: &str, about: About<'_>) -> Outcome<()> {
+        self.model.faults.check(self.budget.number, operation, || match about {
+            About::Name(name) => Cow::Borrowed(name.as_bytes()),
+            About::Node(number) => {
+                let name = |node: &Node| Cow::Owned(node.first_name.as_bytes().to_owned());
+                tree.node(number.0).map(name).unwrap_or_default()
+            }
+        })
+    }
+
+    fn entry(&self, what: (Kind, &OsStr), reply: ReplyEntry, act: impl FnOnce(&mut Tree) -> Outcome<u64>) {
+        let cache_time = self.model.settings.cache_time;
+        let act = |tree: &mut Tree| act(tree).and_then(|number| attributes(tree, number));
+        self.operate((what.0, About::Name(what.1)), reply, act, move |reply, outcome| match outcome {
+            Ok(attributes) => reply.entry(&cache_time, &attributes, Generation(0)),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    fn empty(&self, what: (Kind, About<'_>), reply: ReplyEmpty, act: impl FnOnce(&mut Tree) -> Outcome<()>) {
+        self.operate(what, reply, act, |reply, outcome| match outcome {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    fn attr(
+        &self,
+        (kind, number): (Kind, INodeNo),
+        reply: ReplyAttr,
+        act: impl FnOnce(&mut Tree) -> Outcome<()>,
+    ) {
+        let cache_time = self.model.settings.cache_time;
+        let act = |tree: &mut Tree| act(tree).and_then(|()| attributes(tree, number.0));
+        self.operate((kind, About::Node(number)), reply, act, move |reply, outcome| match outcome {
+            Ok(attributes) => reply.attr(&cache_time, &attributes),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    fn begin_write(&self, number: u64, range: Range<u64>) -> Outcome<(Option<Object>, Option<Layout>)> {
+        let mut tree = self.model.tree();
+        self.check(&tree, "write", About::Node(INodeNo(number)))?;
+        tree.lay_out(number, None, range)?;
+        let object = tree.object(number, true)?;
+        Ok((object, layout(tree.node(number)?)))
+    }
+
+    fn begin_read(&self, number: u64, range: &mut Range<u64>) -> Outcome<(Option<Object>, Option<Layout>)> {
+        let mut tree = self.model.tree();
+        self.check(&tree, "read", About::Node(INodeNo(number)))?;
+        let object = tree.object(number, false)?;
+        let node = tree.node(number)?;
+        range.end = range.end.min(node.size);
+        range.start = range.start.min(range.end);
+        Ok((object, layout(node)))
+    }
+
+    fn end_write(&self, number: u64, end: u64, kills: bool) -> Outcome<()> {
+        let mut tree = self.model.tree();
+        let node = tree.node_mut(number)?;
+        node.size = node.size.max(end);
+        node.modify();
+        if kills {
+            drop_privileges(node);
+        }
+        Ok(())
+    }
+
+    fn drain(&self, number: INodeNo, reply: ReplyEmpty) {
+        let at = self.budget.drained(&self.model).max(self.budget.operate(&self.model, Kind::Synchronize));
+        let outcome = self.check(&self.model.tree(), Kind::Synchronize.name(), About::Node(number));
+        self.model.timer.at(at, move || match outcome {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+}
+
+/// What an operation is about, for faults.
+#[derive(Clone, Copy)]
+pub(crate) enum About<'a> {
+    /// A name.
+    Name(&'a OsStr),
+    /// A node.
+    Node(INodeNo),
+}
+
+fn layout(node: &Node) -> Option<Layout> {
+    match &node.body {
+        Body::File { layout, .. } => layout.clone(),
+        _ => None,
+    }
+}
+
+/// Takes set-id bits off, as a write by somebody else does.
+fn drop_privileges(node: &mut Node) {
+    node.mode &= !libc::S_ISUID;
+    if node.mode & libc::S_IXGRP != 0 {
+        node.mode &= !libc::S_ISGID;
+    }
+    node.xattrs.remove(OsStr::new("security.capability"));
+}
+
+fn attributes(tree: &Tree, number: u64) -> Outcome<FileAttr> {
+    let node = tree.node(number)?;
+    Ok(FileAttr {
+        ino: INodeNo(number),
+        size: node.size,
+        blocks: tree.blocks(number),
+        atime: node.accessed,
+        mtime: node.modified,
+        ctime: node.changed,
+        crtime: node.changed,
+        kind: file_type(node.mode),
+        perm: (node.mode & 0o7777) as u16,
+        nlink: node.links,
+        uid: node.user,
+        gid: node.group,
+        rdev: node.device,
+        blksize: BLOCK_BYTES,
+        flags: 0,
+    })
+}
+
+fn file_type(mode: u32) -> FileType {
+    match mode & libc::S_IFMT {
+        libc::S_IFDIR => FileType::Directory,
+        libc::S_IFLNK => FileType::Symlink,
+        libc::S_IFIFO => FileType::NamedPipe,
+        libc::S_IFSOCK => FileType::Socket,
+        libc::S_IFCHR => FileType::CharDevice,
+        libc::S_IFBLK => FileType::BlockDevice,
+        _ => FileType::RegularFile,
+    }
+}
+
+fn time(wanted: TimeOrNow) -> SystemTime {
+    match wanted {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
+    }
+}
+
+fn maker(request: &Request, mode: u32) -> Maker {
+    Maker { user: request.uid(), group: request.gid(), mode, device: 0 }
+}
+
+fn truncate(tree: &mut Tree, number: u64, size: u64) -> Outcome<()> {
+    if size > 0 {
+        tree.lay_out(number, None, 0..1)?;
+    }
+    if let Some(object) = tree.object(number, size > 0)? {
+        object.set_len(size).map_err(errno)?;
+    }
+    let node = tree.node_mut(number)?;
+    node.size = size;
+    node.modify();
+    Ok(())
+}
+
+impl Filesystem for Client {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // What the kernel does not have, it goes without; the limits are the nearest it allows.
+        for wanted in [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_AUTO_INVAL_DATA,
+            // Without this the kernel asks for an attribute before every write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+        ] {
+            config.add_capabilities(wanted).unwrap_or_default();
+        }
+        config.set_max_write(REQUEST_BYTES_MAX).unwrap_or_default();
+        config.set_max_background(BACKGROUND_REQUESTS).unwrap_or_default();
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.entry((Kind::Lookup, name), reply, |tree| tree.lookup(parent.0, name));
+    }
+
+    fn getattr(&self, _request: &Request, number: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        self.attr((Kind::GetAttributes, number), reply, |_| Ok(()));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        user: Option<u32>,
+        group: Option<u32>,
+        size: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        _changed: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _created: Option<SystemTime>,
+        _change: Option<SystemTime>,
+        _backup: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let is_root = request.uid() == 0;
+        self.attr((Kind::SetAttributes, number), reply, |tree| {
+            if let Some(size) = size {
+                truncate(tree, number.0, size)?;
+            }
+            let node = tree.node_mut(number.0)?;
+            if user.is_some() || group.is_some() || (size.is_some() && !is_root) {
+                drop_privileges(node);
+            }
+            node.mode = mode.map_or(node.mode, |mode| node.mode & libc::S_IFMT | mode & 0o7777);
+            node.user = user.unwrap_or(node.user);
+            node.group = group.unwrap_or(node.group);
+            node.touch();
+            node.accessed = accessed.map_or(node.accessed, time);
+            node.modified = modified.map_or(node.modified, time);
+            Ok(())
+        });
+    }
+
+    fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
+        let act = |tree: &mut Tree| match &tree.node(number.0)?.body {
+            Body::Symlink(to) => Ok(to.clone()),
+            _ => Err(Errno::INVAL),
+        };
+        self.operate((Kind::ReadLink, About::Node(number)), reply, act, |reply, outcome| match outcome {
+            Ok(to) => reply.data(to.as_bytes()),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        let maker = Maker { device, ..maker(request, mode) };
+        self.entry((Kind::MakeNode, name), reply, |tree| tree.make(parent.0, name, maker, None));
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let maker = maker(request, libc::S_IFDIR | mode & 0o7777);
+        self.entry((Kind::MakeDirectory, name), reply, |tree| tree.make(parent.0, name, maker, None));
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.empty((Kind::Unlink, About::Name(name)), reply, |tree| tree.remove(parent.0, name, false));
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let what = (Kind::RemoveDirectory, About::Name(name));
+        self.empty(what, reply, |tree| tree.remove(parent.0, name, true));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, to: &Path, reply: ReplyEntry) {
+        let maker = maker(request, libc::S_IFLNK | 0o777);
+        let make = |tree: &mut Tree| tree.make(parent.0, name, maker, Some(to.as_os_str()));
+        self.entry((Kind::Symlink, name), reply, make);
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (from, to) = ((parent.0, name), (new_parent.0, new_name));
+        self.empty((Kind::Rename, About::Name(name)), reply, |tree| {
+            if flags.contains(RenameFlags::RENAME_EXCHANGE) {
+                tree.exchange(from, to)
+            } else if flags.contains(RenameFlags::RENAME_WHITEOUT) {
+                Err(Errno::INVAL)
+            } else {
+                tree.rename(from, to, !flags.contains(RenameFlags::RENAME_NOREPLACE))
+            }
+        });
+    }
+
+    fn link(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        self.entry((Kind::Link, new_name), reply, |tree| {
+            tree.link(number.0, new_parent.0, new_name).map(|()| number.0)
+        });
+    }
+
+    fn open(&self, _request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let writes = flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
+        // A delayed create: whoever asks for it will set the layout.
+        let delays = flags.0 & libc::O_ASYNC != 0;
+        let mut tree = self.model.tree();
+        self.model.statistics.count_operation(Kind::Open);
+        let outcome = self.check(&tree, Kind::Open.name(), About::Node(number)).and_then(|()| {
+            let is_file = matches!(tree.node(number.0)?.body, Body::File { .. });
+            if is_file && writes && !delays {
+                tree.lay_out(number.0, None, 0..1)?;
+            }
+            tree.open(number.0)
+        });
+        drop(tree);
+        match outcome {
+            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES),
+            Err(errno) => reply.error(told(errno)),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let maker = maker(request, libc::S_IFREG | mode & 0o7777);
+        let cache_time = self.model.settings.cache_time;
+        let make = |tree: &mut Tree| {
+            let number = match tree.make(parent.0, name, maker, None) {
+                // Another client was faster; only O_EXCL minds.
+                Err(Errno::EXIST) if flags & libc::O_EXCL == 0 => tree.lookup(parent.0, name)?,
+                outcome => outcome?,
+            };
+            if flags & libc::O_ASYNC == 0 {
+                tree.lay_out(number, Some(parent.0), 0..1)?;
+            }
+            tree.open(number)?;
+            attributes(tree, number)
+        };
+        self.operate((Kind::Create, About::Name(name)), reply, make, move |reply, outcome| match outcome {
+            Ok(attributes) => {
+                let flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+                reply.created(&cache_time, &attributes, Generation(0), FileHandle(0), flags);
+            }
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut range = offset..offset.saturating_add(u64::from(size));
+        let (object, layout) = match self.begin_read(number.0, &mut range) {
+            Ok(begun) => begun,
+            Err(errno) => return reply.error(told(errno)),
+        };
+        let at = self.budget.read(&self.model, layout.as_ref(), range.clone());
+        self.model.timer.at(at, move || {
+            let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or_default()];
+            match object.map_or(Ok(()), |object| read_zeros_beyond(&object, &mut bytes, range.start)) {
+                Ok(()) => reply.data(&bytes),
+                Err(error) => reply.error(told(errno(error))),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        bytes: &[u8],
+        flags: WriteFlags,
+        _open_flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let range = offset..offset.saturating_add(bytes.len() as u64);
+        let kills = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let outcome = self.begin_write(number.0, range.clone()).and_then(|(object, layout)| {
+            object.ok_or(Errno::IO)?.write_all_at(bytes, offset).map_err(errno)?;
+            self.end_write(number.0, range.end, kills)?;
+            Ok(layout)
+        });
+        let layout = match outcome {
+            Ok(layout) => layout,
+            Err(errno) => return reply.error(told(errno)),
+        };
+        let written = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let at = self.budget.write(&self.model, layout.as_ref(), range);
+        self.model.timer.at(at, move || reply.written(written));
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        _handle: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.model.tree().close(number.0);
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        _data: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.drain(number, reply);
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        _data: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.drain(number, reply);
+    }
+
+    fn opendir(&self, _request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        match self.model.tree().list(number.0) {
+            Ok(listing) => {
+                let handle = self.next_listing.fetch_add(1, Ordering::Relaxed);
+                let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+                listings.insert(handle, Arc::new(listing));
+                reply.opened(FileHandle(handle), FopenFlags::empty());
+            }
+            Err(errno) => reply.error(told(errno)),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        reply: ReplyDirectory,
+    ) {
+        if offset == 0 {
+            // Who begins again wants to see what is there now.
+            let listing = self.model.tree().list(number.0).map(Arc::new);
+            if let Ok(listing) = listing {
+                let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+                listings.insert(handle.0, listing);
+            }
+        }
+        let listing = {
+            let listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+            listings.get(&handle.0).cloned()
+        };
+        let what = (Kind::List, About::Node(number));
+        self.operate(
+            what,
+            reply,
+            |_| listing.ok_or(Errno::BADF),
+            move |mut reply, outcome| match outcome {
+                Ok(listing) => {
+                    let first = usize::try_from(offset).unwrap_or(usize::MAX);
+                    for (index, (number, mode, name)) in listing.iter().enumerate().skip(first) {
+                        if reply.add(INodeNo(*number), index as u64 + 1, file_type(*mode), name) {
+                            break;
+                        }
+                    }
+                    reply.ok();
+                }
+                Err(errno) => reply.error(told(errno)),
+            },
+        );
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.listings.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
+        reply.ok();
+    }
+
+    fn statfs(&self, _request: &Request, _number: INodeNo, reply: ReplyStatfs) {
+        let files = self.model.tree().count() as u64;
+        match rustix::fs::statvfs(&self.model.settings.backing) {
+            Ok(room) => {
+                let unit = u32::try_from(room.f_frsize).unwrap_or(4096);
+                reply.statfs(
+                    room.f_blocks,
+                    room.f_bfree,
+                    room.f_bavail,
+                    files,
+                    u64::MAX >> 1,
+                    unit,
+                    255,
+                    unit,
+                );
+            }
+            Err(errno) => reply.error(told(errno)),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        self.set_xattr((number, name), value, flags, reply);
+    }
+
+    fn getxattr(&self, _request: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.get_xattr((number, name), size, reply);
+    }
+
+    fn listxattr(&self, request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        self.list_xattrs(number, request.uid() == 0, size, reply);
+    }
+
+    fn removexattr(&self, _request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.remove_xattr((number, name), reply);
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        self.empty((Kind::SetAttributes, About::Node(number)), reply, |tree| {
+            tree.lay_out(number.0, None, offset..offset.saturating_add(length))?;
+            let object = tree.object(number.0, true)?.ok_or(Errno::INVAL)?;
+            rustix::fs::fallocate(&*object, flags, offset, length)?;
+            let node = tree.node_mut(number.0)?;
+            if !flags.contains(FallocateFlags::KEEP_SIZE) {
+                node.size = node.size.max(offset.saturating_add(length));
+            }
+            node.modify();
+            Ok(())
+        });
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        match seek(&mut self.model.tree(), number.0, offset, whence) {
+            Ok(found) => reply.offset(found),
+            Err(errno) => reply.error(told(errno)),
+        }
+    }
+}
+
+/// Finds data or a hole. An object may be shorter than its file, which then ends in a hole.
+fn seek(tree: &mut Tree, number: u64, offset: i64, whence: i32) -> Outcome<i64> {
+    let object = tree.object(number, false)?;
+    let size = tree.node(number)?.size;
+    let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+    if from >= size {
+        return Err(Errno::NXIO);
+    }
+    let wanted = match whence {
+        libc::SEEK_DATA => SeekFrom::Data(from),
+        libc::SEEK_HOLE => SeekFrom::Hole(from),
+        _ => return Err(Errno::INVAL),
+    };
+    let found = match object.map(|object| rustix::fs::seek(&*object, wanted)) {
+        Some(Err(Errno::NXIO)) | None if whence == libc::SEEK_HOLE => from,
+        Some(outcome) => outcome?,
+        None => return Err(Errno::NXIO),
+    };
+    i64::try_from(found).map_err(|_| Errno::OVERFLOW)
+}
+
+/// Reads an object; what lies beyond its end stays zeros.
+fn read_zeros_beyond(object: &Object, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match object.read_at(&mut bytes[done..], offset + done as u64)? {
+            0 => break,
+            read => done += read,
+        }
+    }
+    Ok(())
+}

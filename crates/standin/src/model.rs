@@ -1,0 +1,203 @@
+//! All that the clients share: the tree, the targets' rates, the counters. And what each client has of its own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::faults::Faults;
+use crate::layout::{Layout, Placement};
+use crate::pace::{Clock, Lane, Road, Way, nanoseconds};
+use crate::settings::{Directions, Settings};
+use crate::statistics::{Kind, Statistics};
+use crate::timer::Timer;
+use crate::tree::Tree;
+
+/// What the clients share.
+pub struct Model {
+    /// The time.
+    pub clock: Clock,
+    /// Who answers.
+    pub timer: Arc<Timer>,
+    /// The counters.
+    pub statistics: Statistics,
+    /// Faults that were asked for.
+    pub faults: Faults,
+    /// The options.
+    pub settings: Settings,
+    tree: Mutex<Tree>,
+    targets: Vec<Road>,
+    metadata: Lane,
+    latency: u64,
+    metadata_latency: u64,
+}
+
+impl Model {
+    /// Makes an empty file system.
+    ///
+    /// # Errors
+    /// When the timer cannot be started.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        let clock = Clock::start();
+        let together = settings.directions == Directions::Together;
+        let road = || Road::new(settings.target_rate, settings.burst, together);
+        let pools = settings.pools.iter().map(|pool| {
+            let mut name = [0; 16];
+            name.iter_mut().zip(pool.name.bytes()).for_each(|(to, letter)| *to = letter);
+            let targets = pool.targets.iter().copied().filter(|target| *target < settings.targets).collect();
+            (name, targets)
+        });
+        let placement = Placement {
+            targets: settings.targets,
+            stripe_bytes: u32::try_from(settings.stripe_bytes).unwrap_or(1 << 20),
+            count: settings.stripe_count.max(1),
+            pools: pools.filter(|(_, targets): &(_, Vec<u16>)| !targets.is_empty()).collect(),
+            next: 0,
+        };
+        Ok(Self {
+            clock,
+            timer: Timer::start(clock, settings.timers)?,
+            statistics: Statistics::new(usize::from(settings.targets), settings.clients),
+            faults: Faults::default(),
+            tree: Mutex::new(Tree::new(&settings.backing, placement)),
+            targets: std::iter::repeat_with(road).take(usize::from(settings.targets)).collect(),
+            metadata: Lane::new(settings.metadata_rate, settings.burst),
+            latency: nanoseconds(settings.latency),
+            metadata_latency: nanoseconds(settings.metadata_latency),
+            settings,
+        })
+    }
+
+    /// Gives the tree, alone.
+    pub fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a client has of its own.
+pub struct Budget {
+    /// Its number.
+    pub number: usize,
+    road: Road,
+    metadata: Lane,
+    behind: Mutex<Behind>,
+}
+
+/// What a client has written that is not on the targets yet.
+#[derive(Debug, Default)]
+struct Behind {
+    /// Bytes by the time at which they will be there; the second number keeps times apart.
+    under_way: BTreeMap<(u64, u64), u64>,
+    bytes: u64,
+    next: u64,
+}
+
+impl Behind {
+    /// Adds bytes that will be there at `done`, and tells from when on at most `most` are under way.
+    fn add(&mut self, now: u64, done: u64, bytes: u64, most: u64) -> u64 {
+        self.expire(now);
+        self.under_way.insert((done, self.next), bytes);
+        self.next += 1;
+        self.bytes += bytes;
+        let mut rest = self.bytes;
+        for ((at, _), bytes) in &self.under_way {
+            if rest <= most {
+                break;
+            }
+            rest -= bytes;
+            if rest <= most {
+                return *at;
+            }
+        }
+        now
+    }
+
+    fn expire(&mut self, now: u64) {
+        while let Some(first) = self.under_way.first_entry()
+            && first.key().0 <= now
+        {
+            self.bytes -= first.remove();
+        }
+    }
+
+    /// Tells when all will be there.
+    fn drained(&self) -> u64 {
+        self.under_way.last_key_value().map_or(0, |((at, _), _)| *at)
+    }
+}
+
+impl Budget {
+    /// Makes the budget of one client.
+    #[must_use]
+    pub fn new(number: usize, settings: &Settings) -> Self {
+        let together = settings.directions == Directions::Together;
+        Self {
+            number,
+            road: Road::new(settings.client_rate, settings.burst, together),
+            metadata: Lane::new(settings.client_metadata_rate, settings.burst),
+            behind: Mutex::default(),
+        }
+    }
+
+    /// Counts a metadata operation and tells when it will be done.
+    pub fn operate(&self, model: &Model, kind: Kind) -> u64 {
+        let now = model.clock.now();
+        model.statistics.count_operation(kind);
+        let asked = self.metadata.reserve(now, 1);
+        model.metadata.reserve(now, 1).max(asked).saturating_add(model.metadata_latency)
+    }
+
+    /// Counts a read of a file and tells when it will be done.
+    pub fn read(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+        self.transfer(model, Way::Read, layout, range)
+    }
+
+    /// Counts a write and tells when the client is told that it was done.
+    pub fn write(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+        let bytes = range.end - range.start;
+        let done = self.transfer(model, Way::Write, layout, range);
+        let most = model.settings.write_behind;
+        if most == 0 {
+            return done;
+        }
+        let now = model.clock.now();
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner).add(now, done, bytes, most)
+    }
+
+    /// Tells when all that this client wrote will be on the targets.
+    pub fn drained(&self, model: &Model) -> u64 {
+        let drained = self.behind.lock().unwrap_or_else(PoisonError::into_inner).drained();
+        drained.max(model.clock.now().saturating_add(model.latency))
+    }
+
+    fn transfer(&self, model: &Model, way: Way, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+        let now = model.clock.now();
+        let bytes = range.end - range.start;
+        model.statistics.count_request(self.number, way, bytes);
+        let mut done = self.road.reserve(way, now, bytes);
+        for (target, bytes) in layout.map(|layout| layout.spread(range)).unwrap_or_default() {
+            let Some(target) = target else { continue };
+            model.statistics.count_part(target, way, bytes);
+            if let Some(road) = model.targets.get(usize::from(target)) {
+                done = done.max(road.reserve(way, now, bytes));
+            }
+        }
+        done.saturating_add(model.latency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_wait_when_the_window_is_full() {
+        let mut behind = Behind::default();
+        assert_eq!(behind.add(0, 100, 10, 20), 0);
+        assert_eq!(behind.add(0, 200, 10, 20), 0);
+        assert_eq!(behind.add(0, 300, 10, 20), 100);
+        assert_eq!(behind.add(0, 400, 20, 20), 300);
+        assert_eq!(behind.drained(), 400);
+        assert_eq!(behind.add(350, 500, 1, 21), 350);
+    }
+}

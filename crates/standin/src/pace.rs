@@ -1,0 +1,134 @@
+//! Rates: when something is done that was asked for now.
+//!
+//! A [`Lane`] is a virtual clock. What is asked for begins when what was asked for before is done, and takes its amount
+//! divided by the rate; nothing waits inside, the caller is told the time at which to answer. Times are nanoseconds of
+//! [`Clock`].
+//!
+//! A lane that stood still may make up for [`Lane::burst`](Lane) of that: whoever answers a little late would else lower the
+//! rate each time. Over any time the amount stays below rate x (time + burst) (test: `a_lane_keeps_its_rate`).
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The time since the file system began.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(Instant);
+
+impl Clock {
+    /// Starts the clock.
+    #[must_use]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Tells the time, in nanoseconds.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        nanoseconds(self.0.elapsed())
+    }
+}
+
+/// Turns a duration into nanoseconds.
+#[must_use]
+pub fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Something that does so much a second.
+#[derive(Debug)]
+pub struct Lane {
+    rate: Option<u64>,
+    burst: u64,
+    free_at: Mutex<u64>,
+}
+
+impl Lane {
+    /// Makes a lane of `rate` a second, or of no limit.
+    #[must_use]
+    pub fn new(rate: Option<u64>, burst: Duration) -> Self {
+        Self { rate: rate.filter(|rate| *rate > 0), burst: nanoseconds(burst), free_at: Mutex::new(0) }
+    }
+
+    /// Has `amount` done as soon as it is its turn, and tells when that will be.
+    pub fn reserve(&self, now: u64, amount: u64) -> u64 {
+        let Some(rate) = self.rate else { return now };
+        let took = u128::from(amount) * 1_000_000_000 / u128::from(rate);
+        let took = u64::try_from(took).unwrap_or(u64::MAX / 2);
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = (*free_at).max(now.saturating_sub(self.burst));
+        *free_at = begin.saturating_add(took);
+        (*free_at).max(now)
+    }
+}
+
+/// A lane for each direction, or one for both.
+#[derive(Debug)]
+pub struct Road {
+    reads: Lane,
+    writes: Option<Lane>,
+}
+
+/// The way that bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the client.
+    Read,
+    /// From it.
+    Write,
+}
+
+impl Road {
+    /// Makes a road; `together` says whether both directions share the rate.
+    #[must_use]
+    pub fn new(rate: Option<u64>, burst: Duration, together: bool) -> Self {
+        Self { reads: Lane::new(rate, burst), writes: (!together).then(|| Lane::new(rate, burst)) }
+    }
+
+    /// Has `bytes` moved, and tells when that will be done.
+    pub fn reserve(&self, way: Way, now: u64, bytes: u64) -> u64 {
+        let lane = match (way, &self.writes) {
+            (Way::Write, Some(writes)) => writes,
+            _ => &self.reads,
+        };
+        lane.reserve(now, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_keeps_its_rate() {
+        let lane = Lane::new(Some(1_000_000), Duration::from_millis(10));
+        let mut done = 0;
+        for _ in 0..100 {
+            // Each is asked for a little after the one before was done.
+            done = lane.reserve(done + 2_000_000, 100_000);
+        }
+        // Ten seconds of work; the pauses of two milliseconds are made up for, except for the last ten.
+        assert!((9_990_000_000..=10_012_000_000).contains(&done), "{done}");
+    }
+
+    #[test]
+    fn what_was_not_used_long_ago_is_lost() {
+        let lane = Lane::new(Some(1_000), Duration::from_millis(1));
+        lane.reserve(0, 1);
+        assert_eq!(lane.reserve(1_000_000_000, 1), 1_000_000_000);
+        assert_eq!(lane.reserve(1_000_000_000, 1), 1_001_000_000);
+    }
+
+    #[test]
+    fn directions_share_a_rate_or_do_not() {
+        for (together, second) in [(true, 2_000_000_000), (false, 1_000_000_000)] {
+            let road = Road::new(Some(10), Duration::ZERO, together);
+            assert_eq!(road.reserve(Way::Read, 0, 10), 1_000_000_000);
+            assert_eq!(road.reserve(Way::Write, 0, 10), second);
+        }
+    }
+
+    #[test]
+    fn no_rate_is_no_wait() {
+        assert_eq!(Lane::new(None, Duration::ZERO).reserve(5, u64::MAX), 5);
+    }
+}

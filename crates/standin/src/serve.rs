@@ -1,0 +1,124 @@
+//! Mounting all clients, waiting for the end, and taking the mounts away.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::mount::{UnmountFlags, unmount};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::client::Client;
+use crate::model::Model;
+use crate::settings::Settings;
+
+/// The line that is printed when all clients are mounted.
+pub const READY: &str = "mounted";
+
+/// A mounted client.
+struct Mounted {
+    point: PathBuf,
+    /// Answers the kernel until the mount goes away.
+    _session: BackgroundSession,
+}
+
+impl Mounted {
+    fn new(model: &Arc<Model>, number: usize) -> io::Result<Self> {
+        let point = mount_point(&model.settings, number);
+        fs::create_dir_all(&point)?;
+        let mut config = Config::default();
+        let name = |what: &str| format!("{what}-{number}");
+        config.mount_options = vec![
+            MountOption::FSName(name("standin")),
+            MountOption::DefaultPermissions,
+            MountOption::Dev,
+            MountOption::Suid,
+        ];
+        config.acl = SessionACL::All;
+        let session = Session::new(Client::new(Arc::clone(model), number), &point, &config)?.spawn()?;
+        let mounted = Self { point, _session: session };
+        if let Some(bytes) = model.settings.read_ahead {
+            mounted.read_ahead(bytes)?;
+        }
+        Ok(mounted)
+    }
+
+    /// Sets how far the kernel reads ahead, above what it offers by itself.
+    fn read_ahead(&self, bytes: u64) -> io::Result<()> {
+        let device = rustix::fs::stat(&self.point)?.st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), (bytes >> 10).to_string())
+    }
+}
+
+/// Names the mount point of a client.
+#[must_use]
+pub fn mount_point(settings: &Settings, number: usize) -> PathBuf {
+    let mut point = settings.mount_prefix.clone().into_os_string();
+    point.push(number.to_string());
+    point.into()
+}
+
+/// Mounts all clients, says so, waits for SIGTERM, SIGINT or the end of standard input, and unmounts them.
+///
+/// # Errors
+/// When a client cannot be mounted or unmounted; those that were are unmounted all the same.
+pub fn serve(settings: Settings) -> io::Result<()> {
+    fs::create_dir_all(&settings.backing)?;
+    // Timers of this process are to fire on time rather than together; an older kernel goes on as usual.
+    fs::write("/proc/self/timerslack_ns", "1000").unwrap_or_default();
+    let clients = settings.clients;
+    let model = Arc::new(Model::new(settings)?);
+    let (end, ended) = mpsc::channel();
+    listen(end)?;
+    let mut mounted = Vec::new();
+    let mut outcome = Ok(());
+    for number in 0..clients {
+        match Mounted::new(&model, number) {
+            Ok(client) => mounted.push(client),
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
+    }
+    if outcome.is_ok() {
+        outcome = writeln!(io::stdout(), "{READY} {clients}").and_then(|()| io::stdout().flush());
+    }
+    if outcome.is_ok() {
+        // The senders live as long as the process does.
+        ended.recv().unwrap_or_default();
+    }
+    mounted.iter().map(|client| take_down(&client.point)).fold(outcome, io::Result::and)
+}
+
+/// Takes the name of a mount away at once; the mount goes with its last user, or with this process.
+fn take_down(point: &Path) -> io::Result<()> {
+    let path = std::ffi::CString::new(point.as_os_str().as_bytes())?;
+    unmount(path.as_c_str(), UnmountFlags::DETACH)?;
+    fs::remove_dir(point)
+}
+
+/// Has everything that means the end tell `end`.
+fn listen(end: mpsc::Sender<()>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let at_signal = end.clone();
+    // A receiver that is gone has ended already.
+    let tell = |end: &mpsc::Sender<()>| end.send(()).unwrap_or_default();
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            tell(&at_signal);
+        }
+    })?;
+    std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+        let mut room = [0; 64];
+        let mut input = io::stdin().lock();
+        while matches!(input.read(&mut room), Ok(read) if read > 0) {}
+        tell(&end);
+    })?;
+    Ok(())
+}

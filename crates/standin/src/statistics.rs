@@ -1,0 +1,150 @@
+//! What happened so far, as the attribute `user.standin.statistics` of the root tells it: lines of a name and a number.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::pace::Way;
+
+macro_rules! kinds {
+    ($($variant:ident = $name:literal),+ $(,)?) => {
+        /// A kind of metadata operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind { $(#[doc = concat!("`", $name, "`")] $variant),+ }
+
+        impl Kind {
+            /// Every kind, with its name.
+            pub const ALL: &'static [(Kind, &'static str)] = &[$((Kind::$variant, $name)),+];
+
+            /// Returns the name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Kind::$variant => $name),+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    Lookup = "lookup",
+    GetAttributes = "getattr",
+    SetAttributes = "setattr",
+    Create = "create",
+    Open = "open",
+    MakeNode = "mknod",
+    MakeDirectory = "mkdir",
+    Symlink = "symlink",
+    Link = "link",
+    Unlink = "unlink",
+    RemoveDirectory = "rmdir",
+    Rename = "rename",
+    ReadLink = "readlink",
+    List = "readdir",
+    GetXattr = "getxattr",
+    SetXattr = "setxattr",
+    ListXattr = "listxattr",
+    RemoveXattr = "removexattr",
+    Synchronize = "fsync",
+}
+
+/// What went one way.
+#[derive(Debug, Default)]
+struct Moved {
+    bytes: AtomicU64,
+    requests: AtomicU64,
+}
+
+/// Both ways of a target or of a client.
+#[derive(Debug, Default)]
+struct Traffic {
+    read: Moved,
+    written: Moved,
+}
+
+impl Traffic {
+    fn count(&self, way: Way, bytes: u64) {
+        let moved = match way {
+            Way::Read => &self.read,
+            Way::Write => &self.written,
+        };
+        moved.bytes.fetch_add(bytes, Ordering::Relaxed);
+        moved.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn describe(&self, what: &str, out: &mut String) {
+        for (way, moved) in [("read", &self.read), ("written", &self.written)] {
+            let (bytes, requests) =
+                (moved.bytes.load(Ordering::Relaxed), moved.requests.load(Ordering::Relaxed));
+            // Writing to a string cannot fail.
+            writeln!(out, "{what}.{way} {bytes}").unwrap_or_default();
+            writeln!(out, "{what}.{way}_requests {requests}").unwrap_or_default();
+        }
+    }
+}
+
+/// The counters.
+#[derive(Debug)]
+pub struct Statistics {
+    targets: Vec<Traffic>,
+    clients: Vec<Traffic>,
+    metadata: Vec<AtomicU64>,
+}
+
+impl Statistics {
+    /// Makes counters for so many.
+    #[must_use]
+    pub fn new(targets: usize, clients: usize) -> Self {
+        let traffic = |count| std::iter::repeat_with(Traffic::default).take(count).collect();
+        let metadata = Kind::ALL.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { targets: traffic(targets), clients: traffic(clients), metadata }
+    }
+
+    /// Counts a request for data of a client.
+    pub fn count_request(&self, client: usize, way: Way, bytes: u64) {
+        if let Some(client) = self.clients.get(client) {
+            client.count(way, bytes);
+        }
+    }
+
+    /// Counts what of it a target did.
+    pub fn count_part(&self, target: u16, way: Way, bytes: u64) {
+        if let Some(target) = self.targets.get(usize::from(target)) {
+            target.count(way, bytes);
+        }
+    }
+
+    /// Counts a metadata operation.
+    pub fn count_operation(&self, kind: Kind) {
+        self.metadata[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells everything.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut out = String::new();
+        for (number, target) in self.targets.iter().enumerate() {
+            target.describe(&format!("target.{number}"), &mut out);
+        }
+        for (number, client) in self.clients.iter().enumerate() {
+            client.describe(&format!("client.{number}"), &mut out);
+        }
+        for ((_, name), count) in Kind::ALL.iter().zip(&self.metadata) {
+            writeln!(out, "metadata.{name} {}", count.load(Ordering::Relaxed)).unwrap_or_default();
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_told_by_name() {
+        let statistics = Statistics::new(2, 1);
+        statistics.count_part(1, Way::Write, 7);
+        statistics.count_operation(Kind::Create);
+        let told = statistics.describe();
+        assert!(told.contains("target.1.written 7\n") && told.contains("target.1.written_requests 1\n"));
+        assert!(told.contains("target.0.written 0\n") && told.contains("metadata.create 1\n"));
+    }
+}

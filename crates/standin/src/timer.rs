@@ -1,0 +1,131 @@
+//! Answers at their time.
+//!
+//! A few threads share one queue ordered by time. Each sleeps until the first is due, takes it out and runs it without the
+//! lock, so that an answer that takes a while (reading a megabyte) holds up nobody else.
+//!
+//! Ends: the threads end with the process; what is still waiting then belongs to mounts that are gone.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::pace::Clock;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+struct Due {
+    at: u64,
+    number: u64,
+    task: Task,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: BinaryHeap<Reverse<Due>>,
+    next_number: u64,
+}
+
+/// The queue of what is to be done later.
+pub struct Timer {
+    clock: Clock,
+    queue: Mutex<Queue>,
+    earlier: Condvar,
+}
+
+impl Timer {
+    /// Makes a timer with so many threads.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(clock: Clock, threads: usize) -> std::io::Result<Arc<Self>> {
+        let timer = Arc::new(Self { clock, queue: Mutex::default(), earlier: Condvar::new() });
+        for number in 0..threads.max(1) {
+            let timer = Arc::clone(&timer);
+            std::thread::Builder::new().name(format!("timer-{number}")).spawn(move || timer.run())?;
+        }
+        Ok(timer)
+    }
+
+    /// Has `task` run at the time `at`; now, and here, if that is past.
+    pub fn at(&self, at: u64, task: impl FnOnce() + Send + 'static) {
+        if at <= self.clock.now() {
+            return task();
+        }
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = queue.next_number;
+        queue.next_number += 1;
+        let is_first = queue.waiting.peek().is_none_or(|Reverse(first)| at < first.at);
+        queue.waiting.push(Reverse(Due { at, number, task: Box::new(task) }));
+        drop(queue);
+        if is_first {
+            self.earlier.notify_one();
+        }
+    }
+
+    fn run(&self) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let now = self.clock.now();
+            let wait = match queue.waiting.peek() {
+                Some(Reverse(first)) if first.at <= now => Duration::ZERO,
+                Some(Reverse(first)) => Duration::from_nanos(first.at - now),
+                None => Duration::from_secs(3600),
+            };
+            if !wait.is_zero() {
+                queue = self.earlier.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            let Some(Reverse(due)) = queue.waiting.pop() else { continue };
+            if !queue.waiting.is_empty() {
+                // Another thread watches the next one while this one is busy.
+                self.earlier.notify_one();
+            }
+            drop(queue);
+            (due.task)();
+            queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn tasks_run_in_the_order_of_their_times() {
+        let clock = Clock::start();
+        let timer = Timer::start(clock, 1).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let begin = clock.now();
+        for delay in [9_u64, 3, 6] {
+            let sender = sender.clone();
+            let at = begin + delay * 1_000_000;
+            timer.at(at, move || sender.send((delay, clock.now() >= at)).unwrap());
+        }
+        let ran: Vec<_> = receiver.iter().take(3).collect();
+        assert_eq!(ran, [(3, true), (6, true), (9, true)]);
+    }
+}

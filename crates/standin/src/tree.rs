@@ -1,0 +1,524 @@
+//! The tree: names and attributes in memory, the bytes of each file in one file of the backing directory.
+//!
+//! Everything is under one lock of the [`Model`](crate::model::Model) except moving bytes: an [`Object`] is used without it.
+//! Numbers of files are never used twice, so nothing has to be remembered of what a client still knows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::io::Errno;
+
+use crate::layout::{Layout, Placement};
+
+/// The number of the root.
+pub const ROOT: u64 = 1;
+/// The longest name.
+const NAME_BYTES_MAX: usize = 255;
+
+/// An outcome as the kernel wants it.
+pub type Outcome<T> = Result<T, Errno>;
+
+/// The bytes of a file.
+pub type Object = Arc<File>;
+
+/// What a node is.
+#[derive(Debug)]
+pub enum Body {
+    /// A directory.
+    Directory {
+        /// What is in it.
+        entries: BTreeMap<OsString, u64>,
+        /// Where it is.
+        parent: u64,
+        /// The layout that new files get.
+        layout: Option<Layout>,
+    },
+    /// A regular file.
+    File {
+        /// Its bytes, while it is open and has any.
+        object: Option<Object>,
+        /// Whether there is an object at all.
+        has_object: bool,
+        /// Where the bytes lie; `None` until somebody says so or writes.
+        layout: Option<Layout>,
+    },
+    /// A symbolic link.
+    Symlink(OsString),
+    /// A pipe, a socket or a device.
+    Special,
+}
+
+/// A file of any type.
+#[derive(Debug)]
+pub struct Node {
+    /// What it is.
+    pub body: Body,
+    /// Type and permissions, as in `st_mode`.
+    pub mode: u32,
+    /// Its owner.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+    /// Its device number, if it is one.
+    pub device: u32,
+    /// How many names it has.
+    pub links: u32,
+    /// Its length.
+    pub size: u64,
+    /// Last access.
+    pub accessed: SystemTime,
+    /// Last change of the content.
+    pub modified: SystemTime,
+    /// Last change of anything.
+    pub changed: SystemTime,
+    /// Its extended attributes.
+    pub xattrs: BTreeMap<OsString, Vec<u8>>,
+    /// How often it is open.
+    pub opens: u32,
+    /// The name it was made under, for faults.
+    pub first_name: OsString,
+}
+
+/// Who makes a node, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Maker {
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+    /// Type and permissions.
+    pub mode: u32,
+    /// The device number.
+    pub device: u32,
+}
+
+impl Node {
+    /// Tells whether it is a directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        matches!(self.body, Body::Directory { .. })
+    }
+
+    /// Notes a change of the attributes.
+    pub fn touch(&mut self) {
+        self.changed = SystemTime::now();
+    }
+
+    /// Notes a change of the content.
+    pub fn modify(&mut self) {
+        self.touch();
+        self.modified = self.changed;
+    }
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub struct Tree {
+    backing: PathBuf,
+    nodes: HashMap<u64, Node>,
+    next: u64,
+    placement: Placement,
+}
+
+impl Tree {
+    /// Makes an empty tree that keeps bytes in `backing`.
+    #[must_use]
+    pub fn new(backing: &Path, placement: Placement) -> Self {
+        let body = Body::Directory { entries: BTreeMap::new(), parent: ROOT, layout: None };
+        let maker = Maker { user: 0, group: 0, mode: libc::S_IFDIR | 0o755, device: 0 };
+        let mut root = node(body, maker, OsStr::new(""));
+        root.links = 2;
+        let nodes = HashMap::from([(ROOT, root)]);
+        Self { backing: backing.to_owned(), nodes, next: ROOT + 1, placement }
+    }
+
+    /// Counts the nodes.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Finds a node.
+    ///
+    /// # Errors
+    /// `ESTALE` when it is gone.
+    pub fn node(&self, number: u64) -> Outcome<&Node> {
+        self.nodes.get(&number).ok_or(Errno::STALE)
+    }
+
+    /// Finds a node to change it.
+    ///
+    /// # Errors
+    /// `ESTALE` when it is gone.
+    pub fn node_mut(&mut self, number: u64) -> Outcome<&mut Node> {
+        self.nodes.get_mut(&number).ok_or(Errno::STALE)
+    }
+
+    fn entries(&self, directory: u64) -> Outcome<&BTreeMap<OsString, u64>> {
+        match &self.node(directory)?.body {
+            Body::Directory { entries, .. } => Ok(entries),
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+
+    fn entries_mut(&mut self, directory: u64) -> Outcome<&mut BTreeMap<OsString, u64>> {
+        let node = self.node_mut(directory)?;
+        node.modify();
+        match &mut node.body {
+            Body::Directory { entries, .. } => Ok(entries),
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+
+    /// Finds a name.
+    ///
+    /// # Errors
+    /// `ENOENT`, and that of a directory that is none.
+    pub fn lookup(&self, directory: u64, name: &OsStr) -> Outcome<u64> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        self.entries(directory)?.get(name).copied().ok_or(Errno::NOENT)
+    }
+
+    /// Lists a directory, `.` and `..` first.
+    ///
+    /// # Errors
+    /// That of a directory that is none.
+    pub fn list(&self, directory: u64) -> Outcome<Vec<(u64, u32, OsString)>> {
+        let Body::Directory { entries, parent, .. } = &self.node(directory)?.body else {
+            return Err(Errno::NOTDIR);
+        };
+        let itself = [(directory, libc::S_IFDIR, ".".into()), (*parent, libc::S_IFDIR, "..".into())];
+        let rest = entries.iter().map(|(name, number)| {
+            let mode = self.nodes.get(number).map_or(0, |node| node.mode);
+            (*number, mode, name.clone())
+        });
+        Ok(itself.into_iter().chain(rest).collect())
+    }
+
+    /// Makes a node under a name that is free.
+    ///
+    /// # Errors
+    /// `EEXIST`, and that of a directory that is none or gone.
+    pub fn make(
+        &mut self,
+        directory: u64,
+        name: &OsStr,
+        mut maker: Maker,
+        symlink: Option<&OsStr>,
+    ) -> Outcome<u64> {
+        match self.lookup(directory, name) {
+            Ok(_) => return Err(Errno::EXIST),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let number = self.next;
+        let parent = self.node(directory)?;
+        if parent.links == 0 {
+            return Err(Errno::NOENT);
+        }
+        let inherited = match &parent.body {
+            Body::Directory { layout, .. } => layout.clone(),
+            _ => None,
+        };
+        if parent.mode & libc::S_ISGID != 0 {
+            maker.group = parent.group;
+            if maker.mode & libc::S_IFMT == libc::S_IFDIR {
+                maker.mode |= libc::S_ISGID;
+            }
+        }
+        let body = match (maker.mode & libc::S_IFMT, symlink) {
+            (_, Some(to)) => Body::Symlink(to.to_owned()),
+            (libc::S_IFDIR, _) => {
+                Body::Directory { entries: BTreeMap::new(), parent: directory, layout: inherited }
+            }
+            (libc::S_IFREG, _) => Body::File { object: None, has_object: false, layout: None },
+            _ => Body::Special,
+        };
+        let is_directory = matches!(body, Body::Directory { .. });
+        let mut made = node(body, maker, name);
+        made.size = symlink.map_or(0, |to| to.len() as u64);
+        made.links = if is_directory { 2 } else { 1 };
+        self.next += 1;
+        self.nodes.insert(number, made);
+        self.entries_mut(directory)?.insert(name.to_owned(), number);
+        if is_directory {
+            self.node_mut(directory)?.links += 1;
+        }
+        Ok(number)
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EPERM` for a directory.
+    pub fn link(&mut self, number: u64, directory: u64, name: &OsStr) -> Outcome<()> {
+        if self.node(number)?.is_directory() {
+            return Err(Errno::PERM);
+        }
+        if self.node(number)?.links == 0 {
+            return Err(Errno::NOENT);
+        }
+        match self.lookup(directory, name) {
+            Ok(_) => return Err(Errno::EXIST),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        self.entries_mut(directory)?.insert(name.to_owned(), number);
+        let node = self.node_mut(number)?;
+        node.links += 1;
+        node.touch();
+        Ok(())
+    }
+
+    /// Removes a name; `directory_wanted` says what it must be of.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`.
+    pub fn remove(&mut self, directory: u64, name: &OsStr, directory_wanted: bool) -> Outcome<()> {
+        let number = self.lookup(directory, name)?;
+        self.check_removal(number, directory_wanted)?;
+        self.entries_mut(directory)?.remove(name);
+        self.forget_name(directory, number)
+    }
+
+    fn check_removal(&self, number: u64, directory_wanted: bool) -> Outcome<()> {
+        match (&self.node(number)?.body, directory_wanted) {
+            (Body::Directory { entries, .. }, true) if !entries.is_empty() => Err(Errno::NOTEMPTY),
+            (Body::Directory { .. }, false) => Err(Errno::ISDIR),
+            (Body::Directory { .. }, true) | (_, false) => Ok(()),
+            (_, true) => Err(Errno::NOTDIR),
+        }
+    }
+
+    /// Takes a name off a node's count, and the node away if nobody has it open.
+    fn forget_name(&mut self, directory: u64, number: u64) -> Outcome<()> {
+        let node = self.node_mut(number)?;
+        node.touch();
+        if node.is_directory() {
+            node.links = 0;
+            let parent = self.node_mut(directory)?;
+            parent.links = parent.links.saturating_sub(1);
+        } else {
+            node.links = node.links.saturating_sub(1);
+        }
+        self.drop_unused(number);
+        Ok(())
+    }
+
+    fn drop_unused(&mut self, number: u64) {
+        if !self.nodes.get(&number).is_some_and(|node| node.links == 0 && node.opens == 0) {
+            return;
+        }
+        if let Some(Node { body: Body::File { has_object: true, .. }, .. }) = self.nodes.remove(&number) {
+            // What cannot be removed takes room in the backing directory, nothing else.
+            std::fs::remove_file(self.path(number)).unwrap_or_default();
+        }
+    }
+
+    /// Moves a name; `replace` says whether it may take the place of another.
+    ///
+    /// # Errors
+    /// Those of `renameat2`.
+    pub fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr), replace: bool) -> Outcome<()> {
+        let number = self.lookup(from.0, from.1)?;
+        let moves_directory = self.node(number)?.is_directory();
+        if moves_directory && self.is_below(to.0, number) {
+            return Err(Errno::INVAL);
+        }
+        let replaced = match self.lookup(to.0, to.1) {
+            Ok(_) if !replace => return Err(Errno::EXIST),
+            Ok(there) if there == number => return Ok(()),
+            Ok(there) => Some(there),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(errno),
+        };
+        if let Some(there) = replaced {
+            self.check_removal(there, moves_directory)?;
+        }
+        self.entries_mut(from.0)?.remove(from.1);
+        self.entries_mut(to.0)?.insert(to.1.to_owned(), number);
+        if let Some(there) = replaced {
+            self.forget_name(to.0, there)?;
+        }
+        self.settle(number, from.0, to.0)
+    }
+
+    /// Exchanges two names.
+    ///
+    /// # Errors
+    /// Those of `renameat2`.
+    pub fn exchange(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) -> Outcome<()> {
+        let (first, second) = (self.lookup(one.0, one.1)?, self.lookup(other.0, other.1)?);
+        if self.is_below(other.0, first) || self.is_below(one.0, second) {
+            return Err(Errno::INVAL);
+        }
+        self.entries_mut(one.0)?.insert(one.1.to_owned(), second);
+        self.entries_mut(other.0)?.insert(other.1.to_owned(), first);
+        self.settle(first, one.0, other.0)?;
+        self.settle(second, other.0, one.0)
+    }
+
+    /// Tells a moved node where it is now.
+    fn settle(&mut self, number: u64, from: u64, to: u64) -> Outcome<()> {
+        let node = self.node_mut(number)?;
+        node.touch();
+        if let Body::Directory { parent, .. } = &mut node.body {
+            *parent = to;
+            self.node_mut(from)?.links -= 1;
+            self.node_mut(to)?.links += 1;
+        }
+        Ok(())
+    }
+
+    fn is_below(&self, mut directory: u64, above: u64) -> bool {
+        loop {
+            if directory == above {
+                return true;
+            }
+            match self.node(directory).map(|node| &node.body) {
+                Ok(Body::Directory { parent, .. }) if directory != ROOT => directory = *parent,
+                _ => return false,
+            }
+        }
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.backing.join(format!("{number:x}"))
+    }
+
+    /// Opens a node.
+    ///
+    /// # Errors
+    /// That of a node that is gone.
+    pub fn open(&mut self, number: u64) -> Outcome<()> {
+        self.node_mut(number)?.opens += 1;
+        Ok(())
+    }
+
+    /// Closes a node that was opened.
+    pub fn close(&mut self, number: u64) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.opens = node.opens.saturating_sub(1);
+            if let (0, Body::File { object, .. }) = (node.opens, &mut node.body) {
+                *object = None;
+            }
+        }
+        self.drop_unused(number);
+    }
+
+    /// Gives the bytes of a file; `None` if it has none and `make` is not set.
+    ///
+    /// # Errors
+    /// That of the backing directory.
+    pub fn object(&mut self, number: u64, make: bool) -> Outcome<Option<Object>> {
+        let path = self.path(number);
+        let node = self.node_mut(number)?;
+        let is_open = node.opens > 0;
+        let Body::File { object, has_object, .. } = &mut node.body else { return Err(Errno::INVAL) };
+        if let Some(object) = object {
+            return Ok(Some(Arc::clone(object)));
+        }
+        if !*has_object && !make {
+            return Ok(None);
+        }
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(errno)?;
+        *has_object = true;
+        let file = Arc::new(file);
+        if is_open {
+            *object = Some(Arc::clone(&file));
+        }
+        Ok(Some(file))
+    }
+
+    /// Gives the room that a file's bytes take, in units of 512.
+    #[must_use]
+    pub fn blocks(&self, number: u64) -> u64 {
+        match self.nodes.get(&number).map(|node| &node.body) {
+            Some(Body::File { object: Some(object), .. }) => {
+                object.metadata().map_or(0, |found| found.blocks())
+            }
+            Some(Body::File { has_object: true, .. }) => {
+                std::fs::metadata(self.path(number)).map_or(0, |found| found.blocks())
+            }
+            _ => 0,
+        }
+    }
+
+    /// Gives a file a layout if it has none: that of its directory, or the usual; and places what covers `range`.
+    ///
+    /// # Errors
+    /// That of a node that is gone.
+    pub fn lay_out(
+        &mut self,
+        number: u64,
+        directory: Option<u64>,
+        range: std::ops::Range<u64>,
+    ) -> Outcome<()> {
+        let inherited = match directory.map(|directory| self.node(directory).map(|node| &node.body)) {
+            Some(Ok(Body::Directory { layout, .. })) => layout.clone(),
+            _ => None,
+        };
+        let Some(Node { body: Body::File { layout, .. }, .. }) = self.nodes.get_mut(&number) else {
+            return Err(Errno::STALE);
+        };
+        let layout = layout.get_or_insert_with(|| {
+            inherited.unwrap_or_else(|| Layout::plain(crate::layout::Stripes::unspecified()))
+        });
+        self.placement.place(layout, range);
+        Ok(())
+    }
+
+    /// Gives a file the layout that was asked for, unless it has one.
+    ///
+    /// # Errors
+    /// That of a node that is gone or no file.
+    pub fn set_layout(&mut self, number: u64, wanted: Layout) -> Outcome<()> {
+        let node = self.node_mut(number)?;
+        node.touch();
+        match &mut node.body {
+            Body::Directory { layout, .. } => {
+                *layout = (!wanted.is_unspecified()).then_some(wanted);
+                return Ok(());
+            }
+            // As on Lustre, the second one is told that all is well.
+            Body::File { layout: Some(_), .. } => return Ok(()),
+            Body::File { layout, .. } => *layout = Some(wanted),
+            _ => return Err(Errno::INVAL),
+        }
+        self.lay_out(number, None, 0..1)
+    }
+}
+
+fn node(body: Body, maker: Maker, name: &OsStr) -> Node {
+    let now = SystemTime::now();
+    Node {
+        body,
+        mode: maker.mode,
+        user: maker.user,
+        group: maker.group,
+        device: maker.device,
+        links: 1,
+        size: 0,
+        accessed: now,
+        modified: now,
+        changed: now,
+        xattrs: BTreeMap::new(),
+        opens: 0,
+        first_name: name.to_owned(),
+    }
+}
+
+/// Turns an error of the standard library into the kernel's number.
+#[must_use]
+pub fn errno(error: io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}

@@ -1,0 +1,153 @@
+//! Extended attributes: ordinary ones, the layout, and what the root of the stand-in has to tell.
+//!
+//! | name | on | does |
+//! |---|---|---|
+//! | `lustre.lov`, `trusted.lov` | files, directories | the layout, see [`lov`](crate::lov) |
+//! | `trusted.lma`, `trusted.link` | everything | listed for root; setting them is taken and forgotten, as on Lustre |
+//! | `user.standin.statistics` | the root | what happened so far; read only |
+//! | `user.standin.faults` | the root | what is to fail, see [`faults`](crate::faults); write only |
+//! | `user.`, `trusted.`, `security.` | everything | kept |
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use fuser::{INodeNo, ReplyEmpty, ReplyXattr};
+use rustix::io::Errno;
+
+use crate::client::{About, Client, told};
+use crate::lov::{self, Owner};
+use crate::statistics::Kind;
+use crate::tree::{Body, Node, Outcome, ROOT, Tree};
+
+const LAYOUT: [&str; 2] = ["lustre.lov", "trusted.lov"];
+/// Attributes of the servers that clients cannot change.
+const INTERNAL: [&str; 2] = ["trusted.lma", "trusted.link"];
+const KEPT: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+const STATISTICS: &str = "user.standin.statistics";
+const FAULTS: &str = "user.standin.faults";
+
+fn is_one_of(names: &[&str], name: &OsStr) -> bool {
+    names.iter().any(|known| name == *known)
+}
+
+fn get(tree: &Tree, number: u64, name: &OsStr) -> Outcome<Vec<u8>> {
+    let node = tree.node(number)?;
+    if is_one_of(&LAYOUT, name) {
+        return layout(node, number).ok_or(Errno::NODATA);
+    }
+    if is_one_of(&INTERNAL, name) {
+        return Ok(number.to_le_bytes().to_vec());
+    }
+    match node.xattrs.get(name) {
+        Some(value) => Ok(value.clone()),
+        None if KEPT.iter().any(|prefix| name.as_bytes().starts_with(prefix)) => Err(Errno::NODATA),
+        None => Err(Errno::OPNOTSUPP),
+    }
+}
+
+fn layout(node: &Node, number: u64) -> Option<Vec<u8>> {
+    match &node.body {
+        Body::File { layout, .. } => layout.as_ref().map(|layout| lov::encode(layout, Owner::File(number))),
+        Body::Directory { layout, .. } => layout.as_ref().map(|layout| lov::encode(layout, Owner::Directory)),
+        _ => None,
+    }
+}
+
+fn set(tree: &mut Tree, number: u64, name: &OsStr, value: &[u8], flags: i32) -> Outcome<()> {
+    if !KEPT.iter().any(|prefix| name.as_bytes().starts_with(prefix)) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let node = tree.node_mut(number)?;
+    match node.xattrs.contains_key(name) {
+        true if flags & libc::XATTR_CREATE != 0 => return Err(Errno::EXIST),
+        false if flags & libc::XATTR_REPLACE != 0 => return Err(Errno::NODATA),
+        _ => {}
+    }
+    node.xattrs.insert(name.to_owned(), value.to_owned());
+    node.touch();
+    Ok(())
+}
+
+/// Answers with a value, or with its length where that is asked for.
+fn give(reply: ReplyXattr, size: u32, outcome: Outcome<Vec<u8>>) {
+    match outcome {
+        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        Ok(value) if value.len() > size as usize => reply.error(told(Errno::RANGE)),
+        Ok(value) => reply.data(&value),
+        Err(errno) => reply.error(told(errno)),
+    }
+}
+
+impl Client {
+    pub(crate) fn set_xattr(
+        &self,
+        (number, name): (INodeNo, &OsStr),
+        value: &[u8],
+        flags: i32,
+        reply: ReplyEmpty,
+    ) {
+        if number.0 == ROOT && name == FAULTS {
+            return match self.model().faults.set(value) {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(told(errno)),
+            };
+        }
+        let targets = self.model().settings.targets;
+        let act = |tree: &mut Tree| {
+            if is_one_of(&LAYOUT, name) {
+                return tree.set_layout(number.0, lov::decode(value, targets)?);
+            }
+            if is_one_of(&INTERNAL, name) {
+                return Ok(());
+            }
+            set(tree, number.0, name, value, flags)
+        };
+        self.operate((Kind::SetXattr, About::Node(number)), reply, act, |reply, outcome| match outcome {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    pub(crate) fn get_xattr(&self, (number, name): (INodeNo, &OsStr), size: u32, reply: ReplyXattr) {
+        if number.0 == ROOT && name == STATISTICS {
+            return give(reply, size, Ok(self.model().statistics.describe().into_bytes()));
+        }
+        let act = |tree: &mut Tree| get(tree, number.0, name);
+        let what = (Kind::GetXattr, About::Node(number));
+        self.operate(what, reply, act, move |reply, outcome| give(reply, size, outcome));
+    }
+
+    pub(crate) fn list_xattrs(&self, number: INodeNo, is_root: bool, size: u32, reply: ReplyXattr) {
+        let act = |tree: &mut Tree| {
+            let node = tree.node(number.0)?;
+            let mut names: Vec<&[u8]> = node.xattrs.keys().map(|name| name.as_bytes()).collect();
+            if layout(node, number.0).is_some() {
+                names.push(LAYOUT[0].as_bytes());
+            }
+            if is_root && matches!(node.body, Body::File { .. } | Body::Directory { .. }) {
+                names.extend(INTERNAL.map(str::as_bytes));
+            }
+            if !is_root {
+                names.retain(|name| !name.starts_with(b"trusted."));
+            }
+            Ok(names.iter().flat_map(|name| name.iter().copied().chain([0])).collect())
+        };
+        let what = (Kind::ListXattr, About::Node(number));
+        self.operate(what, reply, act, move |reply, outcome| give(reply, size, outcome));
+    }
+
+    pub(crate) fn remove_xattr(&self, (number, name): (INodeNo, &OsStr), reply: ReplyEmpty) {
+        let act = |tree: &mut Tree| {
+            let node = tree.node_mut(number.0)?;
+            if let (Body::Directory { layout, .. }, true) = (&mut node.body, is_one_of(&LAYOUT, name)) {
+                return layout.take().map(drop).ok_or(Errno::NODATA);
+            }
+            node.touch();
+            node.xattrs.remove(name).map(drop).ok_or(Errno::NODATA)
+        };
+        self.operate((Kind::RemoveXattr, About::Node(number)), reply, act, |reply, outcome| match outcome {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+}
