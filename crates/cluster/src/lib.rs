@@ -8,6 +8,7 @@ pub mod launch;
 pub mod link;
 pub mod master;
 mod outbox;
+pub mod mpi;
 pub mod schedule;
 pub mod station;
 pub mod transport;

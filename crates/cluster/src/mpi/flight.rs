@@ -1,0 +1,71 @@
+//! A message between here and there, with the buffer that the library works on.
+
+use super::library::{Library, Matched, Slot};
+use crate::transport::{Broken, Rank};
+
+/// The tag of all messages.
+pub(super) const TAG: i32 = 0;
+
+/// Stands for the request until the library has given one. If it never does, it failed, and nobody asks again.
+const UNKNOWN: Slot = 0;
+
+/// A message on its way, which owns its bytes until the library is done with them.
+///
+/// Invariant: while `request` is there, the library may read or write `bytes`, so nobody else does, and they are not freed:
+/// a flight that is dropped early leaks them, also when the library failed. Moving the `Vec` does not move what it holds.
+pub(super) struct Flight {
+    /// The other rank.
+    pub(super) peer: Rank,
+    request: Option<Slot>,
+    bytes: Vec<u8>,
+}
+
+impl Flight {
+    /// Begins to send.
+    pub(super) fn send(library: &Library, to: Rank, bytes: Vec<u8>) -> Result<Self, Broken> {
+        let mut flight = Self { peer: to, request: Some(UNKNOWN), bytes };
+        // SAFETY: the bytes stay in the flight, untouched, until the request is done: see the invariant.
+        let request = unsafe { library.send(&flight.bytes, to.0, TAG) }?;
+        flight.request = Some(request);
+        Ok(flight)
+    }
+
+    /// Begins to receive.
+    pub(super) fn receive(library: &Library, matched: Matched) -> Result<Self, Broken> {
+        let bytes = vec![0; matched.bytes];
+        let mut flight = Self { peer: Rank(matched.from), request: Some(UNKNOWN), bytes };
+        // SAFETY: as in `send`.
+        let request = unsafe { library.receive(matched, &mut flight.bytes) }?;
+        flight.request = Some(request);
+        Ok(flight)
+    }
+
+    /// Tells whether it has arrived (when receiving), or whether its bytes are no longer needed (when sending).
+    pub(super) fn is_done(&mut self, library: &Library) -> Result<bool, Broken> {
+        if let Some(request) = &mut self.request {
+            if !library.test(request)? {
+                return Ok(false);
+            }
+            self.request = None;
+        }
+        Ok(true)
+    }
+
+    /// Returns how many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns the bytes of one that is done.
+    pub(super) fn into_bytes(mut self) -> Option<Vec<u8>> {
+        if self.request.is_some() { None } else { Some(std::mem::take(&mut self.bytes)) }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if self.request.is_some() {
+            std::mem::forget(std::mem::take(&mut self.bytes));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the launcher of a job tells its processes in their environment.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// How this process was launched as one of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launched {
+    /// How many ranks the launcher says there are, if it says so.
+    pub ranks: Option<u32>,
+    /// Which of them this process is.
+    pub rank: u32,
+    /// What launched it, for people.
+    pub by: &'static str,
+    /// Whose library is likely to understand the launcher.
+    pub(super) family: Family,
+}
+
+/// Who understands a launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Open MPI.
+    OpenMpi,
+    /// MPICH and its descendants, and libraries with the standard ABI.
+    Mpich,
+    /// Not known: any library may.
+    Any,
+}
+
+/// The variables that launchers set, innermost launcher first: Open MPI and MPICH start their helpers with `srun`, so that
+/// Slurm's variables count those.
+const LAUNCHERS: [(&str, &str, &str, Family); 3] = [
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", Family::OpenMpi),
+    ("PMI_SIZE", "PMI_RANK", "mpiexec (PMI)", Family::Mpich),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", Family::Any),
+];
+
+/// Tells from the environment alone whether this process is a rank of a job.
+///
+/// A step of Slurm with one task is none: an interactive shell in an allocation is such a step.
+#[must_use]
+pub fn launched() -> Option<Launched> {
+    launched_in(&|name| std::env::var_os(name))
+}
+
+fn launched_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launched> {
+    let number = |name: &str| variable(name)?.to_str()?.trim().parse::<u32>().ok();
+    let by_pmix = number("PMIX_RANK");
+    for (size, rank, by, family) in LAUNCHERS {
+        let (Some(ranks), Some(rank)) = (number(size), number(rank)) else { continue };
+        if family == Family::Any && ranks == 1 && by_pmix.is_none() {
+            return None;
+        }
+        return Some(Launched { ranks: Some(ranks), rank, by, family });
+    }
+    by_pmix.map(|rank| Launched { ranks: None, rank, by: "a PMIx launcher", family: Family::Any })
+}
+
+/// Lists what the libraries may be called, the likeliest first.
+pub(super) fn library_names(family: Family) -> &'static [&'static str] {
+    match family {
+        Family::OpenMpi => &["libmpi.so.40", "libmpi.so"],
+        Family::Mpich => &["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so"],
+        Family::Any => &["libmpi.so.40", "libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so"],
+    }
+}
+
+/// Lists the folders where the launcher's own libraries are likely to be, for installations that the system's loader does
+/// not know: a Python wheel's, a module's.
+pub(super) fn library_folders() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    folders.extend(std::env::var_os("OPAL_PREFIX").map(|prefix| PathBuf::from(prefix).join("lib")));
+    folders.extend(std::env::var_os("I_MPI_ROOT").map(|root| PathBuf::from(root).join("lib")));
+    if let Some(bin) = launcher().as_deref().and_then(Path::parent)
+        && let Some(prefix) = bin.parent()
+    {
+        folders.extend(["lib", "lib64", "lib/release"].map(|name| prefix.join(name)));
+    }
+    folders.retain(|folder| folder.is_dir());
+    folders
+}
+
+/// Finds the launcher's program among the processes that this one descends from.
+fn launcher() -> Option<PathBuf> {
+    /// Shells and wrappers that may stand between a launcher and its rank.
+    const GENERATIONS: usize = 8;
+    const NAMES: [&str; 8] =
+        ["orted", "orterun", "prted", "prterun", "hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun"];
+    let mut process = std::process::id();
+    for _ in 0..GENERATIONS {
+        process = parent_of(process)?;
+        // Another user's process (a batch system's) does not tell its program.
+        let Ok(program) = std::fs::read_link(format!("/proc/{process}/exe")) else { continue };
+        let name = program.file_name()?.to_str()?;
+        if NAMES.contains(&name) {
+            return Some(program);
+        }
+    }
+    None
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    parent.trim().parse().ok().filter(|parent| *parent > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Option<(Option<u32>, u32, Family)> {
+        let found = launched_in(&|name| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
+        });
+        found.map(|launched| (launched.ranks, launched.rank, launched.family))
+    }
+
+    #[test]
+    fn each_launcher_is_known_by_its_variables() {
+        let open_mpi = [("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "3")];
+        assert_eq!(read(&open_mpi), Some((Some(4), 3, Family::OpenMpi)));
+        assert_eq!(read(&[("PMI_SIZE", "2"), ("PMI_RANK", "0")]), Some((Some(2), 0, Family::Mpich)));
+        let slurm = [("SLURM_STEP_NUM_TASKS", "3"), ("SLURM_PROCID", "1")];
+        assert_eq!(read(&slurm), Some((Some(3), 1, Family::Any)));
+        assert_eq!(read(&[("PMIX_RANK", "5")]), Some((None, 5, Family::Any)));
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&[("PMI_SIZE", "many"), ("PMI_RANK", "0")]), None);
+    }
+
+    #[test]
+    fn an_inner_launcher_counts_the_ranks() {
+        let inside = [
+            ("SLURM_STEP_NUM_TASKS", "2"),
+            ("SLURM_PROCID", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "16"),
+            ("OMPI_COMM_WORLD_RANK", "9"),
+        ];
+        assert_eq!(read(&inside), Some((Some(16), 9, Family::OpenMpi)));
+    }
+
+    #[test]
+    fn a_shell_in_an_allocation_is_no_rank() {
+        assert_eq!(read(&[("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PROCID", "0")]), None);
+        // Nor is a batch script, which has a task's number and no step of tasks.
+        assert_eq!(read(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), None);
+    }
+}
