@@ -11,5 +11,6 @@ mod outbox;
 pub mod mpi;
 pub mod schedule;
 pub mod station;
+pub mod simulate;
 pub mod transport;
 pub mod wire;

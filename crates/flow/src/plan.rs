@@ -8,6 +8,13 @@ use std::ops::Range;
 /// nothing beside doing it.
 pub const CHUNK_ENTRIES: usize = 64;
 
+/// Entries of one part at most: what is sent to another host, which reports it as a whole. A full message of rank 0.
+pub const PART_ENTRIES_MAX: u64 = 256;
+
+/// Parts that each host is to have of what was seen so far, so that the work can be shared evenly though its size is
+/// not known when it is cut.
+const PARTS_EACH: u64 = 8;
+
 /// Entries read from one directory before they are sorted and cut: the window in which inode order is restored. The
 /// names of a window take about two megabytes.
 pub const WINDOW_ENTRIES: usize = 64 << 10;
@@ -21,6 +28,17 @@ pub const WAITING_ENTRIES_MAX: usize = 1 << 10;
 pub fn chunks(entries: usize, chunk: usize) -> impl Iterator<Item = Range<usize>> {
     let chunk = chunk.max(1);
     (0..entries).step_by(chunk).map(move |start| start..entries.min(start + chunk))
+}
+
+/// Returns how many entries the next part is to have, when `seen` entries were seen so far, those to be cut included, and
+/// `workers` hosts share the work.
+///
+/// A few large files in one directory are one to a part; of many entries a part is never more than an eighth of one
+/// host's share, until it is full.
+#[must_use]
+pub fn part_entries(seen: u64, workers: usize) -> usize {
+    let share = seen / (PARTS_EACH * workers.max(1) as u64);
+    share.clamp(1, PART_ENTRIES_MAX) as usize
 }
 
 /// Cuts a file of `size` bytes in ranges of `range_bytes`, rounded up to whole stripes of `stripe_bytes`.
@@ -96,6 +114,14 @@ mod tests {
             }
             prop_assert_eq!(next, size);
         }
+    }
+
+    #[test]
+    fn a_part_is_a_small_piece_of_a_share_until_it_is_full() {
+        assert_eq!([0, 2400, 2400 * 10].map(|seen| part_entries(seen, 512)), [1, 1, 5]);
+        assert_eq!([100, 2400, 50_000].map(|seen| part_entries(seen, 4)), [3, 75, 256]);
+        assert_eq!(part_entries(1_000_000_000, 1000), 256);
+        assert_eq!(part_entries(1_000, 0), 125);
     }
 
     #[test]

@@ -1,0 +1,162 @@
+//! The launch process: walks, makes directories, cuts parts, and waits when too much is under way.
+
+use std::collections::{HashMap, VecDeque};
+
+use haul_flow::plan;
+
+use super::clock::{Time, nanoseconds};
+use super::storage::{Served, Storage};
+use super::{Scene, Walk, Workload};
+use crate::schedule::{Part, PartId};
+
+/// Operations on a metadata server for a directory: made in the target, opened and read in the source, given its times.
+const DIRECTORY_OPERATIONS: u64 = 4;
+
+/// What a listing weighs beside small files: a quarter of a bundle.
+const LISTING_ENTRIES: u32 = 64;
+
+/// What is in a part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content {
+    /// Files, by number.
+    Files { first: u64, entries: u32, directory: u64 },
+    /// A directory to be listed.
+    Listing { directory: u64 },
+}
+
+/// What the launch process does next.
+pub(crate) enum Step {
+    /// A part leaves at this time.
+    Part(Part, Time),
+    /// There is nothing more to send.
+    Closed,
+    /// It waits for parts to be done.
+    Wait,
+}
+
+/// The launch process.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    served: Served,
+    /// Directories that are not begun, and how many entries each has.
+    directories: std::ops::Range<u64>,
+    directory_entries: u64,
+    files: u64,
+    /// Directories that were listed, and which of their files are not cut.
+    listed: VecDeque<(u64, std::ops::Range<u64>)>,
+    listings: u64,
+    seen: u64,
+    outstanding: u64,
+    parts: HashMap<PartId, Content>,
+    next: u64,
+    closed: bool,
+}
+
+impl Launch {
+    pub(crate) fn new(workload: &Workload) -> Self {
+        let files = workload.files();
+        let directory_entries = match workload {
+            Workload::Files(_) => files,
+            Workload::Small { directory_entries, .. } => *directory_entries,
+        }
+        .max(1);
+        Self {
+            served: Served::default(),
+            directories: 0..files.div_ceil(directory_entries),
+            directory_entries,
+            files,
+            listed: VecDeque::new(),
+            listings: 0,
+            seen: 0,
+            outstanding: 0,
+            parts: HashMap::new(),
+            next: 0,
+            closed: false,
+        }
+    }
+
+    /// Returns the files of a directory.
+    pub(crate) fn files_of(&self, directory: u64) -> std::ops::Range<u64> {
+        let first = directory * self.directory_entries;
+        first..(first + self.directory_entries).min(self.files)
+    }
+
+    /// Returns what is in a part that is under way.
+    pub(crate) fn content(&self, part: PartId) -> Option<Content> {
+        self.parts.get(&part).copied()
+    }
+
+    /// Returns which part of the time it was busy.
+    pub(crate) fn part_busy(&self, end: Time) -> f64 {
+        self.served.part_busy(end)
+    }
+
+    /// Tells whether it has said that there is nothing more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Takes a part back; what was listed is there to be cut.
+    pub(crate) fn done(&mut self, part: PartId) {
+        match self.parts.remove(&part) {
+            Some(Content::Files { entries, .. }) => self.outstanding -= u64::from(entries),
+            Some(Content::Listing { directory }) => {
+                self.listings -= 1;
+                let files = self.files_of(directory);
+                self.outstanding -= files.end - files.start;
+                self.seen += files.end - files.start;
+                self.listed.push_back((directory, files));
+            }
+            None => {}
+        }
+    }
+
+    /// Does the next thing.
+    pub(crate) fn step(&mut self, now: Time, scene: &Scene, storage: &mut Storage) -> Step {
+        let machine = &scene.machine;
+        if self.outstanding >= machine.outstanding_entries {
+            return Step::Wait;
+        }
+        let mut cost = nanoseconds(machine.launch_part_cost);
+        if self.listed.is_empty()
+            && let Some(directory) = self.directories.next()
+        {
+            let open_files = u64::from(scene.clients) * u64::from(machine.files_in_flight);
+            let made = storage.metadata_between(now, directory, DIRECTORY_OPERATIONS, open_files);
+            cost += (made - now) / u64::from(machine.launch_workers.max(1));
+            let files = self.files_of(directory);
+            let entries = files.end - files.start;
+            if scene.walk == Walk::Ranks {
+                self.listings += 1;
+                self.outstanding += entries;
+                let part = self.part(Content::Listing { directory }, LISTING_ENTRIES);
+                return Step::Part(part, self.served.serve(now, cost));
+            }
+            cost += entries * nanoseconds(machine.list_cost);
+            self.seen += entries;
+            self.listed.push_back((directory, files));
+        }
+        let Some((directory, files)) = self.listed.front_mut() else {
+            let over = self.listings == 0 && !self.closed;
+            self.closed |= over;
+            return if over { Step::Closed } else { Step::Wait };
+        };
+        let most = plan::part_entries(self.seen, scene.clients as usize) as u64;
+        let entries = most.min(files.end - files.start) as u32;
+        let content = Content::Files { first: files.start, entries, directory: *directory };
+        files.start += u64::from(entries);
+        if files.is_empty() {
+            self.listed.pop_front();
+        }
+        self.outstanding += u64::from(entries);
+        let part = self.part(content, entries);
+        Step::Part(part, self.served.serve(now, cost))
+    }
+
+    fn part(&mut self, content: Content, entries: u32) -> Part {
+        let id = PartId(self.next);
+        self.next += 1;
+        self.parts.insert(id, content);
+        Part { id, entries, body: Vec::new() }
+    }
+}

@@ -1,0 +1,104 @@
+//! The ranks that copy: what each has under way, and what moves.
+
+use std::collections::VecDeque;
+
+use super::clock::Time;
+use super::storage::{Layout, Served};
+use crate::schedule::{FileId, Part, PartId};
+use crate::transport::Rank;
+
+/// One rank.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Client {
+    /// Requests that are not written.
+    pub(crate) in_flight: u32,
+    /// What has pieces that are not asked for.
+    pub(crate) ready: VecDeque<u32>,
+    /// Files that are not opened: their part and number.
+    pub(crate) waiting: VecDeque<(PartId, u64)>,
+    /// Files that are open.
+    pub(crate) open_files: u32,
+    /// Its link, to it and from it.
+    pub(crate) link_in: Served,
+    pub(crate) link_out: Served,
+    /// Bundles of small files that wait, and the one that is being done.
+    pub(crate) bundles: VecDeque<Vec<Part>>,
+    pub(crate) bundle: Option<Vec<Part>>,
+    /// Its processors and requests, with small files.
+    pub(crate) working: Served,
+}
+
+/// Something that is moved: a whole file, or a range of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) rank: Rank,
+    pub(crate) work: Work,
+    pub(crate) source: Layout,
+    pub(crate) target: Layout,
+    /// Pieces that are not asked for, and how many are not written.
+    pub(crate) pieces: std::ops::Range<u32>,
+    pub(crate) left: u32,
+    /// Where the last piece ends.
+    pub(crate) end: u64,
+    pub(crate) began: Time,
+}
+
+/// Of what a job is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A file that its rank copies alone.
+    File { part: PartId },
+    /// A file that is too large for one rank: only opened here.
+    Announced { part: PartId, file: FileId },
+    /// A range of a large file.
+    Range { file: FileId, range: std::ops::Range<u64> },
+    /// A large file whose ranges are over.
+    Finished { file: FileId },
+}
+
+impl Job {
+    /// Returns the bytes of a piece.
+    pub(crate) fn piece_bytes(&self, piece: u32, request_bytes: u64) -> u64 {
+        let start = u64::from(piece) * request_bytes;
+        (start + request_bytes).min(self.end) - start.min(self.end)
+    }
+}
+
+/// Jobs by place; places are used again.
+#[derive(Debug, Default)]
+pub(crate) struct Slab<T> {
+    things: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self { things: Vec::new(), free: Vec::new() }
+    }
+
+    /// Puts a thing somewhere.
+    pub(crate) fn put(&mut self, thing: T) -> u32 {
+        match self.free.pop() {
+            Some(place) => {
+                self.things[place as usize] = Some(thing);
+                place
+            }
+            None => {
+                self.things.push(Some(thing));
+                self.things.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(crate) fn get(&mut self, place: u32) -> Option<&mut T> {
+        self.things.get_mut(place as usize)?.as_mut()
+    }
+
+    pub(crate) fn take(&mut self, place: u32) -> Option<T> {
+        let thing = self.things.get_mut(place as usize)?.take();
+        if thing.is_some() {
+            self.free.push(place);
+        }
+        thing
+    }
+}

@@ -1,0 +1,148 @@
+//! What serves one after another: targets, metadata servers, links, rank 0.
+
+use super::clock::{Time, nanoseconds};
+use super::{Machine, Scene};
+
+/// A queue that serves in the order of arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Served {
+    free: Time,
+    busy: Time,
+}
+
+impl Served {
+    /// Serves what arrives at `arrival` and needs `service`; returns when it is served. Whoever calls does so in the order of
+    /// arrival.
+    pub fn serve(&mut self, arrival: u64, service: u64) -> u64 {
+        self.free = self.free.max(arrival) + service;
+        self.busy += service;
+        self.free
+    }
+
+    /// Returns which part of the time until `end` it was busy.
+    #[must_use]
+    pub fn part_busy(&self, end: u64) -> f64 {
+        self.busy as f64 / (end.max(1)) as f64
+    }
+}
+
+/// The file system.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    reading: Vec<Served>,
+    writing: Vec<Served>,
+    metadata: Vec<Served>,
+    /// All targets as one, for small files.
+    small: Served,
+    overhead: Time,
+    latency: Time,
+    byte: f64,
+    operation: f64,
+    operation_latency: Time,
+    written: u64,
+}
+
+/// Where a file lies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) first: u32,
+    pub(crate) stripes: u32,
+}
+
+impl Layout {
+    /// Returns the target of a stripe.
+    fn target(self, stripe: u32, targets: usize) -> usize {
+        (self.first as usize + (stripe % self.stripes.max(1)) as usize) % targets
+    }
+}
+
+impl Storage {
+    pub(crate) fn new(scene: &Scene) -> Self {
+        let Machine { targets, metadata_servers, .. } = scene.machine;
+        let machine = &scene.machine;
+        Self {
+            reading: vec![Served::default(); targets.max(1) as usize],
+            writing: vec![Served::default(); targets.max(1) as usize],
+            metadata: vec![Served::default(); metadata_servers.max(1) as usize],
+            small: Served::default(),
+            overhead: nanoseconds(machine.target_overhead),
+            latency: nanoseconds(machine.target_latency),
+            byte: 1e9 / machine.target_rate,
+            operation: 1e9 / machine.metadata_rate,
+            operation_latency: nanoseconds(machine.metadata_latency),
+            written: 0,
+        }
+    }
+
+    fn service(&self, bytes: u64) -> Time {
+        self.overhead + (bytes as f64 * self.byte).ceil() as Time
+    }
+
+    /// Reads a stripe; returns when the target has.
+    pub(crate) fn read(&mut self, now: Time, layout: Layout, stripe: u32, bytes: u64) -> Time {
+        let service = self.service(bytes);
+        let target = layout.target(stripe, self.reading.len());
+        self.reading[target].serve(now + self.latency, service)
+    }
+
+    /// Writes a stripe; returns when the client knows.
+    pub(crate) fn write(&mut self, now: Time, layout: Layout, stripe: u32, bytes: u64) -> Time {
+        let service = self.service(bytes);
+        self.written += bytes;
+        let target = layout.target(stripe, self.writing.len());
+        self.writing[target].serve(now + self.latency, service)
+    }
+
+    /// Does `operations` on the server of `directory`; returns when the last is done.
+    pub(crate) fn metadata(&mut self, now: Time, directory: u64, operations: u64) -> Time {
+        let server = (directory % self.metadata.len() as u64) as usize;
+        let service = (operations as f64 * self.operation) as Time;
+        self.metadata[server].serve(now, service) + self.operation_latency
+    }
+
+    /// Does `operations` for somebody beside the ranks, who waits for no more than what they may have under way.
+    ///
+    /// A bundle's operations are put in the queue together, but a real server sees one of each open file at a time.
+    pub(crate) fn metadata_between(
+        &mut self,
+        now: Time,
+        directory: u64,
+        operations: u64,
+        open_files: u64,
+    ) -> Time {
+        let queued = (open_files as f64 * self.operation / self.metadata.len() as f64) as Time;
+        let alone = self.operation_latency + (operations as f64 * self.operation) as Time;
+        self.metadata(now, directory, operations).min(now + queued + alone)
+    }
+
+    /// Reads and writes `files` small files of `bytes` somewhere; returns when all targets together could have.
+    pub(crate) fn small_files(&mut self, now: Time, files: u64, bytes: u64) -> Time {
+        self.written += files * bytes;
+        let service = files * self.service(bytes) / self.writing.len() as u64;
+        self.small.serve(now, service)
+    }
+
+    /// Returns how long one small file takes when nobody waits: `operations` on a metadata server, a read and a write.
+    pub(crate) fn alone(&self, operations: u64, bytes: u64) -> Time {
+        operations * self.operation_latency + 2 * (self.latency + self.service(bytes))
+    }
+
+    /// Returns the bytes that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Returns how busy targets and metadata servers were: the average and the busiest of each.
+    pub(crate) fn busy(&self, end: Time) -> ((f64, f64), (f64, f64)) {
+        let small = self.small.part_busy(end);
+        let (read, write) = (spread(&self.reading, end), spread(&self.writing, end));
+        let targets = if read.0 > write.0 { read } else { write };
+        ((targets.0.max(small), targets.1.max(small)), spread(&self.metadata, end))
+    }
+}
+
+/// Returns the average and the most.
+pub(crate) fn spread(queues: &[Served], end: Time) -> (f64, f64) {
+    let parts = || queues.iter().map(|queue| queue.part_busy(end));
+    (parts().sum::<f64>() / queues.len().max(1) as f64, parts().fold(0.0, f64::max))
+}

@@ -1,0 +1,443 @@
+//! What happens, one thing after another.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::clock::{Clock, Happening, Time, nanoseconds};
+use super::launch::{Content, Launch, Step};
+use super::rank::{Client, Job, Slab, Work};
+use super::storage::{Layout, Served, Storage, spread};
+use super::{Busy, Class, Outcome, Scene, Workload};
+use crate::schedule::{CountedBy, Event, FileId, LargeFile, Order, Part, PartId, Scheduler};
+use crate::transport::Rank;
+
+/// Operations on a metadata server to begin a file (open the source, make the target), and to finish it (close both, give it
+/// its name).
+const BEGIN_OPERATIONS: u64 = 2;
+const FINISH_OPERATIONS: u64 = 3;
+
+/// Operations to take part in a range: open both, close both.
+const RANGE_OPERATIONS: u64 = 4;
+
+/// The model.
+struct World<'a> {
+    scene: &'a Scene,
+    clock: Clock,
+    storage: Storage,
+    launch: Launch,
+    walking: bool,
+    scheduler: Scheduler,
+    rank_0: Served,
+    clients: Vec<Client>,
+    jobs: Slab<Job>,
+    orders: Slab<Order>,
+    reports: Slab<Vec<Event>>,
+    /// Files of each part that are not settled.
+    unsettled: HashMap<PartId, u32>,
+    fresh: Vec<Order>,
+    over: bool,
+    outcome: Outcome,
+}
+
+/// Simulates a scene to its end.
+#[must_use]
+pub fn run(scene: &Scene) -> Outcome {
+    let mut world = World {
+        clock: Clock::default(),
+        storage: Storage::new(scene),
+        launch: Launch::new(&scene.workload),
+        walking: true,
+        scheduler: Scheduler::new((0..scene.clients).map(Rank).collect(), scene.limits),
+        rank_0: Served::default(),
+        clients: vec![Client::default(); scene.clients as usize],
+        jobs: Slab::new(),
+        orders: Slab::new(),
+        reports: Slab::new(),
+        unsettled: HashMap::new(),
+        fresh: Vec::new(),
+        over: false,
+        outcome: Outcome {
+            seconds: 0.0,
+            files: 0,
+            bytes: 0,
+            messages: 0,
+            queued_entries_max: 0,
+            busy: Busy::default(),
+            remarks: Vec::new(),
+        },
+        scene,
+    };
+    world.clock.at(0, Happening::Walk);
+    while !world.over {
+        let Some(happening) = world.clock.next() else { break };
+        world.happen(happening);
+    }
+    world.finish()
+}
+
+impl World<'_> {
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Walk => self.walk(),
+            Happening::Report { place } => self.take_report(place),
+            Happening::Order { place } => self.take_order(place),
+            Happening::Bundle { rank } => self.end_bundle(Rank(rank)),
+            Happening::Opened { job } => self.opened(job),
+            Happening::Read { job, piece } => self.was_read(job, piece),
+            Happening::Sent { job, piece } => self.was_sent(job, piece),
+            Happening::Written { job } => self.was_written(job),
+            Happening::Closed { job } => self.was_closed(job),
+        }
+    }
+
+    fn finish(mut self) -> Outcome {
+        let end = self.clock.now();
+        let links: Vec<Served> =
+            self.clients.iter().flat_map(|client| [client.link_in, client.link_out]).collect();
+        let working: Vec<Served> = self.clients.iter().map(|client| client.working).collect();
+        let (targets, metadata) = self.storage.busy(end);
+        self.outcome.busy = Busy {
+            targets: targets.0,
+            busiest_target: targets.1,
+            links: spread(&links, end).0,
+            metadata: metadata.0,
+            busiest_metadata: metadata.1,
+            clients: spread(&working, end).0,
+            rank_0: self.rank_0.part_busy(end),
+            launch: self.launch.part_busy(end),
+        };
+        self.outcome.seconds = end as f64 / 1e9;
+        self.outcome.bytes = self.storage.written();
+        self.outcome
+    }
+
+    // The launch process and rank 0.
+
+    fn walk(&mut self) {
+        let now = self.clock.now();
+        match self.launch.step(now, self.scene, &mut self.storage) {
+            Step::Part(part, leaves) => {
+                let place = self.reports.put(vec![Event::Part(part)]);
+                self.clock.at(leaves, Happening::Report { place });
+                self.clock.at(leaves, Happening::Walk);
+            }
+            Step::Closed => {
+                let place = self.reports.put(vec![Event::Closed]);
+                self.clock.at(now, Happening::Report { place });
+                self.walking = false;
+            }
+            Step::Wait => self.walking = false,
+        }
+    }
+
+    /// Sends events from a rank to rank 0, as one message.
+    fn report(&mut self, at: Time, events: Vec<Event>) {
+        self.outcome.messages += 1;
+        let place = self.reports.put(events);
+        self.clock.at(at + nanoseconds(self.scene.machine.message_latency), Happening::Report { place });
+    }
+
+    fn take_report(&mut self, place: u32) {
+        let now = self.clock.now();
+        let Some(events) = self.reports.take(place) else { return };
+        let mut orders = std::mem::take(&mut self.fresh);
+        let time = Duration::from_nanos(now);
+        let machine = &self.scene.machine;
+        let from_launch = matches!(events.first(), Some(Event::Part(_) | Event::Closed));
+        let cost = if from_launch { machine.part_cost } else { machine.message_cost };
+        self.rank_0.serve(now, nanoseconds(cost));
+        for event in events {
+            if let Event::PartDone { part, .. } = &event {
+                self.launch.done(*part);
+            }
+            self.scheduler.note(event, time, &mut orders);
+        }
+        self.scheduler.give(time, &mut orders);
+        self.outcome.queued_entries_max =
+            self.outcome.queued_entries_max.max(self.scheduler.queued_entries());
+        for order in orders.drain(..) {
+            self.send(order);
+        }
+        self.fresh = orders;
+        if !self.walking && !self.launch.is_closed() {
+            self.walking = true;
+            self.clock.at(now, Happening::Walk);
+        }
+    }
+
+    fn send(&mut self, order: Order) {
+        match order {
+            Order::Over => self.over = true,
+            Order::Remark(line) => self.outcome.remarks.push(line),
+            order => {
+                self.outcome.messages += 1;
+                let machine = &self.scene.machine;
+                let sent = self.rank_0.serve(self.clock.now(), nanoseconds(machine.message_cost));
+                let place = self.orders.put(order);
+                self.clock.at(sent + nanoseconds(machine.message_latency), Happening::Order { place });
+            }
+        }
+    }
+
+    // The ranks.
+
+    fn take_order(&mut self, place: u32) {
+        match self.orders.take(place) {
+            Some(Order::Parts { to, parts }) => match &self.scene.workload {
+                Workload::Small { .. } => {
+                    self.clients[to.index()].bundles.push_back(parts);
+                    self.begin_bundle(to);
+                }
+                Workload::Files(_) => self.take_parts(to, &parts),
+            },
+            Some(Order::Range { to, file, range, .. }) => self.take_range(to, file, range),
+            Some(Order::RangesOver { to, file, .. }) => {
+                let job = self.job(to, Work::Finished { file }, file.0, 0..0);
+                self.close(job, FINISH_OPERATIONS);
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins the next bundle of small files, if the rank is at none.
+    fn begin_bundle(&mut self, rank: Rank) {
+        let Workload::Small { bytes, .. } = self.scene.workload else { return };
+        let (now, machine) = (self.clock.now(), &self.scene.machine);
+        let client = &mut self.clients[rank.index()];
+        if client.bundle.is_some() {
+            return;
+        }
+        let Some(parts) = client.bundles.pop_front() else { return };
+        let operations = BEGIN_OPERATIONS + FINISH_OPERATIONS;
+        let alone = self.storage.alone(operations, bytes) / u64::from(machine.files_in_flight.max(1));
+        let alone = alone.max(nanoseconds(machine.file_cost));
+        let mut end = now;
+        for part in &parts {
+            let done = match self.launch.content(part.id) {
+                Some(Content::Files { entries, directory, .. }) => {
+                    let entries = u64::from(entries);
+                    let worked = client.working.serve(now, entries * alone);
+                    let made = self.storage.metadata(now, directory, entries * operations);
+                    worked.max(made).max(self.storage.small_files(now, entries, bytes))
+                }
+                Some(Content::Listing { directory }) => {
+                    let files = self.launch.files_of(directory);
+                    let entries = files.end - files.start;
+                    client.working.serve(now, entries * nanoseconds(machine.list_cost))
+                }
+                None => now,
+            };
+            end = end.max(done);
+        }
+        client.bundle = Some(parts);
+        self.clock.at(end, Happening::Bundle { rank: rank.0 });
+    }
+
+    fn end_bundle(&mut self, rank: Rank) {
+        let Some(parts) = self.clients[rank.index()].bundle.take() else { return };
+        let mut events = Vec::with_capacity(parts.len());
+        for part in parts {
+            if let Some(Content::Files { entries, .. }) = self.launch.content(part.id) {
+                self.outcome.files += u64::from(entries);
+            }
+            events.push(Event::PartDone { rank, part: part.id });
+        }
+        self.report(self.clock.now(), events);
+        self.begin_bundle(rank);
+    }
+
+    fn take_parts(&mut self, rank: Rank, parts: &[Part]) {
+        for part in parts {
+            match self.launch.content(part.id) {
+                Some(Content::Files { first, entries, .. }) => {
+                    self.unsettled.insert(part.id, entries);
+                    let files = (first..first + u64::from(entries)).map(|file| (part.id, file));
+                    self.clients[rank.index()].waiting.extend(files);
+                }
+                Some(Content::Listing { directory }) => {
+                    let files = self.launch.files_of(directory);
+                    let cost = (files.end - files.start) * nanoseconds(self.scene.machine.list_cost);
+                    self.report(self.clock.now() + cost, vec![Event::PartDone { rank, part: part.id }]);
+                }
+                None => {}
+            }
+        }
+        self.open_files(rank);
+    }
+
+    /// Opens files while fewer than the client may have are open.
+    fn open_files(&mut self, rank: Rank) {
+        let now = self.clock.now();
+        while self.clients[rank.index()].open_files < self.scene.machine.files_in_flight {
+            let Some((part, file)) = self.clients[rank.index()].waiting.pop_front() else { break };
+            self.clients[rank.index()].open_files += 1;
+            let size = self.class(file).bytes;
+            let large = self.scene.limits.is_large(size);
+            let work = if large { Work::Announced { part, file: FileId(file) } } else { Work::File { part } };
+            let job = self.job(rank, work, file, 0..if large { 0 } else { size });
+            let opened = self.storage.metadata(now, file, BEGIN_OPERATIONS);
+            self.clock.at(opened, Happening::Opened { job });
+        }
+    }
+
+    fn take_range(&mut self, rank: Rank, file: FileId, range: std::ops::Range<u64>) {
+        let job = self.job(rank, Work::Range { file, range: range.clone() }, file.0, range);
+        let opened = self.storage.metadata(self.clock.now(), file.0, RANGE_OPERATIONS);
+        self.clock.at(opened, Happening::Opened { job });
+    }
+
+    /// Makes the job of moving `range` of a file. Ranges begin on stripes, so on requests.
+    fn job(&mut self, rank: Rank, work: Work, file: u64, range: std::ops::Range<u64>) -> u32 {
+        let request = self.scene.machine.request_bytes;
+        let pieces = (range.start / request) as u32..range.end.div_ceil(request) as u32;
+        let stripes = self.class(file).stripes;
+        let place = |what: u64| (mix(self.scene.seed ^ mix(2 * file + what)) % (1 << 32)) as u32;
+        let first = |what| place(what) % self.scene.machine.targets.max(1);
+        let (source, target) = (first(0), first(1));
+        self.jobs.put(Job {
+            rank,
+            work,
+            source: Layout { first: source, stripes },
+            target: Layout { first: target, stripes },
+            left: pieces.end - pieces.start,
+            pieces,
+            end: range.end,
+            began: self.clock.now(),
+        })
+    }
+
+    fn class(&self, file: u64) -> Class {
+        let Workload::Files(classes) = &self.scene.workload else { return Class::NONE };
+        let mut first = 0;
+        for class in classes {
+            first += class.files;
+            if file < first {
+                return *class;
+            }
+        }
+        Class::NONE
+    }
+
+    fn opened(&mut self, place: u32) {
+        let now = self.clock.now();
+        let Some(job) = self.jobs.get(place) else { return };
+        let rank = job.rank;
+        job.began = now;
+        if let Work::Announced { part, file } = job.work {
+            self.jobs.take(place);
+            let Class { bytes: size, stripes, .. } = self.class(file.0);
+            let (stripe_bytes, counted_by) = (self.scene.machine.request_bytes, CountedBy::Master);
+            let (done, ticket) = (Vec::new(), Vec::new());
+            let file =
+                LargeFile { id: file, leader: rank, size, stripe_bytes, stripes, counted_by, done, ticket };
+            self.report(now, vec![Event::Open(file)]);
+            self.settle(rank, part);
+        } else if job.left == 0 {
+            self.moved(place);
+        } else {
+            self.clients[rank.index()].ready.push_back(place);
+            self.pump(rank);
+        }
+    }
+
+    /// Asks for pieces while the client may have more in flight.
+    fn pump(&mut self, rank: Rank) {
+        let (now, machine) = (self.clock.now(), &self.scene.machine);
+        let client = &mut self.clients[rank.index()];
+        while client.in_flight < machine.requests_in_flight {
+            let Some(&place) = client.ready.front() else { break };
+            let Some(job) = self.jobs.get(place) else { break };
+            let Some(piece) = job.pieces.next() else {
+                client.ready.pop_front();
+                continue;
+            };
+            client.in_flight += 1;
+            let bytes = job.piece_bytes(piece, machine.request_bytes);
+            let read = self.storage.read(now, job.source, piece, bytes);
+            self.clock.at(read, Happening::Read { job: place, piece });
+        }
+    }
+
+    fn was_read(&mut self, place: u32, piece: u32) {
+        let (now, machine) = (self.clock.now(), &self.scene.machine);
+        let Some(job) = self.jobs.get(place) else { return };
+        let bytes = job.piece_bytes(piece, machine.request_bytes);
+        let service = (bytes as f64 * 1e9 / machine.link_rate).ceil() as Time;
+        let client = &mut self.clients[job.rank.index()];
+        // What comes in first goes out first, so both can be reckoned now.
+        let came = client.link_in.serve(now, service);
+        let sent = client.link_out.serve(came, service);
+        self.clock.at(sent, Happening::Sent { job: place, piece });
+    }
+
+    fn was_sent(&mut self, place: u32, piece: u32) {
+        let Some(job) = self.jobs.get(place) else { return };
+        let bytes = job.piece_bytes(piece, self.scene.machine.request_bytes);
+        let written = self.storage.write(self.clock.now(), job.target, piece, bytes);
+        self.clock.at(written, Happening::Written { job: place });
+    }
+
+    fn was_written(&mut self, place: u32) {
+        let Some(job) = self.jobs.get(place) else { return };
+        job.left -= 1;
+        let (rank, moved) = (job.rank, job.left == 0);
+        self.clients[rank.index()].in_flight -= 1;
+        if moved {
+            self.moved(place);
+        }
+        self.pump(rank);
+    }
+
+    /// A job's last piece is written.
+    fn moved(&mut self, place: u32) {
+        let now = self.clock.now();
+        let Some(job) = self.jobs.get(place) else { return };
+        let Work::Range { file, range } = job.work.clone() else {
+            return self.close(place, FINISH_OPERATIONS);
+        };
+        let (rank, took) = (job.rank, Duration::from_nanos(now - job.began));
+        self.jobs.take(place);
+        self.report(now, vec![Event::RangeDone { rank, file, range, took, moved: true }]);
+    }
+
+    fn close(&mut self, job: u32, operations: u64) {
+        let closed = self.storage.metadata(self.clock.now(), u64::from(job), operations);
+        self.clock.at(closed, Happening::Closed { job });
+    }
+
+    fn was_closed(&mut self, place: u32) {
+        let Some(job) = self.jobs.take(place) else { return };
+        self.outcome.files += 1;
+        match job.work {
+            Work::File { part } => self.settle(job.rank, part),
+            Work::Finished { file } => self.report(self.clock.now(), vec![Event::FileOver { file }]),
+            Work::Announced { .. } | Work::Range { .. } => {}
+        }
+    }
+
+    /// An entry of a part is settled, or goes on by itself; with the last the part is reported.
+    fn settle(&mut self, rank: Rank, part: PartId) {
+        self.clients[rank.index()].open_files -= 1;
+        if let Some(left) = self.unsettled.get_mut(&part) {
+            *left -= 1;
+            if *left == 0 {
+                self.unsettled.remove(&part);
+                self.report(self.clock.now(), vec![Event::PartDone { rank, part }]);
+            }
+        }
+        self.open_files(rank);
+    }
+}
+
+impl Class {
+    const NONE: Class = Class { files: 0, bytes: 0, stripes: 1 };
+}
+
+/// Scatters a number: the same for the same, nothing alike for neighbours (Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators", 2014).
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

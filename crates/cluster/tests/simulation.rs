@@ -1,0 +1,138 @@
+//! The simulation is honest: it reaches what the modelled hardware gives, never more, and says the same for the same seed.
+
+use std::time::Duration;
+
+use haul_cluster::schedule::Limits;
+use haul_cluster::simulate::{Class, Machine, Outcome, Scene, Walk, Workload, run};
+use proptest::prelude::*;
+
+const MB: f64 = 1e6;
+
+/// Eighty targets of 125 MB/s, links of 300 MB/s, and everything else nearly for nothing.
+fn machine() -> Machine {
+    let little = Duration::from_nanos(1);
+    Machine {
+        targets: 80,
+        target_rate: 125.0 * MB,
+        target_overhead: Duration::ZERO,
+        target_latency: Duration::from_micros(100),
+        metadata_servers: 1,
+        metadata_rate: 1e9,
+        metadata_latency: little,
+        link_rate: 300.0 * MB,
+        requests_in_flight: 32,
+        request_bytes: 1 << 20,
+        files_in_flight: 64,
+        file_cost: little,
+        message_latency: Duration::from_micros(5),
+        message_cost: little,
+        part_cost: little,
+        list_cost: little,
+        launch_part_cost: little,
+        launch_workers: 8,
+        outstanding_entries: 1 << 20,
+    }
+}
+
+fn scene(clients: u32, classes: &[(u64, u64, u32)]) -> Scene {
+    let classes = classes.iter().map(|&(files, bytes, stripes)| Class { files, bytes, stripes });
+    Scene {
+        machine: machine(),
+        workload: Workload::Files(classes.collect()),
+        clients,
+        walk: Walk::Launch,
+        limits: Limits::default(),
+        seed: 7,
+    }
+}
+
+fn check_whole(scene: &Scene, outcome: &Outcome) {
+    assert_eq!((outcome.files, outcome.bytes), (scene.workload.files(), scene.workload.bytes()));
+}
+
+#[test]
+fn one_client_copies_at_the_rate_of_its_link() {
+    for classes in [
+        vec![(4, 4_000_000_000, 80)],
+        vec![(60, 100_000_000, 4)],
+        vec![(1, 6_000_000_000, 80), (20, 30_000_000, 4)],
+    ] {
+        let scene = scene(1, &classes);
+        let outcome = run(&scene);
+        check_whole(&scene, &outcome);
+        let rate = outcome.rate() / MB;
+        assert!((285.0..=300.0).contains(&rate), "{rate:.1} MB/s of 300 for {classes:?}");
+        assert_eq!(outcome.busy.bottleneck().0, "client links");
+    }
+}
+
+#[test]
+fn many_clients_copy_at_the_rate_of_the_targets() {
+    let scene = scene(100, &[(8, 8_000_000_000, 80)]);
+    let outcome = run(&scene);
+    check_whole(&scene, &outcome);
+    let rate = outcome.rate() / MB;
+    assert!((9_000.0..=10_000.0).contains(&rate), "{rate:.0} MB/s of 10000");
+    assert_eq!(outcome.busy.bottleneck().0, "storage targets");
+}
+
+#[test]
+fn twice_the_clients_copy_twice_as_fast_while_links_are_what_is_short() {
+    let rates = [2, 4, 8, 16].map(|clients| run(&scene(clients, &[(64, 500_000_000, 80)])).rate() / MB);
+    for pair in rates.windows(2) {
+        assert!(pair[1] / pair[0] > 1.9, "{rates:.0?}");
+    }
+}
+
+#[test]
+fn a_file_on_one_target_is_copied_at_the_rate_of_that_target() {
+    let outcome = run(&scene(16, &[(1, 2_000_000_000, 1)]));
+    let rate = outcome.rate() / MB;
+    assert!((115.0..=125.0).contains(&rate), "{rate:.1} MB/s of 125");
+    assert!(outcome.busy.busiest_target > 0.9 && outcome.busy.targets < 0.05);
+}
+
+#[test]
+fn small_files_are_copied_at_the_rate_of_the_metadata_server() {
+    for (servers, walk) in [(1, Walk::Launch), (4, Walk::Launch), (4, Walk::Ranks)] {
+        let machine = Machine {
+            metadata_servers: servers,
+            metadata_rate: 10_000.0,
+            metadata_latency: Duration::from_millis(1),
+            ..machine()
+        };
+        let workload = Workload::Small { files: 400_000, bytes: 4096, directory_entries: 1000 };
+        let scene = Scene { machine, workload, walk, ..scene(64, &[]) };
+        let outcome = run(&scene);
+        check_whole(&scene, &outcome);
+        let ceiling = f64::from(servers) * 10_000.0 / 5.0;
+        let rate = outcome.files_rate();
+        assert!(rate <= ceiling && rate > 0.85 * ceiling, "{rate:.0} files a second of {ceiling:.0}");
+        assert_eq!(outcome.busy.bottleneck().0, "metadata servers");
+        let thousands = outcome.files as f64 / 1000.0;
+        assert!(outcome.messages as f64 / thousands < 10.0, "{} messages", outcome.messages);
+        assert!(outcome.queued_entries_max <= scene.machine.outstanding_entries + 1000);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn nothing_is_faster_than_the_hardware_and_the_same_is_the_same(
+        clients in 1u32..130, targets in 1u32..90, files in 1u64..200, bytes in 0u64..40_000_000,
+        large in 0u64..3, stripes in 1u32..100, seed in any::<u64>(),
+    ) {
+        let mut scene = scene(clients, &[(files, bytes, stripes), (large, 700_000_000, 2 * stripes)]);
+        scene.seed = seed;
+        scene.machine.targets = targets;
+        let outcome = run(&scene);
+        check_whole(&scene, &outcome);
+        let ceiling = (f64::from(clients) * scene.machine.link_rate).min(f64::from(targets) * scene.machine.target_rate);
+        prop_assert!(outcome.rate() <= ceiling);
+        let busy = outcome.busy;
+        for part in [busy.targets, busy.busiest_target, busy.links, busy.metadata, busy.rank_0, busy.launch] {
+            prop_assert!((0.0..=1.0).contains(&part), "{busy:?}");
+        }
+        prop_assert_eq!(&run(&scene), &outcome);
+    }
+}
