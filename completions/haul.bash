@@ -1,4 +1,4 @@
-# Completion of haul for bash, and of cp where that is haul.
+# Completion of haul for bash, and of cp and spdcp where they are haul.
 # Generated from the options' definitions: cargo xtask gen.
 
 _haul() {
@@ -6,11 +6,12 @@ _haul() {
     local command=haul option= lead= words= list= names= ended= word
     local IFS=$' \t\n'
     COMPREPLY=()
-    [[ ${COMP_WORDS[0]##*/} == cp ]] && command=haul_cp
+    [[ ${COMP_WORDS[0]##*/} == @(cp|spdcp) ]] && command=haul_${COMP_WORDS[0]##*/}
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         [[ $word == -- ]] && ended=yes
         case $command/$word in
             haul/cp) command=haul_cp ;;
+            haul/spdcp) command=haul_spdcp ;;
             haul/bench) command=haul_bench ;;
             haul_bench/make) command=haul_bench_make ;;
             haul_bench/compare) command=haul_bench_compare ;;
@@ -31,8 +32,9 @@ _haul() {
         option=${COMP_WORDS[COMP_CWORD-2]}
     else
         case $command:$prev in
-            haul_cp:--no-preserve | haul_cp:--sparse | haul_cp:--suffix | haul_cp:--target-directory | haul_cp:--jobs | haul_cp:--engine | haul_cp:--queue-depth | haul_cp:--block-size | haul_cp:--look-ahead | haul_cp:--ops) option=$prev ;;
+            haul_cp:--no-preserve | haul_cp:--sparse | haul_cp:--suffix | haul_cp:--target-directory | haul_cp:--jobs | haul_cp:--engine | haul_cp:--queue-depth | haul_cp:--block-size | haul_cp:--look-ahead | haul_cp:--ops | haul_cp:--clients | haul_cp:--account | haul_cp:--walltime | haul_cp:--queue | haul_cp:--launcher | haul_cp:--mpi-lib | haul_cp:--walk | haul_cp:--journal | haul_cp:--io-factor) option=$prev ;;
             haul_cp:-[Stj] | haul_cp:-[!-]*[Stj]) option=-${prev: -1} ;;
+            haul_spdcp:-[bsAwq] | haul_spdcp:-[!-]*[bsAwq]) option=-${prev: -1} ;;
             haul_bench_make:--files | haul_bench_make:--size | haul_bench_make:--directories | haul_bench_make:--fan-out | haul_bench_make:--depth | haul_bench_make:--scale | haul_bench_make:--seed) option=$prev ;;
             haul_bench_compare:--tree | haul_bench_compare:--cache | haul_bench_compare:--rounds | haul_bench_compare:--fs | haul_bench_compare:--source-fs | haul_bench_compare:--work | haul_bench_compare:--haul | haul_bench_compare:--with | haul_bench_compare:--haul-args | haul_bench_compare:--rivals-path | haul_bench_compare:--only | haul_bench_compare:--time-limit | haul_bench_compare:--json | haul_bench_compare:--files | haul_bench_compare:--size | haul_bench_compare:--directories | haul_bench_compare:--fan-out | haul_bench_compare:--depth | haul_bench_compare:--scale | haul_bench_compare:--seed) option=$prev ;;
             haul_bench_run:--scale | haul_bench_run:--rounds | haul_bench_run:--work | haul_bench_run:--fs | haul_bench_run:--haul | haul_bench_run:--only | haul_bench_run:--time-limit | haul_bench_run:--from | haul_bench_run:--json | haul_bench_run:--csv | haul_bench_run:--html) option=$prev ;;
@@ -53,6 +55,9 @@ _haul() {
             haul_cp:--ops) words='single multi batch' ;;
             haul_cp:--stats) words='json' ;;
             haul_cp:-g | haul_cp:--progress) words='auto always never' ;;
+            haul_cp:--mpi-lib) names=files ;;
+            haul_cp:--walk) words='launch ranks' ;;
+            haul_cp:--journal) names=files ;;
             haul_bench_compare:--tree) names=directories ;;
             haul_bench_compare:--cache) list='cold warm' ;;
             haul_bench_compare:--fs) words='ext4 xfs btrfs' ;;
@@ -75,8 +80,9 @@ _haul() {
     elif [[ $cur == -* && ! $ended ]]; then
         names=files
         case $command in
-            haul) words='cp bench help --help --version' ;;
-            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --path --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version -j --jobs= --engine= --queue-depth= --block-size= --look-ahead= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --stats --stats= -g --progress --progress=' ;;
+            haul) words='cp spdcp bench help --help --version' ;;
+            haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --path --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version -j --jobs= --engine= --queue-depth= --block-size= --look-ahead= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --stats --stats= -g --progress --progress= --clients= --account= --walltime= --queue= --launcher= --mpi-lib= --walk= --journal= --copy-layout --reduce-stripes --no-stripe-offset --io-factor=' ;;
+            haul_spdcp) words='-h -V -d -v -p -r -R -c -n -b -s -A -w -q' ;;
             haul_bench) words='-h --help' ;;
             haul_bench_make) words='--files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
             haul_bench_compare) words='--tree= --cache= --rounds= --fs= --source-fs= --same-fs --work= --haul= --with= --haul-args= --rivals-path= --only= --time-limit= --json= --markdown --files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
@@ -86,14 +92,15 @@ _haul() {
         esac
     else
         case $command in
-            haul) words='cp bench help' ;;
+            haul) words='cp spdcp bench help' ;;
             haul_cp) names=files ;;
+            haul_spdcp) names=files ;;
             haul_bench) words='make compare run aio' ;;
             haul_bench_make) words='binary broad fat deep flat many large practical' names=files ;;
             haul_bench_compare) words='binary broad fat deep flat many large practical' ;;
             haul_bench_run) words='s1 s2 s3 s4' ;;
             haul_bench_aio) names=files ;;
-            haul_help) words='cp bench' ;;
+            haul_help) words='cp spdcp bench' ;;
         esac
     fi
 
@@ -116,4 +123,5 @@ _haul() {
 
 complete -o bashdefault -o default -F _haul haul
 [[ $(type -P cp) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul cp
+[[ $(type -P spdcp) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul spdcp
 :

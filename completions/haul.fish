@@ -1,4 +1,4 @@
-# Completion of haul for fish, and of cp where that is haul.
+# Completion of haul for fish, and of cp and spdcp where they are haul.
 # Generated from the options' definitions: cargo xtask gen.
 
 # Tells whether the words after the program's name begin so.
@@ -14,6 +14,7 @@ function __haul_exactly
 end
 
 complete -c haul -n __haul_exactly -f -a cp -d 'copy files and directories; also when called as cp'
+complete -c haul -n __haul_exactly -f -a spdcp -d 'copy with many hosts, by a batch job if need be; also when called as spdcp'
 complete -c haul -n __haul_exactly -f -a bench -d 'make trees to copy, and race copiers over them'
 complete -c haul -n __haul_exactly -f -a help -d 'show this help, or with a command the command\'s'
 complete -c haul -n __haul_exactly -l help -d 'show the commands'
@@ -75,6 +76,36 @@ function __haul_complete_cp
     complete -c $argv[1] -n $argv[2] -l no-inode-order -d 'copy a directory\'s files in the order of its listing'
     complete -c $argv[1] -n $argv[2] -l stats -f -a 'json' -d 'at the end tell counts, bytes, times and memory on standard error, or with =json as one JSON object'
     complete -c $argv[1] -n $argv[2] -s g -l progress -f -a 'auto always never' -d 'show progress on standard error'
+    complete -c $argv[1] -n $argv[2] -l clients -x -d 'copy with M ranks of an MPI job'
+    complete -c $argv[1] -n $argv[2] -l account -x -d 'charge a batch job to P'
+    complete -c $argv[1] -n $argv[2] -l walltime -x -d 'end a batch job after TIME, in seconds or as [HH:]MM:SS, at the latest'
+    complete -c $argv[1] -n $argv[2] -l queue -x -d 'send a batch job to QUEUE'
+    complete -c $argv[1] -n $argv[2] -l launcher -x -d 'start the ranks with COMMAND, its words separated by spaces, instead of the mpirun or srun that is'
+    complete -c $argv[1] -n $argv[2] -l mpi-lib -r -d 'use the MPI library PATH instead of the one that fits the launcher'
+    complete -c $argv[1] -n $argv[2] -l walk -x -a 'launch ranks' -d 'list directories in the process that launches the job, or in its ranks, for file systems with many'
+    complete -c $argv[1] -n $argv[2] -l journal -r -d 'record in FILE what is finished'
+    complete -c $argv[1] -n $argv[2] -l copy-layout -d 'spread each file over storage targets as its source is, where the file system can'
+    complete -c $argv[1] -n $argv[2] -l reduce-stripes -d 'same as --copy-layout, but use no more storage targets than the source\'s data takes up'
+    complete -c $argv[1] -n $argv[2] -l no-stripe-offset -d 'same as --copy-layout, but leave the first storage target to the file system'
+    complete -c $argv[1] -n $argv[2] -l io-factor -x -d 'make blocks F times as large'
+end
+
+
+# Offers the options of spdcp to a command, under a condition.
+function __haul_complete_spdcp
+    complete -c $argv[1] -n $argv[2] -s h -d 'show this help'
+    complete -c $argv[1] -n $argv[2] -s V -d 'show the versions of command and agent'
+    complete -c $argv[1] -n $argv[2] -s d -d 'list the targets'
+    complete -c $argv[1] -n $argv[2] -s v -d 'tell of each file as it is copied'
+    complete -c $argv[1] -n $argv[2] -s p -d 'preserve mode, ownership and timestamps'
+    complete -c $argv[1] -n $argv[2] -s r -s R -d 'copy directories with everything in them'
+    complete -c $argv[1] -n $argv[2] -s c -d 'use no more storage targets than the source\'s data takes up'
+    complete -c $argv[1] -n $argv[2] -s n -d 'leave the first storage target of a file to the file system'
+    complete -c $argv[1] -n $argv[2] -s b -x -d 'make I/O requests F times as large'
+    complete -c $argv[1] -n $argv[2] -s s -x -d 'copy with M clients in parallel'
+    complete -c $argv[1] -n $argv[2] -s A -x -d 'charge a batch job to project P'
+    complete -c $argv[1] -n $argv[2] -s w -x -d 'end a batch job after T seconds'
+    complete -c $argv[1] -n $argv[2] -s q -x -d 'send a batch job to queue Q'
 end
 
 complete -c haul -n '__haul_exactly bench' -f -a make -d 'Make a tree of the documents, from a seed'
@@ -142,8 +173,10 @@ complete -c haul -n '__haul_within bench aio' -l seed -x -d 'Seed of the content
 complete -c haul -n '__haul_within bench aio' -l rounds -x -d 'Rounds that count, after one that is thrown away'
 complete -c haul -n '__haul_within bench aio' -l json -d 'Print one JSON document in place of the table'
 complete -c haul -n '__haul_within bench aio' -s h -l help -d 'Print help'
-complete -c haul -n '__haul_exactly help' -f -a 'cp bench'
-__haul_complete_cp haul '__haul_within cp'
-if set -l cp (command -s cp); and set -l haul (command -s haul); and test (realpath $cp) = (realpath $haul)
-    __haul_complete_cp cp true
+complete -c haul -n '__haul_exactly help' -f -a 'cp spdcp bench'
+for name in cp spdcp
+    __haul_complete_$name haul "__haul_within $name"
+    if set -l program (command -s $name); and set -l haul (command -s haul); and test (realpath $program) = (realpath $haul)
+        __haul_complete_$name $name true
+    end
 end

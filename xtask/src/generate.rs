@@ -49,8 +49,10 @@ fn generated() -> Result<Vec<Generated>, Failure> {
     Ok(vec![
         ("docs/help/haul.txt", printed(&["--help"])?),
         ("docs/help/cp.txt", printed(&["cp", "--help"])?),
+        ("docs/help/spdcp.txt", printed(&["spdcp", "-h"])?),
         ("docs/man/haul.1", man::haul(&commands).into_bytes()),
         ("docs/man/haul-cp.1", man::cp(&commands).into_bytes()),
+        ("docs/man/spdcp.1", man::spdcp(&commands).into_bytes()),
         ("docs/man/haul-bench.1", man::bench(&commands).into_bytes()),
         ("completions/haul.bash", bash::completion(&commands).into_bytes()),
         ("completions/_haul", zsh::completion(&commands).into_bytes()),

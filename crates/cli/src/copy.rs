@@ -16,7 +16,7 @@ use crate::statistics::Statistics;
 
 /// Copies as the words after the program's name ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
-    let messages = Messages::new(program, charset());
+    let messages = Messages::new(program, Charset::of_process());
     let mut told = true;
     let mut warn = |warning| told &= complain(&messages.warning(warning));
     let status = match flags::parse(words, Environment::of_process(), &mut warn) {
@@ -33,12 +33,13 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     if told { status } else { ExitCode::FAILURE }
 }
 
-fn charset() -> Charset {
-    Charset::of_locale(|name| std::env::var_os(name), haul_sys::character_set)
-}
-
 /// Runs one copy and tells what became of it.
-fn copy(messages: Messages, request: &Request) -> ExitCode {
+pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
+    if request.cluster.clients.is_some() {
+        let error = flags::Error::NotSupported { flag: "--clients".to_owned() };
+        complain(&messages.wrong_flags(&error));
+        return ExitCode::FAILURE;
+    }
     let began = Instant::now();
     let console = Console::new(messages, Output::standard())
         .with_debug(request.options.debug)

@@ -27,7 +27,11 @@ pub(crate) fn json() -> Result<String, serde_json::Error> {
         _ => Command {
             name: name.to_owned(),
             about: about.to_owned(),
-            flags: if name == "cp" { flags::definitions() } else { Vec::new() },
+            flags: match name {
+                "cp" => flags::definitions(),
+                "spdcp" => flags::definitions_of_spdcp(),
+                _ => Vec::new(),
+            },
             operands: if name == "help" { vec![any_command()] } else { Vec::new() },
             commands: Vec::new(),
         },
@@ -76,6 +80,7 @@ fn flag_of_clap(argument: &clap::Arg) -> Definition {
         argument: argument_of_clap(argument),
         help: argument.get_help().map(ToString::to_string).unwrap_or_default() + &usual,
         gnu: false,
+        cluster: false,
     }
 }
 

@@ -1,8 +1,9 @@
-//! The program `haul`, also when called as `cp`.
+//! The program `haul`, also when called as `cp` or `spdcp`.
 //!
 //! - [`personality`]: which program is asked for.
 //! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
 //!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
+//! - [`spdcp`]: the same copy by the options of `spdcp`.
 //! - [`mod@bench`]: the benchmark.
 //! - [`definitions`]: all commands as data, for what is generated from them.
 //!
@@ -19,6 +20,7 @@ mod output;
 mod personality;
 mod progress;
 mod report;
+mod spdcp;
 mod statistics;
 
 use std::process::ExitCode;
@@ -42,6 +44,7 @@ fn be(personality: Personality) -> ExitCode {
     };
     match personality {
         Personality::Copy { program, words } => copy::main(program, &words),
+        Personality::Spdcp { program, words } => spdcp::main(program, &words),
         Personality::Bench { words } => bench::main(words),
         Personality::Help => copy::tell(haul(), &personality::help()),
         Personality::Version => copy::tell(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),

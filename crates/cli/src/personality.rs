@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// What haul can be told to do, in the order of its help.
-const COMMANDS: [(&str, &str); 3] = [
+const COMMANDS: [(&str, &str); 4] = [
     ("cp", "copy files and directories; also when called as cp"),
+    ("spdcp", "copy with many hosts, by a batch job if need be; also when called as spdcp"),
     ("bench", "make trees to copy, and race copiers over them"),
     ("help", "show this help, or with a command the command's"),
 ];
@@ -15,6 +16,8 @@ const COMMANDS: [(&str, &str); 3] = [
 pub(crate) enum Personality {
     /// A copy, by a program that messages call so.
     Copy { program: &'static str, words: Vec<OsString> },
+    /// A copy by the options of `spdcp`.
+    Spdcp { program: &'static str, words: Vec<OsString> },
     /// A benchmark.
     Bench { words: Vec<OsString> },
     /// The list of commands.
@@ -34,8 +37,10 @@ impl Personality {
     pub(crate) fn of_call(call: impl IntoIterator<Item = OsString>) -> Self {
         let mut call = call.into_iter();
         let own_name = call.next().unwrap_or_default();
-        if Path::new(&own_name).file_name() == Some(OsStr::new("cp")) {
-            return Self::Copy { program: "cp", words: call.collect() };
+        match Path::new(&own_name).file_name().and_then(OsStr::to_str) {
+            Some("cp") => return Self::Copy { program: "cp", words: call.collect() },
+            Some("spdcp") => return Self::Spdcp { program: "spdcp", words: call.collect() },
+            _ => {}
         }
         let Some(command) = call.next() else { return Self::Nothing };
         Self::of_command(command, call.collect())
@@ -44,11 +49,13 @@ impl Personality {
     fn of_command(command: OsString, mut words: Vec<OsString>) -> Self {
         match command.to_str() {
             Some("cp") => Self::Copy { program: "haul cp", words },
+            Some("spdcp") => Self::Spdcp { program: "haul spdcp", words },
             Some("bench") => Self::Bench { words },
             Some("help") if words.is_empty() => Self::Help,
             Some("help") => {
                 let command = words.remove(0);
-                Self::of_command(command, vec![OsString::from("--help")])
+                let help = if command == "spdcp" { "-h" } else { "--help" };
+                Self::of_command(command, vec![OsString::from(help)])
             }
             Some("--help" | "-h") => Self::Help,
             Some("--version" | "-V") => Self::Version,
@@ -131,6 +138,15 @@ mod tests {
     fn a_program_called_cp_is_cp() {
         let wanted = Personality::Copy { program: "cp", words: words(&["cp", "x"]) };
         assert_eq!(of(&["/some/where/cp", "cp", "x"]), wanted);
+    }
+
+    #[test]
+    fn a_program_called_spdcp_is_spdcp() {
+        let wanted = Personality::Spdcp { program: "spdcp", words: words(&["-s", "4"]) };
+        assert_eq!(of(&["/some/where/spdcp", "-s", "4"]), wanted);
+        let wanted = Personality::Spdcp { program: "haul spdcp", words: words(&["-h"]) };
+        assert_eq!(of(&["haul", "spdcp", "-h"]), wanted);
+        assert_eq!(of(&["haul", "help", "spdcp"]), wanted);
     }
 
     #[test]

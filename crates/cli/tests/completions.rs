@@ -24,7 +24,7 @@ type Line = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// For every shell. In the folder are the file `plain` and the directories `folder` and `forum`.
 const LINES: &[Line] = &[
-    ("haul ", &["cp", "bench", "help"], &["plain"]),
+    ("haul ", &["cp", "spdcp", "bench", "help"], &["plain"]),
     ("haul cp --arch", &["--archive"], &[]),
     ("haul cp --ver", &["--verbose", "--version"], &["--archive"]),
     ("haul cp --no-t", &["--no-target-directory"], &[]),
@@ -36,6 +36,8 @@ const LINES: &[Line] = &[
     ("haul bench ", &["make", "compare", "run", "aio"], &["plain"]),
     ("haul bench make ", &["many", "practical"], &[]),
     ("haul bench compare --ro", &["--rounds="], &[]),
+    ("haul spdcp -r pl", &["plain"], &[]),
+    ("haul spdcp plain fold", &["folder/"], &[]),
     ("haul help ", &["cp", "bench"], &["plain"]),
     ("cp --arch", &["--archive"], &[]),
     ("cp plain fold", &["folder/"], &[]),
@@ -52,6 +54,7 @@ const WORDS: &[Line] = &[
     ("haul cp --preserve=", &["mode", "ownership", "timestamps", "links", "xattr", "all"], &["plain"]),
     ("haul cp --preserve=mode,ti", &["mode,timestamps"], &["links"]),
     ("haul cp --no-preserve=ow", &["ownership"], &[]),
+    ("haul cp --walk=", &["launch", "ranks"], &["plain"]),
     ("haul cp --target-directory=fol", &["folder/"], &[]),
     ("haul bench aio --kind=", &["read", "write", "sync-write"], &[]),
     ("cp --progress=", &["auto", "always", "never"], &["plain"]),
@@ -252,7 +255,7 @@ fn manual_pages_are_shown_without_a_warning() {
     let render = [("groff", &["-man", "-ww", "-Tutf8"][..]), ("mandoc", &["-Tlint", "-W", "style"][..])];
     for (program, arguments) in render {
         require!(needs::tool(program));
-        for page in ["haul.1", "haul-cp.1", "haul-bench.1"] {
+        for page in ["haul.1", "haul-cp.1", "spdcp.1", "haul-bench.1"] {
             let page = generated(&format!("docs/man/{page}"));
             let output = Command::new(program).args(arguments).arg(&page).output().unwrap();
             // mandoc's complaints are its output; groff's output is the page.
@@ -296,5 +299,26 @@ fn every_option_is_in_every_completion_and_in_the_manual() {
                 "manual: --{long}"
             );
         }
+    }
+}
+
+#[test]
+fn every_option_of_spdcp_is_in_every_completion_and_in_the_manual() {
+    let [bash, zsh, fish, manual] =
+        ["completions/haul.bash", "completions/_haul", "completions/haul.fish", "docs/man/spdcp.1"]
+            .map(|file| fs::read_to_string(generated(file)).unwrap());
+    let of_bash =
+        bash.lines().find(|line| line.contains("haul_spdcp) words=")).expect("options of spdcp in bash");
+    let of_zsh = zsh.split("_haul_spdcp() {").nth(1).and_then(|rest| rest.split("\n}\n").next()).unwrap();
+    let of_fish = fish
+        .split("function __haul_complete_spdcp")
+        .nth(1)
+        .and_then(|rest| rest.split("\nend").next())
+        .unwrap();
+    for letter in "hVdvprRcnbsAwq".chars() {
+        assert!(of_bash.contains(&format!("-{letter}")), "bash: -{letter}");
+        assert!(of_zsh.contains(&format!("-{letter}")), "zsh: -{letter}");
+        assert!(of_fish.contains(&format!(" -s {letter} ")), "fish: -{letter}");
+        assert!(manual.contains(&format!("\\fB\\-{letter}\\fR")), "manual: -{letter}");
     }
 }

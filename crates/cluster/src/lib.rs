@@ -9,8 +9,11 @@ pub mod link;
 pub mod master;
 mod outbox;
 pub mod mpi;
+mod options;
 pub mod schedule;
 pub mod station;
 pub mod simulate;
 pub mod transport;
 pub mod wire;
+
+pub use options::{Options, Walk};

@@ -44,7 +44,7 @@ pub use part::{
 pub use plan::Precedence;
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
 pub use run::{Desk, Job, Run, Visit};
-pub use settings::{Machine, Settings};
+pub use settings::{BLOCK_BYTES, Machine, Settings};
 pub use sim::Sim;
 pub use tool::{
     Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Striping, Tool, Transfer,

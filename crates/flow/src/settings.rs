@@ -29,7 +29,7 @@ const HELD_PER_WORKER: usize = 8;
 const HELD_MAX: usize = 4096;
 
 /// Bytes of one read or write: stays in the second-level cache between the two (docs/measurements/choices.md).
-const BLOCK_BYTES: usize = 256 << 10;
+pub const BLOCK_BYTES: usize = 256 << 10;
 
 /// Files a worker keeps open ahead: keeps a solid-state disk's queue full with small files (docs/measurements/choices.md).
 const LOOK_AHEAD: usize = 64;

@@ -6,7 +6,7 @@
 
 use super::definitions::{Argument, Command, Names, Place, names, places};
 
-const HEAD: &str = r#"# Completion of haul for bash, and of cp where that is haul.
+const HEAD: &str = r#"# Completion of haul for bash, and of cp and spdcp where they are haul.
 # Generated from the options' definitions: cargo xtask gen.
 
 _haul() {
@@ -14,7 +14,7 @@ _haul() {
     local command=haul option= lead= words= list= names= ended= word
     local IFS=$' \t\n'
     COMPREPLY=()
-    [[ ${COMP_WORDS[0]##*/} == cp ]] && command=haul_cp
+    [[ ${COMP_WORDS[0]##*/} == @(cp|spdcp) ]] && command=haul_${COMP_WORDS[0]##*/}
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         [[ $word == -- ]] && ended=yes
         case $command/$word in
@@ -76,6 +76,7 @@ const TAIL: &str = r#"        esac
 
 complete -o bashdefault -o default -F _haul haul
 [[ $(type -P cp) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul cp
+[[ $(type -P spdcp) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul spdcp
 :
 "#;
 

@@ -21,6 +21,8 @@ pub(super) struct Flag {
     pub(super) help: String,
     /// Whether GNU cp has it too.
     pub(super) gnu: bool,
+    /// Whether it is about copying with many hosts.
+    pub(super) cluster: bool,
 }
 
 /// What an option takes, or an operand.
@@ -138,14 +140,14 @@ pub(super) mod tests {
     /// Gives one command with an option of each kind, for the tests of the generators.
     pub(crate) fn sample() -> Vec<Command> {
         let json = r#"[{"name": "cp", "about": "copy", "operands": [], "commands": [], "flags": [
-            {"letters": ["a"], "long": "archive", "argument": null, "help": "it's [all]: kept", "gnu": true},
-            {"letters": ["t"], "long": "target-directory", "help": "into -d", "gnu": true,
+            {"letters": ["a"], "long": "archive", "argument": null, "help": "it's [all]: kept", "gnu": true, "cluster": false},
+            {"letters": ["t"], "long": "target-directory", "help": "into -d", "gnu": true, "cluster": false,
              "argument": {"name": "DIRECTORY", "optional": false, "words": [], "list": false}},
-            {"letters": [], "long": "reflink", "help": "share", "gnu": true,
+            {"letters": [], "long": "reflink", "help": "share", "gnu": true, "cluster": false,
              "argument": {"name": "WHEN", "optional": true, "words": ["auto", "never"], "list": false}},
-            {"letters": [], "long": "preserve", "help": "keep", "gnu": true,
+            {"letters": [], "long": "preserve", "help": "keep", "gnu": true, "cluster": false,
              "argument": {"name": "ATTR_LIST", "optional": true, "words": ["mode", "links"], "list": true}},
-            {"letters": ["j"], "long": "jobs", "help": "workers", "gnu": false,
+            {"letters": ["j"], "long": "jobs", "help": "workers", "gnu": false, "cluster": true,
              "argument": {"name": "N", "optional": false, "words": [], "list": false}}]}]"#;
         serde_json::from_str(json).unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 
 use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
 
-const HEAD: &str = "# Completion of haul for fish, and of cp where that is haul.
+const HEAD: &str = "# Completion of haul for fish, and of cp and spdcp where they are haul.
 # Generated from the options' definitions: cargo xtask gen.
 
 # Tells whether the words after the program's name begin so.
@@ -19,9 +19,11 @@ end
 
 ";
 
-const TAIL: &str = "__haul_complete_cp haul '__haul_within cp'
-if set -l cp (command -s cp); and set -l haul (command -s haul); and test (realpath $cp) = (realpath $haul)
-    __haul_complete_cp cp true
+const TAIL: &str = "for name in cp spdcp
+    __haul_complete_$name haul \"__haul_within $name\"
+    if set -l program (command -s $name); and set -l haul (command -s haul); and test (realpath $program) = (realpath $haul)
+        __haul_complete_$name $name true
+    end
 end
 ";
 
@@ -33,12 +35,12 @@ pub(super) fn completion(commands: &[Command]) -> String {
     text += "complete -c haul -n __haul_exactly -l version -d 'show the version'\n";
     for place in places(commands) {
         text += &match place.path[1..] {
-            ["cp"] => {
+            [name @ ("cp" | "spdcp")] => {
                 let flags: String =
                     place.command.flags.iter().map(|flag| option(flag, "-c $argv[1] -n $argv[2]")).collect();
                 let indented: String = flags.lines().map(|line| format!("    {line}\n")).collect();
                 format!(
-                    "\n# Offers the options of cp to a command, under a condition.\nfunction __haul_complete_cp\n{indented}end\n\n"
+                    "\n# Offers the options of {name} to a command, under a condition.\nfunction __haul_complete_{name}\n{indented}end\n\n"
                 )
             }
             _ => below(&place),

@@ -55,6 +55,14 @@ does not have these.
 They change how fast a copy is made, or what is told of it, and never what is copied.
 ";
 
+const COPY_CLUSTER: &str = r"With
+.B \-\-clients
+the work is done by the ranks of an MPI job.
+The process that is called walks the tree, makes the directories, gives the files out, and stays until all is done.
+No MPI is needed to build haul or to copy without these options:
+the library is looked for when the job starts.
+";
+
 const COPY_STATUS: &str = r".TP
 .B 0
 Everything was copied, or was to be left as it is.
@@ -126,12 +134,82 @@ print is haul's own, and
 tells more.
 ";
 
+const SPDCP_SYNOPSIS: &str = r".SY spdcp
+.RI [ options ]
+.I SRC
+.I DEST
+.YS
+.SY spdcp
+.RI [ options ]
+.IR SRC \|.\|.\|.\&
+.I DIRECTORY
+.YS
+";
+
+const SPDCP_DESCRIPTION: &str = r"The copy of
+.BR haul\-cp (1)
+by the options of
+.BR spdcp ,
+a parallel copy program for Lustre file systems.
+It is
+.B haul
+called by the name
+.BR spdcp ,
+or
+.BR haul\~spdcp .
+.PP
+Copies
+.I SRC
+to
+.IR DEST ,
+or each
+.I SRC
+into
+.IR DIRECTORY .
+New files are spread over storage targets as their sources are, where the file system can.
+.PP
+With
+.B \-s
+the copy is made by clients on many hosts, which work together by MPI.
+Where hosts can only be had from a batch system, a job is submitted and followed to its end.
+.PP
+Letters may be bundled, and options may stand after names;
+.B \-\-
+ends them.
+";
+
+const SPDCP_ENVIRONMENT: &str = r".TP
+.B HAUL_AGENT
+The program that is started on the hosts, instead of this one.
+.TP
+.B POSIXLY_CORRECT
+The first name ends the options.
+.TP
+\fBLC_ALL\fR, \fBLC_CTYPE\fR, \fBLANG\fR
+The character set in which names stand in messages.
+";
+
+const SPDCP_EXAMPLES: &str = r".TP
+.B spdcp \-s 16 \-r /source/directory/ /target/directory/
+Copies a tree with 16 clients.
+.TP
+.B spdcp \-s 64 \-rp \-A project \-q batch \-w 3600 run /archive
+The same by a batch job of an hour at most, attributes kept.
+.TP
+.B spdcp \-dr run /archive
+Lists the names that a copy would make.
+";
+
 const TOP_DESCRIPTION: &str = r"Copies file trees as fast as the hardware allows, and never lies about the result.
 The first word says what to do.
 Called by the name
 .B cp
 it is
-.BR haul\-cp (1).
+.BR haul\-cp (1),
+called by the name
+.B spdcp
+it is
+.BR spdcp (1).
 ";
 
 const TOP_STATUS: &str = r"That of the command;
@@ -167,7 +245,7 @@ pub(super) fn haul(commands: &[Command]) -> String {
         section("DESCRIPTION", TOP_DESCRIPTION),
         section("COMMANDS", &described),
         section("EXIT STATUS", TOP_STATUS),
-        section("SEE ALSO", ".BR haul\\-cp (1),\n.BR haul\\-bench (1),\n.BR cp (1)\n"),
+        section("SEE ALSO", ".BR haul\\-cp (1),\n.BR spdcp (1),\n.BR haul\\-bench (1),\n.BR cp (1)\n"),
     ];
     filled(&parts.concat())
 }
@@ -175,18 +253,36 @@ pub(super) fn haul(commands: &[Command]) -> String {
 /// Writes the page of `haul cp`.
 pub(super) fn cp(commands: &[Command]) -> String {
     let flags = || commands.iter().filter(|command| command.name == "cp").flat_map(|command| &command.flags);
-    let options = |gnu: bool| flags().filter(|flag| flag.gnu == gnu).map(option).collect::<String>();
+    let options =
+        |wanted: fn(&Flag) -> bool| flags().filter(|flag| wanted(flag)).map(option).collect::<String>();
     let parts = [
         head("haul-cp", "copy files and directories, many at once"),
         COPY_SYNOPSIS.to_owned(),
         section("DESCRIPTION", COPY_DESCRIPTION),
-        section("OPTIONS", &options(true)),
-        format!(".SS Beyond those of GNU cp\n{COPY_OWN}{}", options(false)),
+        section("OPTIONS", &options(|flag| flag.gnu)),
+        format!(".SS Beyond those of GNU cp\n{COPY_OWN}{}", options(|flag| !flag.gnu && !flag.cluster)),
+        format!(".SS To copy with many hosts\n{COPY_CLUSTER}{}", options(|flag| flag.cluster)),
         section("EXIT STATUS", COPY_STATUS),
         section("ENVIRONMENT", COPY_ENVIRONMENT),
         section("EXAMPLES", COPY_EXAMPLES),
         section("DIFFERENCES FROM GNU CP", COPY_DIFFERENCES),
-        section("SEE ALSO", ".BR cp (1),\n.BR haul (1),\n.BR haul\\-bench (1)\n"),
+        section("SEE ALSO", ".BR cp (1),\n.BR haul (1),\n.BR spdcp (1),\n.BR haul\\-bench (1)\n"),
+    ];
+    filled(&parts.concat())
+}
+
+/// Writes the page of `spdcp`.
+pub(super) fn spdcp(commands: &[Command]) -> String {
+    let flags = commands.iter().filter(|command| command.name == "spdcp").flat_map(|command| &command.flags);
+    let parts = [
+        head("spdcp", "copy files and directories with many hosts"),
+        SPDCP_SYNOPSIS.to_owned(),
+        section("DESCRIPTION", SPDCP_DESCRIPTION),
+        section("OPTIONS", &flags.map(option).collect::<String>()),
+        section("EXIT STATUS", COPY_STATUS),
+        section("ENVIRONMENT", SPDCP_ENVIRONMENT),
+        section("EXAMPLES", SPDCP_EXAMPLES),
+        section("SEE ALSO", ".BR haul\\-cp (1),\n.BR haul (1)\n"),
     ];
     filled(&parts.concat())
 }

@@ -3,12 +3,12 @@
 use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
 
 const HEAD: &str = "#compdef haul
-# Completion of haul for zsh, and of cp where that is haul.
+# Completion of haul for zsh, and of cp and spdcp where they are haul.
 # Generated from the options' definitions: cargo xtask gen.
 
 _haul() {
-    if [[ $service == cp ]]; then
-        _haul_cp
+    if [[ $service == (cp|spdcp) ]]; then
+        _haul_$service
         return
     fi
     local curcontext=$curcontext state state_descr line ret=1
@@ -23,6 +23,9 @@ _haul() {
 const TAIL: &str = "
 if [[ -n ${commands[haul]} && ${commands[cp]:A} == ${commands[haul]:A} ]]; then
     compdef _haul cp
+fi
+if [[ -n ${commands[haul]} && ${commands[spdcp]:A} == ${commands[haul]:A} ]]; then
+    compdef _haul spdcp
 fi
 if [[ $funcstack[1] == _haul ]]; then
     _haul \"$@\"

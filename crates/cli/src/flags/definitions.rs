@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::TABLE;
-use super::{Action, Environment, Error, Flag, Owner, Typed, help};
+use super::{Action, Environment, Error, Flag, Owner, Typed, help, spdcp};
 
 /// A flag as others see it.
 #[derive(Debug, Serialize)]
@@ -18,6 +18,8 @@ pub(crate) struct Definition {
     pub(crate) help: String,
     /// Whether GNU cp has it too.
     pub(crate) gnu: bool,
+    /// Whether it is about copying with many hosts.
+    pub(crate) cluster: bool,
 }
 
 /// What a flag takes.
@@ -33,9 +35,14 @@ pub(crate) struct Argument {
     pub(crate) list: bool,
 }
 
-/// Lists the flags in the order of the table.
+/// Lists the flags of `cp` in the order of the table.
 pub(crate) fn definitions() -> Vec<Definition> {
     TABLE.iter().map(define).collect()
+}
+
+/// Lists the flags of `spdcp`.
+pub(crate) fn definitions_of_spdcp() -> Vec<Definition> {
+    spdcp::TABLE.iter().map(define).collect()
 }
 
 fn define(flag: &Flag) -> Definition {
@@ -58,6 +65,7 @@ fn define(flag: &Flag) -> Definition {
         argument,
         help: help::text(flag),
         gnu: flag.owner == Owner::Gnu,
+        cluster: flag.cluster,
     }
 }
 
@@ -85,6 +93,7 @@ mod tests {
         assert!(words("engine").contains(&"io-uring".to_owned()));
         assert_eq!(words("stats"), ["json"]);
         assert!(words("backup").contains(&"numbered".to_owned()));
+        assert_eq!(words("walk"), ["launch", "ranks"]);
         assert!(words("jobs").is_empty() && words("target-directory").is_empty());
     }
 }

@@ -9,7 +9,6 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::table::TABLE;
 use super::{Action, Error, Flag, Owner};
 
 /// A flag as it was given.
@@ -23,6 +22,7 @@ pub(crate) struct Given<'a> {
 
 /// Goes over the words of a command line.
 pub(crate) struct Scanner<'a> {
+    table: &'static [Flag],
     words: std::slice::Iter<'a, OsString>,
     /// What is left of a bundle of letters.
     bundle: &'a [u8],
@@ -31,9 +31,9 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Starts before the first of `words`.
-    pub(crate) fn new(words: &'a [OsString], operand_ends_flags: bool) -> Self {
-        Self { words: words.iter(), bundle: &[], operands: Vec::new(), operand_ends_flags }
+    /// Starts before the first of `words`, in which flags of `table` are looked for.
+    pub(crate) fn new(table: &'static [Flag], words: &'a [OsString], operand_ends_flags: bool) -> Self {
+        Self { table, words: words.iter(), bundle: &[], operands: Vec::new(), operand_ends_flags }
     }
 
     /// Returns the next flag, or `None` when the words are used up.
@@ -70,7 +70,8 @@ impl<'a> Scanner<'a> {
     }
 
     fn letter(&mut self, letter: u8, rest: &'a [u8]) -> Result<Given<'a>, Error> {
-        let flag = TABLE
+        let flag = self
+            .table
             .iter()
             .find(|flag| flag.letters.as_bytes().contains(&letter))
             .ok_or(Error::UnknownLetter { letter })?;
@@ -91,7 +92,7 @@ impl<'a> Scanner<'a> {
             Some(equals) => (&given[..equals], Some(&given[equals + 1..])),
             None => (given, None),
         };
-        let flag = find_long(name, given)?;
+        let flag = find_long(self.table, name, given)?;
         let argument = match (flag.action, attached) {
             (Action::Plain(_), Some(_)) => return Err(Error::ArgumentRefused { long: flag.long }),
             (Action::Required(..), None) => {
@@ -107,9 +108,9 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Finds the flag that `name` is or abbreviates. `given` is `name` with what followed it, for the message.
-fn find_long(name: &[u8], given: &[u8]) -> Result<&'static Flag, Error> {
-    let long_flags = || TABLE.iter().filter(|flag| !flag.long.is_empty());
+/// Finds the flag of `table` that `name` is or abbreviates. `given` is `name` with what followed it, for the message.
+fn find_long(table: &'static [Flag], name: &[u8], given: &[u8]) -> Result<&'static Flag, Error> {
+    let long_flags = || table.iter().filter(|flag| !flag.long.is_empty());
     if let Some(exact) = long_flags().find(|flag| flag.long.as_bytes() == name) {
         return Ok(exact);
     }

@@ -25,7 +25,9 @@ An argument that a long option requires, its short form requires too.
     let section = |owner| TABLE.iter().filter(move |flag| flag.owner == owner && !flag.help.is_empty());
     section(Owner::Gnu).for_each(|flag| text.push_str(&entry(flag)));
     text.push_str("\nOptions beyond those of GNU cp:\n");
-    section(Owner::Haul).for_each(|flag| text.push_str(&entry(flag)));
+    section(Owner::Haul).filter(|flag| !flag.cluster).for_each(|flag| text.push_str(&entry(flag)));
+    text.push_str("\nTo copy with many hosts, by MPI:\n");
+    section(Owner::Haul).filter(|flag| flag.cluster).for_each(|flag| text.push_str(&entry(flag)));
     text.push('\n');
     text.push_str(&wrap(STATUS, 0, 0));
     text
@@ -68,7 +70,7 @@ fn engines() -> String {
 }
 
 /// Breaks `text` into lines. The first begins in `column`; further ones are indented to `indent`.
-fn wrap(text: &str, column: usize, indent: usize) -> String {
+pub(super) fn wrap(text: &str, column: usize, indent: usize) -> String {
     let mut lines = String::new();
     let mut used = column;
     let mut first_word = true;

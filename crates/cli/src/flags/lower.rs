@@ -7,6 +7,7 @@ use haul_tools::copy::{
     Backup, CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse, Update,
 };
 
+use super::cluster::Layout;
 use super::values::{self, Bounds, Words};
 use super::{Environment, Error, Warning};
 
@@ -60,6 +61,8 @@ pub(crate) struct Request {
     pub(crate) options: CopyOptions,
     /// What of the machine is used.
     pub(crate) config: Config,
+    /// Which hosts are used, and how.
+    pub(crate) cluster: haul_cluster::Options,
     /// Whether figures are told at the end.
     pub(crate) statistics: Option<StatisticsForm>,
     /// Whether progress is shown.
@@ -132,6 +135,16 @@ pub(crate) struct Typed {
     pub(crate) sparse: Sparse,
     pub(crate) no_target_directory: bool,
     pub(crate) config: Config,
+    pub(crate) cluster: haul_cluster::Options,
+    pub(super) layout: Layout,
+    /// By how much blocks are larger than usual, and the flag that says so.
+    pub(super) io_factor: Option<(&'static str, usize)>,
+    /// The first flag that says how a job is to be started.
+    pub(super) without_job: Option<&'static str>,
+    /// How often `spdcp` was told to tell more.
+    pub(super) verbosity: u8,
+    /// Whether `spdcp` is to list the targets only.
+    pub(super) targets_only: bool,
     pub(crate) statistics: Option<StatisticsForm>,
     pub(crate) information: Option<Information>,
     pub(crate) attributes_only: bool,
@@ -167,6 +180,12 @@ impl Default for Typed {
             sparse: Sparse::Auto,
             no_target_directory: false,
             config: Config::default(),
+            cluster: haul_cluster::Options::default(),
+            layout: Layout::default(),
+            io_factor: None,
+            without_job: None,
+            verbosity: 0,
+            targets_only: false,
             statistics: None,
             information: None,
             attributes_only: false,
@@ -322,7 +341,7 @@ impl Typed {
     ///
     /// # Errors
     /// When they contradict each other; checked in GNU's order.
-    pub(super) fn lower(self, names: Vec<Vec<u8>>, environment: &Environment) -> Result<Request, Error> {
+    pub(super) fn lower(mut self, names: Vec<Vec<u8>>, environment: &Environment) -> Result<Request, Error> {
         if self.hard_link && self.symbolic_link {
             return Err(Error::HardAndSymbolicLinks);
         }
@@ -350,6 +369,7 @@ impl Typed {
         if self.sets_context && environment.selinux {
             return Err(Error::NotSupported { flag: "--context".to_owned() });
         }
+        self.settle_block_bytes()?;
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment) };
         let operands = Operands {
@@ -359,8 +379,8 @@ impl Typed {
             parents: self.parents,
             strip_trailing_slashes: self.strip_trailing_slashes,
         };
-        let Self { config, statistics, progress, .. } = self;
-        Ok(Request { operands, options, config, statistics, progress })
+        let Self { config, cluster, statistics, progress, .. } = self;
+        Ok(Request { operands, options, config, cluster, statistics, progress })
     }
 
     /// Checks that blocks that go past the page cache are whole sectors.
@@ -424,6 +444,7 @@ impl Typed {
             // A shared block brings the source's holes with it.
             reflink: if self.sparse == Sparse::Never { Reflink::Never } else { self.reflink },
             sparse: self.sparse,
+            layout: self.layout.rule(),
             verbose: self.verbose || self.debug,
             debug: self.debug,
             through_dangling: environment.posixly_correct,

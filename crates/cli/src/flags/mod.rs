@@ -9,11 +9,13 @@
 //!
 //! Invariant: a flag is defined in one entry of the table and nowhere else (test: `help` lists what the table holds).
 
+mod cluster;
 mod definitions;
 mod error;
 mod getopt;
 mod help;
 mod lower;
+pub(crate) mod spdcp;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,7 +24,7 @@ mod values;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-pub(crate) use definitions::{Argument, Definition, definitions};
+pub(crate) use definitions::{Argument, Definition, definitions, definitions_of_spdcp};
 pub(crate) use error::{Doubt, Error, Warning};
 pub(crate) use help::help;
 pub(crate) use lower::{Information, Request, StatisticsForm, Typed, When};
@@ -62,17 +64,24 @@ pub(crate) struct Flag {
     pub(crate) owner: Owner,
     /// The long name that means the same, for an alias: the two are never ambiguous.
     pub(crate) alias_of: &'static str,
+    /// Whether it is about copying with many hosts.
+    pub(crate) cluster: bool,
 }
 
 impl Flag {
     /// Makes a flag of GNU's.
     const fn gnu(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
-        Self { letters, long, action, help, owner: Owner::Gnu, alias_of: long }
+        Self { letters, long, action, help, owner: Owner::Gnu, alias_of: long, cluster: false }
     }
 
     /// Makes a flag of haul's own.
     const fn own(letters: &'static str, long: &'static str, action: Action, help: &'static str) -> Self {
-        Self { letters, long, action, help, owner: Owner::Haul, alias_of: long }
+        Self { letters, long, action, help, owner: Owner::Haul, alias_of: long, cluster: false }
+    }
+
+    /// Makes a flag of haul's own about copying with many hosts.
+    const fn of_cluster(long: &'static str, action: Action, help: &'static str) -> Self {
+        Self { letters: "", long, action, help, owner: Owner::Haul, alias_of: long, cluster: true }
     }
 
     /// Makes this flag another name of `long`.
@@ -127,20 +136,47 @@ pub(crate) fn parse(
     warn: &mut dyn FnMut(Warning),
 ) -> Result<Parsed, Error> {
     let mut typed = Typed::default();
-    let mut scanner = getopt::Scanner::new(words, environment.posixly_correct);
-    while let Some(given) = scanner.next_flag()? {
-        match (given.flag.action, given.argument) {
-            (Action::Plain(set), _) => set(&mut typed),
-            (Action::Required(_, take), argument) => take(&mut typed, argument.unwrap_or_default())?,
-            (Action::Optional(_, take), argument) => take(&mut typed, argument)?,
+    match typed.take_words(table::TABLE, words, &environment, warn)? {
+        Taken::Operands(names) => {
+            typed.check_job("--clients")?;
+            typed.lower(names, &environment).map(|request| Parsed::Copy(Box::new(request)))
         }
-        if !environment.selinux {
-            typed.take_warnings().into_iter().for_each(&mut *warn);
-        }
-        if let Some(information) = typed.information {
-            return Ok(Parsed::Tell(information));
-        }
+        Taken::Information(information) => Ok(Parsed::Tell(information)),
     }
-    let names = scanner.into_operands().into_iter().map(|word| word.as_bytes().to_vec()).collect();
-    typed.lower(names, &environment).map(|request| Parsed::Copy(Box::new(request)))
+}
+
+/// What is left of a command line when its flags are taken.
+enum Taken {
+    /// The names.
+    Operands(Vec<Vec<u8>>),
+    /// What a flag asks to be told instead.
+    Information(Information),
+}
+
+impl Typed {
+    /// Takes the flags of `table` out of a command line.
+    fn take_words(
+        &mut self,
+        table: &'static [Flag],
+        words: &[OsString],
+        environment: &Environment,
+        warn: &mut dyn FnMut(Warning),
+    ) -> Result<Taken, Error> {
+        let mut scanner = getopt::Scanner::new(table, words, environment.posixly_correct);
+        while let Some(given) = scanner.next_flag()? {
+            match (given.flag.action, given.argument) {
+                (Action::Plain(set), _) => set(self),
+                (Action::Required(_, take), argument) => take(self, argument.unwrap_or_default())?,
+                (Action::Optional(_, take), argument) => take(self, argument)?,
+            }
+            if !environment.selinux {
+                self.take_warnings().into_iter().for_each(&mut *warn);
+            }
+            if let Some(information) = self.information {
+                return Ok(Taken::Information(information));
+            }
+        }
+        let names = scanner.into_operands().into_iter().map(|word| word.as_bytes().to_vec()).collect();
+        Ok(Taken::Operands(names))
+    }
 }

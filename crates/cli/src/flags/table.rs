@@ -339,4 +339,66 @@ pub(crate) static TABLE: &[Flag] = &[
         Optional("WHEN", Typed::show_progress),
         "show progress on standard error: auto (on a terminal only; the same as no WHEN), always, or never",
     ),
+    Flag::of_cluster(
+        "clients",
+        Required("M", |typed, value| typed.set_clients("--clients", value)),
+        "copy with M ranks of an MPI job: in an allocation on its hosts, where a batch system is by a job that is submitted and \
+         followed to its end, elsewhere on this host",
+    ),
+    Flag::of_cluster(
+        "account",
+        Required("P", |typed, value| typed.set_account("--account", value)),
+        "charge a batch job to P",
+    ),
+    Flag::of_cluster(
+        "walltime",
+        Required("TIME", |typed, value| typed.set_walltime("--walltime", value)),
+        "end a batch job after TIME, in seconds or as [HH:]MM:SS, at the latest",
+    ),
+    Flag::of_cluster(
+        "queue",
+        Required("QUEUE", |typed, value| typed.set_queue("--queue", value)),
+        "send a batch job to QUEUE",
+    ),
+    Flag::of_cluster(
+        "launcher",
+        Required("COMMAND", Typed::set_launcher),
+        "start the ranks with COMMAND, its words separated by spaces, instead of the mpirun or srun that is found",
+    ),
+    Flag::of_cluster(
+        "mpi-lib",
+        Required("PATH", Typed::set_mpi_library),
+        "use the MPI library PATH instead of the one that fits the launcher",
+    ),
+    Flag::of_cluster(
+        "walk",
+        Required("WHO", Typed::set_walk),
+        "list directories in the process that launches the job, or in its ranks, for file systems with many metadata \
+         servers: launch (the default) or ranks",
+    ),
+    Flag::of_cluster(
+        "journal",
+        Required("FILE", Typed::set_journal),
+        "record in FILE what is finished; the same copy, made again, skips it",
+    ),
+    Flag::of_cluster(
+        "copy-layout",
+        Plain(|typed| typed.layout.copy = true),
+        "spread each file over storage targets as its source is, where the file system can; otherwise the directory decides",
+    ),
+    Flag::of_cluster(
+        "reduce-stripes",
+        Plain(|typed| typed.layout.reduce = true),
+        "same as --copy-layout, but use no more storage targets than the source's data takes up",
+    ),
+    Flag::of_cluster(
+        "no-stripe-offset",
+        Plain(|typed| typed.layout.no_offset = true),
+        "same as --copy-layout, but leave the first storage target to the file system",
+    ),
+    Flag::of_cluster(
+        "io-factor",
+        Required("F", |typed, value| typed.set_io_factor("--io-factor", value)),
+        "make blocks F times as large",
+    ),
 ];

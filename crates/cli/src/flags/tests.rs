@@ -300,7 +300,7 @@ fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
             targets.dedup();
             let exact = table::TABLE.iter().find(|flag| flag.long == abbreviation);
             let line = [OsString::from(format!("--{abbreviation}")), "x".into()];
-            let found = getopt::Scanner::new(&line, false).next_flag();
+            let found = getopt::Scanner::new(table::TABLE, &line, false).next_flag();
             match (exact, targets.as_slice(), found) {
                 (Some(exact), _, Ok(Some(given))) => assert_eq!(given.flag.long, exact.long),
                 (None, [target], Ok(Some(given))) => assert_eq!(given.flag.alias_of, *target),
@@ -320,7 +320,7 @@ fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
 
 #[test]
 fn our_own_names_can_be_abbreviated_where_gnu_has_none() {
-    assert_eq!(request("--jo 2 a b").config.jobs, Some(2));
+    assert_eq!(request("--job 2 a b").config.jobs, Some(2));
     assert_eq!(request("--en=sync a b").config.engine, Choice::Sync);
     assert_eq!(request("--sta a b").statistics, Some(StatisticsForm::Table));
 }

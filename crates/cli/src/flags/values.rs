@@ -1,5 +1,6 @@
 //! Values of flags: words out of a list, counts, sizes.
 
+use haul_cluster::Walk;
 use haul_engine::{Choice, ENGINES, Ops};
 use haul_tools::copy::{Backup, Reflink, Sparse, Update};
 
@@ -43,6 +44,8 @@ pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Mu
 pub(crate) const PROGRESS: &Words<When> =
     &[("auto", When::Auto), ("always", When::Always), ("never", When::Never)];
 
+/// `--walk`.
+pub(crate) const WALK: &Words<Walk> = &[("launch", Walk::Launch), ("ranks", Walk::Ranks)];
 /// `--stats`.
 pub(crate) const STATISTICS: &Words<StatisticsForm> = &[("json", StatisticsForm::Json)];
 

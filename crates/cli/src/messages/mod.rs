@@ -24,12 +24,19 @@ pub(crate) struct Messages {
     /// The program's name as messages begin with it: `cp`, or `haul cp`.
     program: String,
     charset: Charset,
+    /// The option that shows help.
+    help: &'static str,
 }
 
 impl Messages {
     /// Words messages that begin with `program`.
     pub(crate) fn new(program: &str, charset: Charset) -> Self {
-        Self { program: program.to_owned(), charset }
+        Self { program: program.to_owned(), charset, help: "--help" }
+    }
+
+    /// Points to help by `option`.
+    pub(crate) fn pointing_to(self, option: &'static str) -> Self {
+        Self { help: option, ..self }
     }
 
     /// Words a problem.
@@ -102,7 +109,7 @@ impl Messages {
     }
 
     fn pointer_to_help(&self) -> Vec<u8> {
-        format!("Try '{} --help' for more information.\n", self.program).into_bytes()
+        format!("Try '{} {}' for more information.\n", self.program, self.help).into_bytes()
     }
 
     /// Puts names into the holes of a sentence, in order: quoted in `{}`, in `{plain}` only if they must be, as words of a
@@ -166,6 +173,9 @@ impl Messages {
             Error::ReflinkWithSparse => b"--reflink can be used only with --sparse=auto".to_vec(),
             Error::NoContexts => {
                 b"cannot preserve security context without an SELinux-enabled kernel".to_vec()
+            }
+            Error::Requires { flag, other } => {
+                format!("option '{flag}' has no effect without '{other}'").into_bytes()
             }
             Error::NulInName => b"a name contains a NUL byte".to_vec(),
         }

@@ -17,12 +17,14 @@ pub(crate) enum Charset {
 }
 
 impl Charset {
+    /// Finds the character set of this process's locale.
+    pub(crate) fn of_process() -> Self {
+        Self::of_locale(|name| std::env::var_os(name), haul_sys::character_set)
+    }
+
     /// Finds the character set of the user's locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that says anything. What
     /// a locale other than the plain one means, and whether it is installed, only the C library knows: `ask` asks it.
-    pub(crate) fn of_locale(
-        variable: impl Fn(&str) -> Option<OsString>,
-        ask: impl FnOnce() -> String,
-    ) -> Self {
+    fn of_locale(variable: impl Fn(&str) -> Option<OsString>, ask: impl FnOnce() -> String) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
             .filter_map(variable)

@@ -40,7 +40,7 @@ use haul_flow::{
 use haul_sys::{EntryType, Fd, Identity, Mode, ProcessIdentity, Stat, stat_at};
 
 pub use options::{
-    Backup, CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse, Update,
+    Backup, CopyOptions, Dereference, Existing, LayoutRule, Make, Operands, Preserve, Reflink, Sparse, Update,
 };
 
 pub use survey::survey;

@@ -133,6 +133,21 @@ pub enum Sparse {
     Never,
 }
 
+/// Where the data of a new file lies, on file systems that spread a file over several targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum LayoutRule {
+    /// As the directory it is made in says.
+    #[default]
+    Inherit,
+    /// As the source's data lies.
+    Copy {
+        /// Whether it is spread over no more targets than the source's data takes up.
+        reduce: bool,
+        /// Whether it begins on the target on which the source begins, rather than where the file system likes.
+        keep_first_target: bool,
+    },
+}
+
 /// The options of one copy, resolved.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct CopyOptions {
@@ -164,6 +179,8 @@ pub struct CopyOptions {
     pub reflink: Reflink,
     /// Where the target gets holes.
     pub sparse: Sparse,
+    /// Where the data of new files lies.
+    pub layout: LayoutRule,
     /// Whether each entry is told of (`-v`).
     pub verbose: bool,
     /// Whether the way of copying is told of (`--debug`).
@@ -190,6 +207,7 @@ impl Default for CopyOptions {
             one_file_system: false,
             reflink: Reflink::Auto,
             sparse: Sparse::Auto,
+            layout: LayoutRule::Inherit,
             verbose: false,
             debug: false,
             through_dangling: false,

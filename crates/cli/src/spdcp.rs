@@ -1,0 +1,55 @@
+//! `spdcp`: the copy that `haul cp` makes, by the options of the program of that name.
+//!
+//! It takes exactly `-h -V -d -v -p -r -R -c -n -b F -s M -A P -w T -q Q`. What differs from `cp` beside the letters: new
+//! files are laid out over storage targets as their sources are; `-d` lists what a copy would make.
+
+mod targets;
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+use crate::copy;
+use crate::flags::spdcp::{Parsed, help, parse};
+use crate::flags::{Environment, Information};
+use crate::messages::{Charset, Messages};
+use crate::output::Output;
+use crate::report::{Console, complain};
+
+/// Copies, or tells what is asked for. Messages begin with `program`.
+pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
+    let messages = Messages::new(program, Charset::of_process()).pointing_to("-h");
+    match parse(words, &Environment::of_process()) {
+        Ok(Parsed::Copy(request)) => copy::copy(messages, &request),
+        Ok(Parsed::Targets(request)) => {
+            let console = Console::new(messages, Output::standard());
+            targets::list(&request, &console);
+            console.finish()
+        }
+        Ok(Parsed::Tell(Information::Help)) => copy::tell(messages, &help(program)),
+        Ok(Parsed::Tell(Information::Version)) => copy::tell(messages, &versions()),
+        Err(error) => {
+            complain(&messages.wrong_flags(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says which command this is, and which agent its ranks run: the same program, unless `HAUL_AGENT` names another.
+fn versions() -> String {
+    const OWN: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
+    let agent = std::env::var_os("HAUL_AGENT").filter(|agent| !agent.is_empty());
+    let agent = agent.map_or_else(|| OWN.to_owned(), |agent| version_of(&agent));
+    format!("spdcp ({OWN})\nagent: {agent}\n")
+}
+
+/// Asks a program for its version.
+fn version_of(program: &OsString) -> String {
+    let shown = program.to_string_lossy().escape_debug().to_string();
+    let answer = match Command::new(program).arg("--version").output() {
+        Ok(output) if output.status.success() => output.stdout,
+        Ok(output) => return format!("{shown}: tells no version ({})", output.status),
+        Err(error) => return format!("{shown}: {error}"),
+    };
+    let line = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().escape_debug().to_string();
+    format!("{line} ({shown})")
+}

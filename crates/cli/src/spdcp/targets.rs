@@ -1,0 +1,115 @@
+//! `spdcp -d`: the names that a copy would make, in the order of their paths; nothing is made.
+//!
+//! It finds fault with operands in the words of the copy. What it does not do: look at what stands in the targets' places,
+//! beyond whether the target is a directory.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use haul_flow::{Line, Problem, Report, Wording};
+use haul_sys::{Errno, Error, Operation};
+use haul_tools::copy::wording;
+
+use crate::flags::Request;
+use crate::report::Console;
+
+/// How a target is told.
+const TARGET: Wording = Wording("{plain}");
+
+/// What is copied where.
+struct Pair {
+    source: PathBuf,
+    target: PathBuf,
+}
+
+/// Tells the names that the copy asked for would make.
+pub(crate) fn list(request: &Request, console: &Console) {
+    let names = &request.operands.names;
+    let (sources, last) = match names.as_slice() {
+        [] => return console.wrong_operands(&Problem::new(wording::MISSING_OPERAND)),
+        [only] => {
+            return console.wrong_operands(&Problem::new(wording::MISSING_TARGET).naming(only.to_bytes()));
+        }
+        [sources @ .., last] => (sources, last),
+    };
+    let target = path(last);
+    let into = match fs::metadata(target) {
+        Ok(found) => found.is_dir(),
+        Err(_) => false,
+    };
+    if !into && sources.len() > 1 {
+        let why = fs::metadata(target).map_or_else(|error| errno(&error), |_| Errno::NOTDIR);
+        let cause = Error::new(Operation::Statx, String::new(), why);
+        return console.problem(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause));
+    }
+    for source in sources {
+        let source = path(source);
+        let target = if into { below(target, source) } else { target.to_owned() };
+        list_operand(Pair { source: source.to_owned(), target }, request.options.recursive, console);
+    }
+}
+
+fn path(name: &CString) -> &Path {
+    Path::new(OsStr::from_bytes(name.to_bytes()))
+}
+
+/// Names a source's copy in a directory. One without a name of its own, such as `..`, is copied onto the directory.
+fn below(directory: &Path, source: &Path) -> PathBuf {
+    source.file_name().map_or_else(|| directory.to_owned(), |name| directory.join(name))
+}
+
+fn list_operand(operand: Pair, recursive: bool, console: &Console) {
+    // As in a copy: without -r what a link leads to, with it the link.
+    let look = |path: &Path| if recursive { fs::symlink_metadata(path) } else { fs::metadata(path) };
+    let mut waiting = vec![operand];
+    while let Some(Pair { source, target }) = waiting.pop() {
+        let found = match look(&source) {
+            Ok(found) => found,
+            Err(error) => {
+                complain(console, wording::CANNOT_STAT, &source, Operation::Statx, &error);
+                continue;
+            }
+        };
+        if found.is_dir() && !recursive {
+            console.problem(Problem::new(wording::OMITTING_DIRECTORY).naming(bytes(&source)));
+            continue;
+        }
+        console.line(Line { wording: TARGET, names: vec![bytes(&target)] });
+        waiting.extend(entries(&found, &source, &target, console));
+    }
+}
+
+/// Lists a directory, the last name first.
+fn entries(found: &Metadata, source: &Path, target: &Path, console: &Console) -> Vec<Pair> {
+    if !found.is_dir() {
+        return Vec::new();
+    }
+    let names = fs::read_dir(source).and_then(|listing| {
+        listing.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()
+    });
+    let mut names = names.unwrap_or_else(|error| {
+        complain(console, CANNOT_ACCESS, source, Operation::Getdents, &error);
+        Vec::new()
+    });
+    names.sort_unstable_by(|one, other| other.cmp(one));
+    names.iter().map(|name| Pair { source: source.join(name), target: target.join(name) }).collect()
+}
+
+/// A directory that cannot be listed, as GNU words it.
+const CANNOT_ACCESS: Wording = Wording("cannot access {}");
+
+fn complain(console: &Console, wording: Wording, name: &Path, operation: Operation, error: &io::Error) {
+    let cause = Error::new(operation, String::new(), errno(error));
+    console.problem(Problem::new(wording).naming(bytes(name)).because(cause));
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.to_owned().into_os_string().into_vec()
+}
