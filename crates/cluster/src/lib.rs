@@ -7,12 +7,12 @@ mod agent;
 pub mod launch;
 pub mod link;
 pub mod master;
-mod outbox;
 pub mod mpi;
 mod options;
+mod outbox;
 pub mod schedule;
-pub mod station;
 pub mod simulate;
+pub mod station;
 pub mod transport;
 pub mod wire;
 

@@ -101,7 +101,7 @@ impl Master {
         self.link.send(message).map_err(|error| broken_link(error.to_string()))
     }
 
-    fn to_all(&mut self, message: &Message) {
+    fn tell_all(&mut self, message: &Message) {
         for rank in 0..self.peers.len() as u32 {
             self.outgoing.push((Rank(rank), message.clone()));
         }
@@ -130,7 +130,7 @@ impl Master {
             }
             ToMaster::Closed => self.event(Event::Closed)?,
             ToMaster::Alive => {}
-            ToMaster::Stop => self.to_all(&Message::Stop),
+            ToMaster::Stop => self.tell_all(&Message::Stop),
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Master {
         self.counted_by = counted_by(brief.leader_counts);
         let limits = limits(&brief);
         self.scheduler = Some(Scheduler::new((first..size).map(Rank).collect(), limits));
-        self.to_all(&Message::Brief(Box::new(brief)));
+        self.tell_all(&Message::Brief(Box::new(brief)));
     }
 
     /// Takes a message of a rank.

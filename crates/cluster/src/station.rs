@@ -69,7 +69,7 @@ impl<X: Transport> Station<X> {
     /// When none comes.
     pub fn wait(mut self) -> Result<Briefed<X>, Broken> {
         loop {
-            match self.turn::<()>(&mut |message| Some(message))? {
+            match self.turn(&mut |message| Some(message))? {
                 Turn::Brief(brief) => {
                     self.silence = brief.silence;
                     return Ok(Briefed { station: self, brief: *brief });
@@ -83,7 +83,7 @@ impl<X: Transport> Station<X> {
     }
 
     /// Takes what has arrived and sends what is ready. `work` takes messages of the work.
-    fn turn<W>(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
+    fn turn(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
         let outcome = self.try_turn(work);
         if let (Err(broken), Some(master)) = (&outcome, &mut self.master) {
             master.lament(broken);
@@ -251,7 +251,7 @@ impl<X: Transport> Station<X> {
 
     fn serve_until_stop<T: Portable>(&mut self, agent: &Agent<'_, T>) -> Result<(), Broken> {
         loop {
-            if let Turn::Stop = self.turn::<T>(&mut |message| agent.take(message))? {
+            if let Turn::Stop = self.turn(&mut |message| agent.take(message))? {
                 return Ok(());
             }
             for (leader, over) in agent.outbox.take_moved() {
@@ -266,7 +266,7 @@ impl<X: Transport> Station<X> {
     /// Says why this rank cannot work, and waits for the end.
     fn sit_out(mut self, why: String) -> Result<X, Broken> {
         self.greet(Some(why))?;
-        while !matches!(self.turn::<()>(&mut Some)?, Turn::Stop) {}
+        while !matches!(self.turn(&mut Some)?, Turn::Stop) {}
         self.leave()
     }
 
@@ -274,7 +274,7 @@ impl<X: Transport> Station<X> {
     fn leave(mut self) -> Result<X, Broken> {
         self.send(Rank::MASTER, &Message::Bye)?;
         while self.master.as_ref().is_some_and(|master| !master.is_over()) {
-            self.turn::<()>(&mut Some)?;
+            self.turn(&mut Some)?;
         }
         if let Some(master) = &mut self.master {
             master.farewell()?;

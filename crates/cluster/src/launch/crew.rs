@@ -389,13 +389,14 @@ impl Conduct for Crew {
         run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
     ) -> Status {
         let runs = lock(&self.attempt).is_some();
-        if !runs && !self.is_lost() {
-            if let Err(problem) = self.muster(undertaking, 1) {
-                undertaking.report.problem(problem);
-                // Nothing was begun, and nothing will be.
-                self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
-                return Status::Failure;
-            }
+        if !runs
+            && !self.is_lost()
+            && let Err(problem) = self.muster(undertaking, 1)
+        {
+            undertaking.report.problem(problem);
+            // Nothing was begun, and nothing will be.
+            self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
+            return Status::Failure;
         }
         let settings = undertaking.settings;
         let local = Local::new(settings.jobs).preferring(settings.precedence());

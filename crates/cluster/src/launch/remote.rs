@@ -91,7 +91,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
     /// Deals with the large files in a parcel that an earlier run has begun: settles those that were finished, and sends the
     /// others by themselves, with what was moved of them. Returns the rest of the parcel.
     fn send_begun(&self, journal: &Journal, mut parcel: Parcel<T>, errand: &Errand) -> Parcel<T> {
-        let entries: Vec<_> = parcel.found().iter().cloned().collect();
+        let entries: Vec<_> = parcel.found().to_vec();
         for found in entries {
             let alone = Parcel::of_one(found);
             let print = fingerprint(&alone, self.undertaking.tool);
