@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use haul_flow::Report;
 use haul_tools::copy::{self, Outcome};
 
+use haul_cluster::launch::Crew;
+
 use crate::ahead;
+use crate::cluster;
 use crate::flags::{self, Environment, Information, Parsed, Request, StatisticsForm};
 use crate::messages::{Charset, Messages};
 use crate::output::Output;
@@ -20,26 +23,42 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let mut told = true;
     let mut warn = |warning| told &= complain(&messages.warning(warning));
     let status = match flags::parse(words, Environment::of_process(), &mut warn) {
+        // A script under mpirun that says `cp` means that each of its processes copies what it names.
+        Ok(Parsed::Copy(request)) if program == "cp" && request.cluster.clients.is_none() => {
+            copy_by(messages, &request, None)
+        }
         Ok(Parsed::Copy(request)) => copy(messages, &request),
         Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::help(program)),
         Ok(Parsed::Tell(Information::Version)) => {
             tell(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
         Err(error) => {
-            complain(&messages.wrong_flags(&error));
+            if program == "cp" || cluster::speaks() {
+                complain(&messages.wrong_flags(&error));
+            }
             ExitCode::FAILURE
         }
     };
     if told { status } else { ExitCode::FAILURE }
 }
 
-/// Runs one copy and tells what became of it.
+/// Runs one copy, here or by several processes, and tells what became of it.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
+    if cluster::is_under_launcher() {
+        return cluster::under_launcher(&request.cluster, None, |crew| {
+            copy_by(messages, request, Some(crew))
+        });
+    }
     if request.cluster.clients.is_some() {
         let error = flags::Error::NotSupported { flag: "--clients".to_owned() };
         complain(&messages.wrong_flags(&error));
         return ExitCode::FAILURE;
     }
+    copy_by(messages, request, None)
+}
+
+/// Runs one copy by a crew, or by this process alone.
+pub(crate) fn copy_by(messages: Messages, request: &Request, crew: Option<&Crew>) -> ExitCode {
     let began = Instant::now();
     let console = Console::new(messages, Output::standard())
         .with_debug(request.options.debug)
@@ -50,7 +69,15 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
             // Without a thread to count there is no percent, and that is all.
             std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
         }
-        let outcome = copy::run(&request.operands, &request.options, &request.config, &console);
+        let Request { operands, options, config, .. } = request;
+        let outcome = match crew {
+            Some(crew) => {
+                let outcome = copy::run_by(crew, operands, options, config, &console);
+                dismiss(crew, &console);
+                outcome
+            }
+            None => copy::run(operands, options, config, &console),
+        };
         console.end_progress();
         outcome
     });
@@ -64,6 +91,14 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
         Outcome::Fatal(problem) => console.problem(problem),
     }
     console.finish()
+}
+
+/// Lets a crew go, and tells how much it talked.
+fn dismiss(crew: &Crew, console: &Console) {
+    match crew.dismiss(console) {
+        Ok(messages) => console.debug(&format!("{messages} messages between the processes")),
+        Err(why) => console.debug(&format!("the processes did not end as they should: {why}")),
+    }
 }
 
 fn tell_statistics(console: &Console, request: &Request, took: Duration) {

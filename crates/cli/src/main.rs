@@ -12,6 +12,7 @@
 mod ahead;
 mod amounts;
 mod bench;
+mod cluster;
 mod copy;
 mod definitions;
 mod flags;
@@ -45,6 +46,7 @@ fn be(personality: Personality) -> ExitCode {
     match personality {
         Personality::Copy { program, words } => copy::main(program, &words),
         Personality::Spdcp { program, words } => spdcp::main(program, &words),
+        Personality::Rank { words } => cluster::rank(&words),
         Personality::Bench { words } => bench::main(words),
         Personality::Help => copy::tell(haul(), &personality::help()),
         Personality::Version => copy::tell(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),

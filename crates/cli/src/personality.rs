@@ -18,6 +18,8 @@ pub(crate) enum Personality {
     Copy { program: &'static str, words: Vec<OsString> },
     /// A copy by the options of `spdcp`.
     Spdcp { program: &'static str, words: Vec<OsString> },
+    /// A process of a run of several, started by another of its processes.
+    Rank { words: Vec<OsString> },
     /// A benchmark.
     Bench { words: Vec<OsString> },
     /// The list of commands.
@@ -59,6 +61,7 @@ impl Personality {
             }
             Some("--help" | "-h") => Self::Help,
             Some("--version" | "-V") => Self::Version,
+            Some("--rank") => Self::Rank { words },
             Some("--definitions") => Self::Definitions,
             _ => Self::Unknown { word: command },
         }

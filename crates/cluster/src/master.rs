@@ -45,6 +45,7 @@ pub struct Master {
     orders: Vec<Order>,
     outgoing: Vec<(Rank, Message)>,
     messages: u64,
+    stopping: bool,
 }
 
 impl Master {
@@ -67,6 +68,7 @@ impl Master {
             orders: Vec::new(),
             outgoing: Vec::new(),
             messages: 0,
+            stopping: false,
         }
     }
 
@@ -86,8 +88,9 @@ impl Master {
     }
 
     /// Tells the launch process that everybody is gone.
-    pub(crate) fn farewell(&mut self) -> Result<(), Broken> {
-        self.tell(ToLaunch::Stopped { messages: self.messages })
+    pub(crate) fn farewell(&mut self) {
+        // One that has not waited for it has what it wanted.
+        self.tell(ToLaunch::Stopped { messages: self.messages }).unwrap_or_default();
     }
 
     /// Tells the launch process why the job is over, if it still can.
@@ -116,6 +119,7 @@ impl Master {
             match arrival {
                 Arrival::Message(message) => self.take_from_launch(message)?,
                 Arrival::Stray(_) => {}
+                Arrival::Gone(_) if self.stopping => break,
                 Arrival::Gone(why) => return Err(broken_link(why)),
             }
         }
@@ -130,7 +134,10 @@ impl Master {
             }
             ToMaster::Closed => self.event(Event::Closed)?,
             ToMaster::Alive => {}
-            ToMaster::Stop => self.tell_all(&Message::Stop),
+            ToMaster::Stop => {
+                self.stopping = true;
+                self.tell_all(&Message::Stop);
+            }
         }
         Ok(())
     }
@@ -242,6 +249,9 @@ impl Master {
             if now.saturating_duration_since(peer.told) > rhythm {
                 self.outgoing.push((Rank(index as u32), Message::Alive));
             }
+        }
+        if self.stopping {
+            return Ok(());
         }
         if now.saturating_duration_since(self.link_heard) > self.silence {
             return Err(broken_link("nothing was heard from it".to_owned()));

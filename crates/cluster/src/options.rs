@@ -31,6 +31,8 @@ pub struct Options {
     pub mpi_library: Option<PathBuf>,
     /// The words of a command line that starts the ranks, instead of the one that is found. The first is the program.
     pub launcher: Option<Vec<OsString>>,
+    /// The bytes of a large file that one rank moves at a time; `None` for what suits the file.
+    pub range_bytes: Option<u64>,
     /// Where what is finished is recorded, so that a later run of the same copy skips it.
     pub journal: Option<PathBuf>,
 }

@@ -43,6 +43,14 @@ pub struct Station<X: Transport> {
     pause: Duration,
 }
 
+/// What a rank has heard.
+pub enum Word<X: Transport> {
+    /// What it is about.
+    Brief(Box<Briefed<X>>),
+    /// There is nothing to do.
+    Nothing(X),
+}
+
 /// A rank that knows.
 pub struct Briefed<X: Transport> {
     station: Station<X>,
@@ -67,16 +75,14 @@ impl<X: Transport> Station<X> {
     ///
     /// # Errors
     /// When none comes.
-    pub fn wait(mut self) -> Result<Briefed<X>, Broken> {
+    pub fn wait(mut self) -> Result<Word<X>, Broken> {
         loop {
             match self.turn(&mut |message| Some(message))? {
                 Turn::Brief(brief) => {
                     self.silence = brief.silence;
-                    return Ok(Briefed { station: self, brief: *brief });
+                    return Ok(Word::Brief(Box::new(Briefed { station: self, brief: *brief })));
                 }
-                Turn::Stop => {
-                    return Err(Broken { doing: "waiting for work", why: "there is none".to_owned() });
-                }
+                Turn::Stop => return self.leave().map(Word::Nothing),
                 Turn::On => {}
             }
         }
@@ -277,7 +283,7 @@ impl<X: Transport> Station<X> {
             self.turn(&mut Some)?;
         }
         if let Some(master) = &mut self.master {
-            master.farewell()?;
+            master.farewell();
         }
         while !self.transport.settle()? {
             std::thread::sleep(PAUSES.0);

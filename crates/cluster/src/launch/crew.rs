@@ -45,6 +45,9 @@ pub trait Start: Sync {
 
     /// Tells whether a job that was lost may be started again.
     fn starts_again(&self) -> bool;
+
+    /// Lets processes go that are there before they are started, and were not needed.
+    fn send_home(&self) {}
 }
 
 /// A job that was started.
@@ -342,6 +345,10 @@ impl Crew {
     /// # Errors
     /// When they do not end as they should: what they did is done.
     pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, String> {
+        if lock(&self.attempt).is_none() {
+            self.start.send_home();
+            return Ok(0);
+        }
         self.post(ToMaster::Stop);
         let began = Instant::now();
         let messages = loop {

@@ -198,7 +198,7 @@ mod tests {
             assert_eq!(journal.run(), run);
             assert!((0..100).all(|part| journal.has(part)) && !journal.has(100));
             let done = journal.begun(5).map(|begun| begun.done.clone());
-            assert_eq!(done.unwrap_or_default(), if cut == 0 { vec![0..10] } else { vec![] });
+            assert_eq!(done.unwrap_or_default(), Vec::from_iter((cut == 0).then_some(0..10)));
             journal.part_done(100);
             drop(journal);
             assert!(Journal::open(&path, 7).unwrap().has(100));

@@ -1,0 +1,116 @@
+//! Runs of several processes: which one this is, and what it has to do.
+//!
+//! - [`rank`]: a process that a launch process has started; it is told over its standard input, or by messages, what to do.
+//! - [`under_launcher`]: one of the processes of `mpirun -n N haul cp …`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use haul_cluster::direct::Direct;
+use haul_cluster::launch::{Crew, CrewOptions, Journal};
+use haul_cluster::link::Link;
+use haul_cluster::master::Master;
+use haul_cluster::mpi::{World, launched};
+use haul_cluster::station::{Station, Word};
+use haul_cluster::transport::{Broken, Rank, Transport};
+use haul_flow::Portable;
+use haul_tools::copy::Copier;
+
+use crate::report::complain;
+
+/// After how long a silent process is given up, if `HAUL_SILENCE` does not say. A file system may keep a process waiting for
+/// long, but not the thread that answers.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// How a crew works, as the environment and the user say.
+pub(crate) fn crew_options(range_bytes: Option<u64>) -> CrewOptions {
+    let said = std::env::var("HAUL_SILENCE").ok().and_then(|text| text.parse().ok());
+    CrewOptions { silence: said.map_or(SILENCE, Duration::from_secs), range_bytes }
+}
+
+/// Tells whether this is one of several processes that a launcher has started with the same command line.
+pub(crate) fn is_under_launcher() -> bool {
+    launched().is_some_and(|launched| launched.ranks != Some(1))
+}
+
+/// Tells whether this process speaks for all that were started with the same command line.
+pub(crate) fn speaks() -> bool {
+    !is_under_launcher() || launched().is_none_or(|launched| launched.rank == 0)
+}
+
+/// Does what a process of `mpirun -n N haul cp …` has to: rank 0 has `launch` done, given a crew, and the others their parts.
+pub(crate) fn under_launcher(
+    options: &haul_cluster::Options,
+    journal: Option<Journal>,
+    launch: impl FnOnce(&Crew) -> ExitCode + Send,
+) -> ExitCode {
+    let world = match World::open(options.mpi_library.as_deref()) {
+        Ok(world) => world,
+        Err(refusal) => return fail(&format!("haul: {refusal}")),
+    };
+    if world.rank() != Rank::MASTER {
+        return ended(serve(world, None));
+    }
+    let (direct, link) = Direct::new();
+    let crew = Crew::new(Box::new(direct), crew_options(options.range_bytes), journal);
+    std::thread::scope(|threads| {
+        let launched = threads.spawn(|| launch(&crew));
+        let served = ended(serve(world, Some(link)));
+        // A panic ends the process before this.
+        let status = launched.join().unwrap_or(ExitCode::FAILURE);
+        if served == ExitCode::SUCCESS { status } else { ExitCode::FAILURE }
+    })
+}
+
+/// Does what a process that a launch process has started has to: `haul --rank [LIBRARY]`.
+pub(crate) fn rank(words: &[OsString]) -> ExitCode {
+    let library = words.first().map(PathBuf::from);
+    let world = match World::open(library.as_deref().filter(|path| *path != Path::new(""))) {
+        Ok(world) => world,
+        Err(refusal) => return fail(&format!("haul: {refusal}")),
+    };
+    let link = if world.rank() == Rank::MASTER {
+        match Link::over(std::io::stdin(), std::io::stdout()) {
+            Ok(link) => Some(link),
+            Err(error) => return fail(&format!("haul: no thread can be made: {error}")),
+        }
+    } else {
+        None
+    };
+    let status = ended(serve(world, link));
+    // Threads that hang in a file system are not waited for.
+    std::process::exit(i32::from(status != ExitCode::SUCCESS))
+}
+
+type MasterLink = Link<haul_cluster::wire::ToLaunch, haul_cluster::wire::ToMaster>;
+
+/// Serves until the end.
+fn serve(world: World, link: Option<MasterLink>) -> Result<(), Broken> {
+    let host = world.host().to_owned();
+    let master = link.map(|link| Master::new(link, world.size(), world.version().to_owned()));
+    let world = match Station::new(world, host, master).wait()? {
+        Word::Nothing(world) => world,
+        Word::Brief(briefed) if briefed.tool() == Copier::NAME => briefed.serve::<Copier>()?,
+        Word::Brief(briefed) => {
+            let why = format!("the program there has no '{}'", briefed.tool());
+            briefed.refuse(why)?
+        }
+    };
+    world.finish()
+}
+
+fn ended(outcome: Result<(), Broken>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // The launch process hears of it from rank 0, or by the link.
+        Err(broken) if std::env::var_os("HAUL_RANK_DEBUG").is_some() => fail(&format!("haul: {broken}")),
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn fail(text: &str) -> ExitCode {
+    complain(format!("{text}\n").as_bytes());
+    ExitCode::FAILURE
+}
