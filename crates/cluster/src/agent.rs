@@ -42,9 +42,9 @@ impl<T: Portable + 'static> Agent<'_, T> {
                 parts.iter().for_each(|(part, _)| self.outbox.begin_part(*part));
                 parts.into_iter().for_each(|(part, body)| self.begin_part(part, body));
             }
-            Message::Range { file, leader: _, range, report_to, ticket } => {
+            Message::Range { file, leader, range, ticket } => {
                 let over = RangeOver { rank: self.rank, file, range, took: Duration::ZERO, moved: false };
-                self.begin_range(over, report_to, ticket);
+                self.begin_range(over, leader, ticket);
             }
             Message::Moved(over) => {
                 self.count(&over);
@@ -66,9 +66,9 @@ impl<T: Portable + 'static> Agent<'_, T> {
         })));
     }
 
-    fn begin_range(&self, over: RangeOver, report_to: Rank, ticket: Vec<u8>) {
+    fn begin_range(&self, over: RangeOver, leader: Rank, ticket: Vec<u8>) {
         let range = over.range.clone();
-        let number = self.outbox.begin_range(over, report_to);
+        let number = self.outbox.begin_range(over, leader);
         let (ways, outbox) = (Arc::clone(&self.ways), Arc::clone(&self.outbox));
         self.feed.share(Job::Visit(Box::new(move |desk| {
             let job = unpacked(&ticket).and_then(|mut packed| {

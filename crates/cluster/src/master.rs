@@ -217,9 +217,10 @@ impl Master {
                     let parts = parts.into_iter().map(|part| (part.id, part.body)).collect();
                     self.outgoing.push((to, Message::Parts(parts)));
                 }
-                Order::Range { to, file, leader, range, report_to, ticket } => {
+                // Whom a rank reports to follows from who counts, which every rank knows.
+                Order::Range { to, file, leader, range, report_to: _, ticket } => {
                     let ticket = ticket.to_vec();
-                    self.outgoing.push((to, Message::Range { file, leader, range, report_to, ticket }));
+                    self.outgoing.push((to, Message::Range { file, leader, range, ticket }));
                 }
                 Order::RangesOver { to, file, moved } => {
                     self.outgoing.push((to, Message::RangesOver { file, moved }));

@@ -13,9 +13,10 @@ use haul_flow::{
 };
 use haul_sys::Stat;
 
+use crate::master::limits;
 use crate::schedule::{FileId, Limits, PartId};
 use crate::transport::Rank;
-use crate::wire::{FileOver, Opened, PackedLine, PackedProblem, PartOver, RangeOver, Report, pack};
+use crate::wire::{Brief, FileOver, Opened, PackedLine, PackedProblem, PartOver, RangeOver, Report, pack};
 
 /// How long results may wait for others.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -23,7 +24,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// What a range that is being moved is told by.
 struct RangeInHand {
     over: RangeOver,
-    report_to: Rank,
+    leader: Rank,
     began: Instant,
 }
 
@@ -60,12 +61,13 @@ pub(crate) struct Outbox<T: Portable> {
     limits: Limits,
     debug: bool,
     attempt: u32,
+    leader_counts: bool,
     collected: Mutex<Collected>,
     led: Mutex<HashMap<FileId, Led<T>>>,
 }
 
 impl<T: Portable> Outbox<T> {
-    pub(crate) fn new(rank: Rank, limits: Limits, attempt: u32, debug: bool) -> Self {
+    pub(crate) fn new(rank: Rank, brief: &Brief) -> Self {
         let collected = Collected {
             report: Report::default(),
             since: None,
@@ -76,7 +78,15 @@ impl<T: Portable> Outbox<T> {
             moved: Vec::new(),
             next: 1,
         };
-        Self { rank, limits, debug, attempt, collected: Mutex::new(collected), led: Mutex::default() }
+        Self {
+            rank,
+            limits: limits(brief),
+            debug: brief.debug,
+            attempt: brief.attempt,
+            leader_counts: brief.leader_counts,
+            collected: Mutex::new(collected),
+            led: Mutex::default(),
+        }
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {
@@ -103,12 +113,12 @@ impl<T: Portable> Outbox<T> {
     }
 
     /// Records that a range was given to this rank; returns the number its piece is to have.
-    pub(crate) fn begin_range(&self, over: RangeOver, report_to: Rank) -> u64 {
+    pub(crate) fn begin_range(&self, over: RangeOver, leader: Rank) -> u64 {
         let mut collected = self.collected();
         collected.in_hand += 1;
         let number = collected.next;
         collected.next += 1;
-        collected.ranges.insert(number, RangeInHand { over, report_to, began: Instant::now() });
+        collected.ranges.insert(number, RangeInHand { over, leader, began: Instant::now() });
         number
     }
 
@@ -133,10 +143,10 @@ impl<T: Portable> Outbox<T> {
         collected.in_hand -= 1;
         let over = RangeOver { took: range.began.elapsed(), moved, ..range.over };
         collected.since.get_or_insert_with(Instant::now);
-        if range.report_to == Rank::MASTER {
-            collected.report.ranges.push(over);
+        if self.leader_counts {
+            collected.moved.push((range.leader, over));
         } else {
-            collected.moved.push((range.report_to, over));
+            collected.report.ranges.push(over);
         }
     }
 

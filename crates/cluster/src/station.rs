@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use haul_flow::{HeldCache, Local, Portable, Settings, Ways};
 
 use crate::agent::{Agent, Shop, check_token, work};
-use crate::master::{Master, limits};
+use crate::master::Master;
 use crate::outbox::Outbox;
 use crate::transport::{Broken, Rank, Transport};
 use crate::wire::{Brief, Hello, Message, VERSION, pack, unpack};
@@ -203,7 +203,7 @@ impl<X: Transport> Briefed<X> {
         };
         let Self { mut station, brief } = self;
         let rank = station.transport.rank();
-        let outbox = Arc::new(Outbox::<T>::new(rank, limits(&brief), brief.attempt, brief.debug));
+        let outbox = Arc::new(Outbox::<T>::new(rank, &brief));
         let driver = Local::new(settings.jobs).preferring(settings.precedence());
         // A worker that hangs in the file system when the job is lost is never waited for, so what it works with lives as
         // long as the process, which serves once.

@@ -86,8 +86,6 @@ pub enum Message {
         leader: Rank,
         /// The range.
         range: Range<u64>,
-        /// Who is told.
-        report_to: Rank,
         /// What the leader sent along: a part with a piece.
         ticket: Vec<u8>,
     },

@@ -177,7 +177,10 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         }
         ranges.into_iter().for_each(|over| self.range_over(over));
         for over in parts {
-            let Some(sent) = self.table().part_over(over.part) else { continue };
+            let Some(mut sent) = self.table().part_over(over.part) else { continue };
+            // Invariant: what is apart was taken out when it was announced, so nothing large is settled with its part.
+            let unannounced = over.outcome.apart.iter().filter(|(name, _)| sent.parcel.take(name).is_some());
+            self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
             let whole = over.flawless && over.outcome.returned.is_empty() && sent.parcel.entries() > 0;
             if let Some(journal) = journal.filter(|_| whole) {
                 journal.part_done(sent.print);

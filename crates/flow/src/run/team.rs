@@ -40,8 +40,9 @@ impl<T: Tool> Worker<'_, T> {
             }
             return false;
         };
-        self.desk.set_apart(&file.found, number);
+        // Before it leaves its part: whoever hears that the part is done must know of it.
         outlet.begun(tool, number, LargeFile { file: Arc::clone(file), transfer, ticket });
+        self.desk.set_apart(&file.found, number);
         true
     }
 
