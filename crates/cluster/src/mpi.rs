@@ -247,14 +247,18 @@ fn open_this(path: &Path) -> Result<Library, Refusal> {
     })
 }
 
-/// Opens the first library that there is: beside the launcher, or where the system's loader looks.
+/// Opens the library that belongs to the launcher: one beside it, or one that the system's loader finds.
 fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
     let names = launched::library_names(launched.map_or(launched::Family::Any, |launched| launched.family));
     let folders = if launched.is_some() { launched::library_folders() } else { Vec::new() };
+    open_first(names, &folders)
+}
+
+/// Opens the first library that there is.
+fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, Refusal> {
     let beside = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
-    let beside = beside.filter(|path| path.exists());
     let mut useless = None;
-    for path in beside.chain(names.iter().map(PathBuf::from)) {
+    for path in beside.filter(|path| path.exists()).chain(names.iter().map(PathBuf::from)) {
         match Library::open(&path) {
             Ok(library) => return Ok(library),
             Err(NotOpened::Missing) => {}
@@ -271,4 +275,44 @@ fn describe(library: &Library) -> String {
     let version = library.version();
     let path = library.path().display();
     if version.is_empty() { path.to_string() } else { format!("{version} ({path})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_no_library_the_names_that_were_tried_are_told() {
+        let names = ["libhaul-one.so.1", "libhaul-two.so.2"];
+        let Err(refusal) = open_first(&names, &[PathBuf::from("/nowhere")]) else { unreachable!() };
+        let expected = "no MPI library found (tried libhaul-one.so.1, libhaul-two.so.2)";
+        assert_eq!(refusal.to_string(), expected);
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_hides_none_and_is_told_if_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let bad = folder.path().join("libhaul-one.so.1");
+        std::fs::write(&bad, "text").unwrap();
+        let folders = [folder.path().to_owned()];
+        let Err(refusal) = open_first(&["libhaul-one.so.1", "libm.so.6"], &folders) else { unreachable!() };
+        assert_eq!(refusal, Refusal::NotOpened { library: bad, why: "file too short".to_owned() });
+        // The loader's own libm was opened after it, and is no MPI.
+        let Err(refusal) = open_first(&["libm.so.6"], &folders) else { unreachable!() };
+        assert!(matches!(refusal, Refusal::NotMpi { .. }), "{refusal}");
+    }
+
+    #[test]
+    fn sizes_must_be_the_same_and_ranks_too_where_the_launcher_tells_no_size() {
+        let launched = |ranks| Launched { ranks, rank: 2, by: "a test", family: launched::Family::Any };
+        let text = |ranks, size, rank| {
+            disagreement(&launched(ranks), size, rank, "X").map(|refusal| refusal.to_string())
+        };
+        assert_eq!(text(Some(3), 3, 1), None);
+        let expected = "the launcher says 3 ranks, but X says 1: it belongs to another MPI";
+        assert_eq!(text(Some(3), 1, 0).as_deref(), Some(expected));
+        assert_eq!(text(None, 3, 2), None);
+        let expected = "the launcher says rank 2, but X says 0: it belongs to another MPI";
+        assert_eq!(text(None, 1, 0).as_deref(), Some(expected));
+    }
 }

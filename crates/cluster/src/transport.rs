@@ -4,6 +4,8 @@
 //! is no order. Nothing blocks: whoever waits for messages does so by calling [`Transport::receive`] again, after a pause of
 //! its own making, because the waiting calls of MPI libraries burn a processor.
 
+pub mod threads;
+
 use std::fmt;
 
 /// A process of a job: 0 is the master.

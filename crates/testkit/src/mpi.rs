@@ -149,7 +149,8 @@ impl Mpi {
     /// Begins a command line of the launcher with these arguments.
     #[must_use]
     pub fn launch<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Run {
-        let run = Run::new(&self.launcher).args(arguments);
+        // By way of `env`, which gives it its whole path for a name: MPICH's looks for its helper there.
+        let run = Run::new(Path::new("/usr/bin/env")).arg(&self.launcher).args(arguments);
         self.environment().iter().fold(run, |run, (name, value)| run.env(name, value))
     }
 }

@@ -1,0 +1,174 @@
+//! Messages between the ranks of real MPI jobs, under every installation that is there.
+//!
+//! The ranks run the example program `ranks`, which checks what it receives and says so; the tests read what it says.
+
+#![allow(clippy::expect_used, reason = "a test that cannot prepare what it needs fails")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use haul_testkit::mpi::{Kind, Mpi, example};
+use haul_testkit::{Outcome, Sandbox, note, require, skip};
+
+/// No job of these tests takes so long; one that does hangs.
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expecting {
+    World,
+    Refusal,
+}
+
+fn ranks() -> PathBuf {
+    example("haul-cluster", "ranks").expect("the example program")
+}
+
+/// Runs a job to its end.
+fn run(mpi: &Mpi, count: u32, arguments: &[&str], expecting: Expecting) -> Outcome {
+    let job = mpi.job(count, &ranks()).args(arguments).within(LIMIT);
+    let job = if expecting == Expecting::Refusal { job.env("HAUL_EXPECT_REFUSAL", "1") } else { job };
+    job.finish().expect("a launcher that can be run")
+}
+
+/// The path of an installation's library, where its jobs do not find that one by themselves.
+fn explicit(mpi: &Mpi) -> Vec<&str> {
+    match mpi.kind() {
+        Kind::Mpich5 => mpi.library().to_str().into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// How the ranks' lines end, which shows that the library in use is the one asked for.
+fn abi(kind: Kind) -> &'static str {
+    match kind {
+        Kind::OpenMpi4 | Kind::OpenMpi5 => ", Open MPI",
+        Kind::Mpich4 | Kind::Mpich5 => ", MPICH",
+        Kind::Standard => ", the standard ABI",
+    }
+}
+
+/// The lines that begin with `prefix`, without it, sorted.
+fn lines(outcome: &Outcome, prefix: &str) -> Vec<String> {
+    let printed = outcome.printed();
+    let lines = printed.lines().filter_map(|line| line.strip_prefix(prefix));
+    let mut lines: Vec<_> = lines.map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn everything(outcome: &Outcome) -> String {
+    format!("{:?}\n{}\n{}", outcome.ending, outcome.printed(), outcome.errors())
+}
+
+/// All to all, so that thousands of messages of 0 bytes to 3 MiB cross; the ranks check contents and order.
+fn messages_arrive(kind: Kind) {
+    let Some(mpi) = Mpi::find(kind) else { return };
+    for (count, each) in [(1, 2_000), (2, 500), (4, 150), (8, 40)] {
+        let each_text = each.to_string();
+        let arguments = [vec!["exchange", &each_text], explicit(&mpi)].concat();
+        let outcome = run(&mpi, count, &arguments, Expecting::World);
+        assert!(outcome.succeeded(), "{}", everything(&outcome));
+        let told = lines(&outcome, "rank ");
+        assert_eq!(told.len(), count as usize, "{}", everything(&outcome));
+        for (rank, line) in told.iter().enumerate() {
+            let begin = format!("{rank} of {count}: {} messages, ", each * count);
+            assert!(line.starts_with(&begin) && line.ends_with(abi(kind)), "{line}\nis not {begin}");
+        }
+    }
+}
+
+/// The error is the sender's, and messages go on.
+fn a_rank_that_does_not_exist_is_an_error(kind: Kind) {
+    let Some(mpi) = Mpi::find(kind) else { return };
+    let outcome = run(&mpi, 2, &[vec!["stray"], explicit(&mpi)].concat(), Expecting::World);
+    assert!(outcome.succeeded(), "{}", everything(&outcome));
+    let told = outcome.printed();
+    assert_eq!(told.matches("there is no rank 2 among 2").count(), 2, "{}", everything(&outcome));
+    assert_eq!(told.matches(": 6 messages").count(), 2, "{}", everything(&outcome));
+}
+
+/// A library that does not know the launcher takes each rank for the only one. All ranks must refuse it.
+fn the_library_of_another_mpi_is_refused(kind: Kind) {
+    let Some(mpi) = Mpi::find(kind) else { return };
+    let installed = Mpi::installed();
+    let mut others = installed.iter().filter(|other| other.kind().family() != kind.family()).peekable();
+    if others.peek().is_none() {
+        skip!("needs an MPI of another family than {}", kind.name());
+    }
+    for other in others {
+        let library = other.library().to_str().expect("a path that is text");
+        let outcome = run(&mpi, 3, &["exchange", "5", library], Expecting::Refusal);
+        let told = lines(&outcome, "refused: ");
+        if matches!(other.kind(), Kind::Mpich5 | Kind::Standard) {
+            // MPICH 5 sees that it was launched by Open MPI, and ends the process by itself, with a page of text.
+            let ended = told.is_empty() && !outcome.succeeded() && !outcome.printed().contains("messages");
+            assert!(ended, "{}", everything(&outcome));
+            continue;
+        }
+        assert_eq!(told.len(), 3, "{}: {}", other.kind().name(), everything(&outcome));
+        for line in told {
+            let says = line.starts_with("the launcher says 3 ranks, but ")
+                && line.ends_with(" says 1: it belongs to another MPI")
+                && line.contains(library);
+            assert!(says, "{line}");
+        }
+    }
+}
+
+/// What is given as a library and is none is refused by each rank, before MPI is started.
+fn what_is_no_library_is_refused(kind: Kind) {
+    let Some(mpi) = Mpi::find(kind) else { return };
+    let sandbox = Sandbox::in_memory().expect("a folder");
+    let (words, nothing, missing) = (sandbox.join("words"), sandbox.join("nothing"), sandbox.join("missing"));
+    std::fs::write(&words, "not a library\n".repeat(100)).expect("a file");
+    std::fs::write(&nothing, "").expect("a file");
+    let cannot = |path: &Path, why: &str| format!("cannot open the MPI library '{}': {why}", path.display());
+    for (library, expected) in [
+        (words.as_path(), cannot(&words, "invalid ELF header")),
+        (&nothing, cannot(&nothing, "file too short")),
+        (&missing, cannot(&missing, "No such file or directory")),
+        (
+            Path::new("libm.so.6"),
+            "'libm.so.6' is not a usable MPI library: it has no MPI_Initialized".to_owned(),
+        ),
+    ] {
+        let library = library.to_str().expect("a path that is text");
+        let outcome = run(&mpi, 2, &["exchange", "5", library], Expecting::Refusal);
+        assert_eq!(lines(&outcome, "refused: "), [expected.clone(), expected], "{}", everything(&outcome));
+    }
+}
+
+/// Starting MPI must stay cheap beside starting processes.
+fn a_job_starts_quickly(kind: Kind) {
+    /// For a machine that does much else meanwhile.
+    const MOST: Duration = Duration::from_secs(5);
+    let Some(mpi) = Mpi::find(kind) else { return };
+    let bare = mpi.job(4, Path::new("/bin/true")).within(LIMIT).finish().expect("a launcher");
+    let ours = run(&mpi, 4, &[vec!["exchange", "1"], explicit(&mpi)].concat(), Expecting::World);
+    assert!(bare.succeeded() && ours.succeeded(), "{}{}", everything(&bare), everything(&ours));
+    note!("{}: 4 ranks start and end in {:?}, /bin/true in {:?}", kind.name(), ours.took, bare.took);
+    assert!(ours.took < bare.took + MOST);
+}
+
+/// Makes a module of tests for each installation.
+macro_rules! under {
+    ($($module:ident $kind:ident: $($test:ident)*;)*) => { $(mod $module {
+        use super::*;
+        $(#[test] fn $test() {
+            require!(Kind::$kind.needed());
+            super::$test(Kind::$kind);
+        })*
+    })* };
+}
+
+under! {
+    open_mpi_4 OpenMpi4: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly
+        the_library_of_another_mpi_is_refused what_is_no_library_is_refused;
+    open_mpi_5 OpenMpi5: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly
+        the_library_of_another_mpi_is_refused;
+    mpich_4 Mpich4: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly
+        the_library_of_another_mpi_is_refused what_is_no_library_is_refused;
+    mpich_5 Mpich5: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly;
+    standard_abi Standard: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly
+        the_library_of_another_mpi_is_refused;
+}
