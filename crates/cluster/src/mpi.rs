@@ -15,12 +15,14 @@
 
 mod abi;
 mod flight;
+mod goodbye;
 mod launched;
 mod library;
 mod refusal;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use flight::Flight;
 use library::{Library, NotOpened};
@@ -28,6 +30,12 @@ use library::{Library, NotOpened};
 use crate::transport::{Broken, Rank, Transport};
 pub use launched::{Launched, launched};
 pub use refusal::Refusal;
+
+/// The tag of all messages.
+const TAG: i32 = 0;
+
+/// Bounds how long a rank waits at its end for the others.
+pub const GOODBYE_MAX: Duration = Duration::from_secs(60);
 
 /// Bounds the messages that are being received at a time.
 const RECEIVING_MAX: usize = 32;
@@ -117,14 +125,18 @@ impl World {
         &self.host
     }
 
-    /// Leaves the job: waits, by spinning, until all ranks do.
+    /// Leaves the job: waits, without spinning, until all ranks do.
     ///
     /// # Errors
-    /// When messages are still on their way, since MPI cannot be ended then, or when the library fails.
+    /// When others do not come to their end within [`GOODBYE_MAX`], or what was sent to them is not taken; when messages were
+    /// received and not asked for; when the library fails.
     pub fn finish(mut self) -> Result<(), Broken> {
-        if !self.settle()? || !self.receiving.is_empty() {
-            return Err(Broken { doing: "ending MPI", why: "messages are still on their way".to_owned() });
+        let deadline = Instant::now() + GOODBYE_MAX;
+        goodbye::until(deadline, || self.settle())?;
+        if !self.receiving.is_empty() {
+            return Err(Broken { doing: "ending MPI", why: "not all messages were asked for".to_owned() });
         }
+        goodbye::agree(&self.library, self.rank, self.size, deadline)?;
         self.library.finish()
     }
 
@@ -150,7 +162,7 @@ impl World {
     fn look_for_messages(&mut self) -> Result<(), Broken> {
         let mut bytes: usize = self.receiving.iter().map(Flight::len).sum();
         while self.receiving.len() < RECEIVING_MAX && bytes < RECEIVING_BYTES_MAX {
-            let Some(matched) = self.library.probe(flight::TAG)? else { break };
+            let Some(matched) = self.library.probe(TAG)? else { break };
             bytes += matched.bytes;
             self.receiving.push_back(Flight::receive(&self.library, matched)?);
         }
@@ -196,7 +208,7 @@ impl Transport for World {
         if to == self.rank {
             self.own.push_back(message);
         } else {
-            self.sending.push_back(Flight::send(&self.library, to, message)?);
+            self.sending.push_back(Flight::send(&self.library, to, TAG, message)?);
         }
         Ok(())
     }

@@ -3,9 +3,6 @@
 use super::library::{Library, Matched, Slot};
 use crate::transport::{Broken, Rank};
 
-/// The tag of all messages.
-pub(super) const TAG: i32 = 0;
-
 /// Stands for the request until the library has given one. If it never does, it failed, and nobody asks again.
 const UNKNOWN: Slot = 0;
 
@@ -22,10 +19,10 @@ pub(super) struct Flight {
 
 impl Flight {
     /// Begins to send.
-    pub(super) fn send(library: &Library, to: Rank, bytes: Vec<u8>) -> Result<Self, Broken> {
+    pub(super) fn send(library: &Library, to: Rank, tag: i32, bytes: Vec<u8>) -> Result<Self, Broken> {
         let mut flight = Self { peer: to, request: Some(UNKNOWN), bytes };
         // SAFETY: the bytes stay in the flight, untouched, until the request is done: see the invariant.
-        let request = unsafe { library.send(&flight.bytes, to.0, TAG) }?;
+        let request = unsafe { library.send(&flight.bytes, to.0, tag) }?;
         flight.request = Some(request);
         Ok(flight)
     }
