@@ -63,7 +63,7 @@ fn everything(outcome: &Outcome) -> String {
 /// All to all, so that thousands of messages of 0 bytes to 3 MiB cross; the ranks check contents and order.
 fn messages_arrive(kind: Kind) {
     let Some(mpi) = Mpi::find(kind) else { return };
-    for (count, each) in [(1, 2_000), (2, 500), (4, 150), (8, 40)] {
+    for (count, each) in [(1, 1_000), (2, 250), (4, 90), (8, 32)] {
         let each_text = each.to_string();
         let arguments = [vec!["exchange", &each_text], explicit(&mpi)].concat();
         let outcome = run(&mpi, count, &arguments, Expecting::World);

@@ -12,7 +12,7 @@
 //! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
 //! - [`standin`] mounts a striped file system of stated speed, which stands in for Lustre.
 //! - [`cold`] takes files out of memory; [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
-//! - [`mpi`] finds MPI installations and starts jobs under them.
+//! - [`mpi`] finds MPI installations and starts jobs under them; [`hosts`] makes several hosts of one machine.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
 //!
 //! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
@@ -24,6 +24,7 @@ pub mod deep;
 pub mod duel;
 pub mod everything;
 pub mod flip;
+pub mod hosts;
 pub mod message;
 pub mod mount;
 pub mod mpi;

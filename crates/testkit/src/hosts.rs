@@ -1,0 +1,383 @@
+//! Several hosts on one machine: namespaces of the network with names of their own, joined by a switch.
+//!
+//! ```text
+//!  ID-h1 ┌─────────┐      ┌──────────────┐ ID-switch
+//!        │ eth0 ───┼──────┼─ port1 ┐     │
+//!        │10.99.0.1│      │        │     │
+//!  ID-h2 ├─────────┤      │        ├ br0 │
+//!        │ eth0 ───┼──────┼─ port2 ┘     │
+//!        │10.99.0.2│      │              │
+//!        └─────────┘      └──────────────┘
+//! ```
+//!
+//! The switch is in a namespace too, so nothing of the machine's own network is touched, and the same addresses can be used by
+//! tests that run at the same time. A process of a host has the host's name and an `/etc/hosts` with all of them; files and
+//! processes are the machine's, as if all hosts shared one file system. Dropping [`Hosts`] kills what runs on them and
+//! takes them down; those of a test process that was killed go when the next are made.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::mpi::{Family, Mpi};
+use crate::needs::{self, find_tool};
+use crate::run::Run;
+use crate::{mount, wait};
+
+const PREFIX: &str = "haul-";
+
+/// What follows the prefix and the process id in the name of a switch.
+const SWITCH: &str = "switch";
+
+/// Where `ip` keeps the names of namespaces.
+const NAMES: &str = "/run/netns";
+
+/// Bounds the wait for processes that were killed.
+const DYING_MAX: Duration = Duration::from_secs(10);
+
+/// Counts the sets of hosts of this process, for their names.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Becomes a command on a host: `enter HOST PROGRAM ARGUMENTS`. `ip` gives it mounts of its own.
+const ENTER: &str = r#"#!/bin/sh
+host=$1; shift
+exec ip netns exec "ID-$host" unshare --uts -- /bin/sh -c '
+    echo "$1" > /proc/sys/kernel/hostname &&
+    mount --bind "FOLDER/hosts" /etc/hosts &&
+    shift && exec "$@"' sh "$host" "$@"
+"#;
+
+/// Runs a command line on a host as `ssh` does: options, the host, and words that a shell there reads.
+const AGENT: &str = r#"#!/bin/sh
+while :; do
+    case $1 in
+        -[bcDeFIiJLlmOopQRSWw]) shift 2 ;;
+        -*) shift ;;
+        *) break ;;
+    esac
+done
+host=$1; shift
+exec "FOLDER/enter" "$host" /bin/sh -c "$*"
+"#;
+
+/// Hosts `h1`, `h2` and so on, taken down on drop.
+#[derive(Debug)]
+pub struct Hosts {
+    id: String,
+    count: u32,
+    folder: PathBuf,
+}
+
+/// Gives the reason to skip a test on several hosts, for [`require!`](crate::require).
+#[must_use]
+pub fn needed() -> Option<String> {
+    let tools = || ["ip", "unshare"].into_iter().find_map(needs::tool);
+    needs::root().or_else(tools).or_else(|| {
+        let allowed = mount::run(Command::new("unshare").args(["--net", "--uts", "true"]));
+        allowed.err().map(|_| "needs to be allowed to make namespaces".to_owned())
+    })
+}
+
+impl Hosts {
+    /// Makes so many hosts.
+    ///
+    /// # Errors
+    /// When a command fails; the message holds what it printed.
+    pub fn new(count: u32) -> io::Result<Self> {
+        remove_orphans();
+        let id = format!("{PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(&id);
+        fs::create_dir_all(&folder)?;
+        // From here on a failure takes down what there is.
+        let hosts = Self { id, count, folder };
+        hosts.write_files()?;
+        hosts.connect()?;
+        Ok(hosts)
+    }
+
+    /// Gives the names of the hosts.
+    pub fn names(&self) -> impl Iterator<Item = String> + use<> {
+        (1..=self.count).map(|number| format!("h{number}"))
+    }
+
+    /// Begins a command on a host.
+    #[must_use]
+    pub fn on(&self, host: &str, program: impl AsRef<OsStr>) -> Run {
+        let run = Run::new(&self.folder.join("enter")).arg(host).arg(program.as_ref());
+        // What MPI libraries leave in temporary folders goes away with the hosts.
+        run.env("TMPDIR", &self.folder)
+    }
+
+    /// Gives the path of a program that is called as `ssh` is, and runs commands on these hosts.
+    #[must_use]
+    pub fn agent(&self) -> PathBuf {
+        self.folder.join("agent")
+    }
+
+    /// Gives what a launcher needs in its environment, beside what it always needs, to start a job over all hosts, with room for
+    /// `each` ranks on each.
+    ///
+    /// # Errors
+    /// When the list of hosts cannot be written.
+    pub fn environment(&self, mpi: &Mpi, each: u32) -> io::Result<Vec<(&'static str, String)>> {
+        let agent = self.agent().display().to_string();
+        let list = self.folder.join(format!("list-{:?}-{each}", mpi.kind().family()));
+        let line = |name: String| match mpi.kind().family() {
+            Family::OpenMpi => format!("{name} slots={each}\n"),
+            Family::Mpich => format!("{name}:{each}\n"),
+        };
+        fs::write(&list, self.names().map(line).collect::<String>())?;
+        let list = list.display().to_string();
+        let device = "eth0".to_owned();
+        Ok(match mpi.kind().family() {
+            Family::OpenMpi => vec![
+                ("OMPI_MCA_plm_rsh_agent", agent.clone()),
+                ("PRTE_MCA_plm_ssh_agent", agent),
+                ("OMPI_MCA_orte_default_hostfile", list.clone()),
+                ("PRTE_MCA_prte_default_hostfile", list),
+                ("OMPI_MCA_oob_tcp_if_include", device.clone()),
+                ("PRTE_MCA_prte_if_include", device.clone()),
+                ("OMPI_MCA_btl_tcp_if_include", device),
+                // A launcher in one of Slurm's jobs would start its helpers by `srun`.
+                ("OMPI_MCA_plm", "rsh".to_owned()),
+                ("PRTE_MCA_plm", "ssh".to_owned()),
+            ],
+            Family::Mpich => vec![
+                ("HYDRA_LAUNCHER", "ssh".to_owned()),
+                ("HYDRA_LAUNCHER_EXEC", agent),
+                ("HYDRA_HOST_FILE", list),
+                ("HYDRA_IFACE", device),
+                ("UCX_TLS", "tcp,self".to_owned()),
+                ("FI_PROVIDER", "tcp".to_owned()),
+            ],
+        })
+    }
+
+    /// Begins the command line of a job over all hosts, started on the first: `mpirun -n RANKS PROGRAM`.
+    ///
+    /// # Errors
+    /// When the list of hosts cannot be written.
+    pub fn job(&self, mpi: &Mpi, ranks: u32, program: &Path) -> io::Result<Run> {
+        let each = ranks.div_ceil(self.count);
+        let run = self.on("h1", mpi.launcher());
+        let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+        let across = self.environment(mpi, each)?;
+        let run = across.iter().fold(run, |run, (name, value)| run.env(name, value));
+        Ok(run.args(["-n", &ranks.to_string()]).arg(program))
+    }
+
+    /// Takes a host's network away: nothing it sends arrives anywhere, and it is told nothing.
+    ///
+    /// # Errors
+    /// When the command `ip` fails.
+    pub fn cut(&self, host: &str) -> io::Result<()> {
+        self.set_port(host, "down")
+    }
+
+    /// Gives a host its network back.
+    ///
+    /// # Errors
+    /// When the command `ip` fails.
+    pub fn mend(&self, host: &str) -> io::Result<()> {
+        self.set_port(host, "up")
+    }
+
+    /// Lists the processes of a host. Those that have ended and are not buried yet are not among them.
+    ///
+    /// # Errors
+    /// When the command `ip` fails.
+    pub fn processes(&self, host: &str) -> io::Result<Vec<u32>> {
+        processes_in(&self.namespace(host))
+    }
+
+    /// Kills every process of a host, as the loss of its power would, and waits until all are gone.
+    ///
+    /// # Errors
+    /// When the processes cannot be listed or killed.
+    pub fn kill_all(&self, host: &str) -> io::Result<()> {
+        kill_all_in(&self.namespace(host))
+    }
+
+    fn namespace(&self, host: &str) -> String {
+        format!("{}-{host}", self.id)
+    }
+
+    fn set_port(&self, host: &str, state: &str) -> io::Result<()> {
+        let port = host.replacen('h', "port", 1);
+        ip(["-n", &self.namespace(SWITCH), "link", "set", &port, state])
+    }
+
+    fn write_files(&self) -> io::Result<()> {
+        let addresses = (1..).zip(self.names()).map(|(number, name)| format!("10.99.0.{number} {name}\n"));
+        let addresses: String =
+            std::iter::once("127.0.0.1 localhost\n".to_owned()).chain(addresses).collect();
+        fs::write(self.folder.join("hosts"), addresses)?;
+        for (name, script) in [("enter", ENTER), ("agent", AGENT)] {
+            let path = self.folder.join(name);
+            let script = script.replace("ID", &self.id).replace("FOLDER", &self.folder.display().to_string());
+            fs::write(&path, script)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(())
+    }
+
+    fn connect(&self) -> io::Result<()> {
+        let switch = self.namespace(SWITCH);
+        ip(["netns", "add", &switch])?;
+        ip_lines(&switch, "link add br0 type bridge\nlink set br0 up\n")?;
+        for (number, name) in (1..).zip(self.names()) {
+            let host = self.namespace(&name);
+            ip(["netns", "add", &host])?;
+            ip_lines(
+                &host,
+                &format!(
+                    "link add eth0 type veth peer name port{number} netns {switch}\n\
+                     address add 10.99.0.{number}/24 dev eth0\nlink set lo up\nlink set eth0 up\n"
+                ),
+            )?;
+            ip_lines(&switch, &format!("link set port{number} master br0 up\n"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        take_down(&self.id);
+    }
+}
+
+fn ip<const N: usize>(arguments: [&str; N]) -> io::Result<()> {
+    mount::run(Command::new(tool()).args(arguments)).map(drop)
+}
+
+/// Gives several commands to `ip`, in a namespace.
+fn ip_lines(namespace: &str, lines: &str) -> io::Result<()> {
+    let mut command = Command::new(tool());
+    command.args(["-n", namespace, "-batch", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(lines.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("ip: {}: {}", lines.trim(), String::from_utf8_lossy(&output.stderr).trim())))
+}
+
+fn tool() -> PathBuf {
+    find_tool("ip").unwrap_or_else(|| PathBuf::from("ip"))
+}
+
+fn processes_in(namespace: &str) -> io::Result<Vec<u32>> {
+    let listed = mount::run(Command::new(tool()).args(["netns", "pids", namespace]))?;
+    Ok(listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+}
+
+fn kill_all_in(namespace: &str) -> io::Result<()> {
+    let mut failure = None;
+    // Again and again, because those that live on may start others.
+    let all_gone = wait::until(DYING_MAX, || match processes_in(namespace) {
+        Ok(processes) => {
+            let pids = processes.iter().filter_map(|&pid| Pid::from_raw(i32::try_from(pid).ok()?));
+            for pid in pids {
+                // One that has ended since it was listed is what is wanted.
+                rustix::process::kill_process(pid, Signal::KILL).unwrap_or_default();
+            }
+            processes.is_empty()
+        }
+        Err(error) => {
+            failure = Some(error);
+            true
+        }
+    });
+    match failure {
+        Some(error) => Err(error),
+        None if all_gone => Ok(()),
+        None => Err(io::Error::other(format!("processes of {namespace} do not die"))),
+    }
+}
+
+/// Kills and removes all that belongs to an identity.
+fn take_down(id: &str) {
+    let of_it = format!("{id}-");
+    for namespace in names().filter(|name| name.starts_with(&of_it)) {
+        let ended = kill_all_in(&namespace).and_then(|()| ip(["netns", "delete", &namespace]));
+        if let Err(error) = ended {
+            crate::note!("cannot remove {namespace}: {error}");
+        }
+    }
+    let folder = std::env::temp_dir().join(id);
+    if folder.exists() {
+        crate::sandbox::remove_tree(&folder);
+    }
+}
+
+fn names() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(NAMES).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+/// Takes down hosts whose test process is gone.
+fn remove_orphans() {
+    let owner = |name: &str| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok();
+    for name in names() {
+        let gone = owner(&name).is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists());
+        if let (true, Some((id, _))) = (gone, name.rsplit_once('-')) {
+            take_down(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(run: Run) -> String {
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        outcome.printed()
+    }
+
+    #[test]
+    fn hosts_have_names_and_reach_each_other_until_cut() {
+        crate::require!(needed());
+        let hosts = Hosts::new(2).unwrap();
+        assert_eq!(hosts.names().collect::<Vec<_>>(), ["h1", "h2"]);
+        assert_eq!(said(hosts.on("h2", "uname").arg("-n")), "h2\n");
+        let by_agent = Run::new(&hosts.agent()).args(["-x", "-p", "22", "h1", "uname -n;", "echo 'a  b'"]);
+        assert_eq!(said(by_agent), "h1\na  b\n");
+        let state = |host: &str| said(hosts.on(host, "cat").arg("/sys/class/net/eth0/carrier"));
+        assert_eq!(state("h1"), "1\n");
+        hosts.cut("h2").unwrap();
+        assert_eq!((state("h1"), state("h2")), ("1\n".to_owned(), "0\n".to_owned()));
+        hosts.mend("h2").unwrap();
+        assert_eq!(state("h2"), "1\n");
+    }
+
+    #[test]
+    fn what_runs_on_a_host_is_known_and_ends_with_it() {
+        crate::require!(needed());
+        let hosts = Hosts::new(2).unwrap();
+        let running = hosts.on("h1", "sleep").arg("1000").start().unwrap();
+        assert!(wait::until(DYING_MAX, || hosts.processes("h1").unwrap().contains(&running.process())));
+        assert_eq!(hosts.processes("h2").unwrap(), []);
+        hosts.kill_all("h1").unwrap();
+        assert_eq!(hosts.processes("h1").unwrap(), []);
+        assert!(running.finish().unwrap().crashed());
+        let other = hosts.on("h2", "sleep").arg("1000").start().unwrap();
+        let (id, folder) = (hosts.id.clone(), hosts.folder.clone());
+        drop(hosts);
+        assert!(other.finish().unwrap().crashed());
+        assert!(!folder.exists() && !names().any(|name| name.starts_with(&id)));
+    }
+}
