@@ -12,6 +12,7 @@
 mod config;
 mod driver;
 mod held;
+pub mod layout;
 mod links;
 mod local;
 mod node;

@@ -22,6 +22,7 @@ mod direct;
 mod directory;
 mod error;
 mod fd;
+mod file_system;
 mod gate;
 mod kernel_aio;
 mod make;
@@ -51,6 +52,7 @@ pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_bac
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;
+pub use file_system::{file_system_type, mount_type};
 pub use kernel_aio::{Gather, KernelAio};
 pub use make::{
     Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove, rename,

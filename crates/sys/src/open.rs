@@ -85,6 +85,17 @@ impl Open {
         Open { flags: self.flags.union(OFlags::SYNC), mode: self.mode }
     }
 
+    /// Makes the file without a layout where files have one (Lustre's `O_LOV_DELAY_CREATE`): nothing can be written to it
+    /// until it was given one, or was opened again. Means nothing elsewhere.
+    #[must_use]
+    pub const fn without_layout(self) -> Open {
+        // Together with `O_NOCTTY`, which all have.
+        Open {
+            flags: self.flags.union(OFlags::from_bits_retain(libc::O_ASYNC.cast_unsigned())),
+            mode: self.mode,
+        }
+    }
+
     /// Returns the kernel's flag word and mode, for engines that pass an open to the kernel themselves.
     #[must_use]
     pub fn raw(self) -> (i32, u32) {

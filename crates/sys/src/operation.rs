@@ -34,6 +34,7 @@ operations! {
     Lseek = "lseek",
     Ftruncate = "ftruncate",
     Fsync = "fsync",
+    Fstatfs = "fstatfs",
     Close = "close",
     Fcntl = "fcntl",
     Mkdirat = "mkdirat",

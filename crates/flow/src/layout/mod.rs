@@ -1,0 +1,275 @@
+//! Layouts: how a file is spread over the servers of a striped file system.
+//!
+//! A layout is read from a file ([`Layout::of`]), changed as the user wants it, and given to a new file before its first byte
+//! ([`create`]), because afterwards nothing can be changed. What was given is read back always: a file system with fewer
+//! targets, or without the pool, gives something else and says that all is well.
+//!
+//! | | read and set by | on a new file |
+//! |---|---|---|
+//! | Lustre | `lustre.lov` ([`LustreLayout`]) | made without a layout, which is set before anything else |
+//! | CephFS | `ceph.file.layout` ([`CephLayout`]) | made as usual; the layout can be set while it is empty |
+//!
+//! A layout that cannot be read, or cannot be set, is no error: the file is made as the file system makes it, and that is
+//! told under `--debug`.
+
+mod ceph;
+mod lustre;
+mod systems;
+
+use std::ffi::CStr;
+use std::fmt;
+
+use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, change_mode, get_xattr, open, set_xattr, stat};
+
+pub use ceph::CephLayout;
+pub use lustre::{Component, LustreLayout, Stripes, Unknown};
+pub use systems::{FileSystems, Striped};
+
+/// The attribute that Lustre's layouts are in.
+const LOV: &CStr = c"lustre.lov";
+
+/// Attributes that are the file system's account of where the bytes are, by name or, ending in a dot, by beginning.
+///
+/// They show among the extended attributes, but are none of the file's: given to another file they would at best do nothing.
+/// Lustre takes `lustre.lov` for a file that has a layout and ignores it; and refuses, or takes and ignores, those of its
+/// servers in `trusted.`, which are about one inode (its number, its links, its archive).
+const PLACEMENT: [&[u8]; 10] = [
+    b"lustre.",
+    b"ceph.",
+    b"trusted.lov",
+    b"trusted.lma",
+    b"trusted.lmv",
+    b"trusted.link",
+    b"trusted.fid",
+    b"trusted.som",
+    b"trusted.hsm",
+    b"trusted.dmv",
+];
+
+/// Tells whether an extended attribute is about where the file's bytes are, and so not for copies.
+#[must_use]
+pub fn is_placement(key: &CStr) -> bool {
+    let key = key.to_bytes();
+    PLACEMENT.iter().any(|known| if known.ends_with(b".") { key.starts_with(known) } else { key == *known })
+}
+
+/// A layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Of Lustre.
+    Lustre(LustreLayout),
+    /// Of CephFS.
+    Ceph(CephLayout),
+}
+
+/// How a file is striped, as far as dividing it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Striping {
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// Over how many targets stripes go; as many as there are, if that is not said (0xffff on Lustre).
+    pub stripes: u32,
+}
+
+/// Why a layout was not read or not given.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// A call failed.
+    Failed(Error),
+    /// It is of a kind that is not known here.
+    Unknown(&'static str),
+    /// What was given instead, in words.
+    Otherwise(Vec<String>),
+    /// The target's file system is not of the layout's kind.
+    Elsewhere,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Failed(cause) => write!(out, "{cause:#}"),
+            Refusal::Unknown(why) => out.write_str(why),
+            Refusal::Otherwise(what) => out.write_str(&what.join(", ")),
+            Refusal::Elsewhere => out.write_str("the file system has no such layouts"),
+        }
+    }
+}
+
+/// Whether a layout is that of a file, or what the files of a directory get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bearer {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+}
+
+/// A file that was made, and why it does not have the layout that was wanted, if so.
+pub struct Created {
+    /// The file, open for writing.
+    pub file: Fd,
+    /// What went otherwise.
+    pub refusal: Option<Refusal>,
+}
+
+impl Layout {
+    /// Reads the layout of an open file or directory. `None` if it has none of its own.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not understood; the file can be copied all the same.
+    pub fn of(file: &Fd, how: Striped, bearer: Bearer) -> Result<Option<Self>, Refusal> {
+        let key = match (how, bearer) {
+            (Striped::No, _) => return Ok(None),
+            (Striped::Lustre, _) => LOV,
+            (Striped::Ceph, Bearer::File) => ceph::OF_FILE,
+            (Striped::Ceph, Bearer::Directory) => ceph::OF_DIRECTORY,
+        };
+        let value = match get_xattr(file, key) {
+            Ok(value) => value,
+            Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+            Err(cause) => return Err(Refusal::Failed(cause)),
+        };
+        let layout = match how {
+            Striped::Lustre => LustreLayout::decode(&value)
+                .map(Layout::Lustre)
+                .map_err(|why| Refusal::Unknown(why.reason()))?,
+            _ => CephLayout::decode(&value)
+                .map(Layout::Ceph)
+                .ok_or(Refusal::Unknown("its layout is of an unknown kind"))?,
+        };
+        Ok(Some(layout))
+    }
+
+    /// Asks for no more stripes than `size` bytes use, at least one.
+    #[must_use]
+    pub fn reduced(self, size: u64) -> Self {
+        match self {
+            Layout::Lustre(layout) => Layout::Lustre(layout.reduced(size)),
+            Layout::Ceph(layout) => Layout::Ceph(layout.reduced(size)),
+        }
+    }
+
+    /// Leaves the first target to the file system; CephFS chooses it anyway.
+    #[must_use]
+    pub fn with_any_first_target(self) -> Self {
+        match self {
+            Layout::Lustre(layout) => Layout::Lustre(layout.with_any_first_target()),
+            other @ Layout::Ceph(_) => other,
+        }
+    }
+
+    /// Returns how a file of `size` bytes with this layout is striped; `None` where it is not.
+    #[must_use]
+    pub fn striping(&self, size: u64) -> Option<Striping> {
+        let (stripe_bytes, stripes) = match self {
+            Layout::Lustre(layout) => layout.main_stripes(size)?,
+            Layout::Ceph(layout) => layout.main_stripes(size),
+        };
+        Some(Striping { stripe_bytes, stripes })
+    }
+
+    fn is_of(&self, how: Striped) -> bool {
+        matches!((self, how), (Layout::Lustre(_), Striped::Lustre) | (Layout::Ceph(_), Striped::Ceph))
+    }
+
+    /// Gives the layout to a file without one and without data, or to a directory, and reads it back.
+    ///
+    /// # Errors
+    /// What went otherwise. Only after [`Refusal::Failed`] there may be no layout at all.
+    pub fn give(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
+        let (how, key, value) = match (self, bearer) {
+            (Layout::Lustre(layout), _) => (Striped::Lustre, LOV, layout.encode()),
+            (Layout::Ceph(layout), Bearer::File) => (Striped::Ceph, ceph::OF_FILE, layout.encode()),
+            (Layout::Ceph(layout), Bearer::Directory) => (Striped::Ceph, ceph::OF_DIRECTORY, layout.encode()),
+        };
+        set_xattr(file, key, &value).map_err(Refusal::Failed)?;
+        let differences = match (self, Self::of(file, how, bearer)?) {
+            (Layout::Lustre(asked), Some(Layout::Lustre(given))) => asked.differences(&given),
+            (Layout::Ceph(asked), Some(Layout::Ceph(given))) => asked.differences(&given),
+            _ => vec!["none".to_owned()],
+        };
+        if differences.is_empty() { Ok(()) } else { Err(Refusal::Otherwise(differences)) }
+    }
+}
+
+/// Makes the new file `name` in `directory` with a layout, as far as the file system there gives it.
+///
+/// # Errors
+/// That of making the file; never that of its layout.
+pub fn create(
+    (directory, name): (&Fd, &CStr),
+    mode: Mode,
+    layout: &Layout,
+    there: Striped,
+) -> Result<Created, Error> {
+    if !layout.is_of(there) {
+        let file = open(directory, name, Open::create(mode))?;
+        return Ok(Created { file, refusal: Some(Refusal::Elsewhere) });
+    }
+    let how = match there {
+        Striped::Lustre => Open::create(mode).without_layout(),
+        Striped::Ceph | Striped::No => Open::create(mode),
+    };
+    let file = open(directory, name, how)?;
+    match layout.give(&file, Bearer::File).or_else(|refusal| give_elsewhere(layout, &file, refusal)) {
+        Err(refusal @ Refusal::Failed(_)) if there == Striped::Lustre => {
+            let file = reopen((directory, name), file)?;
+            Ok(Created { file, refusal: Some(refusal) })
+        }
+        outcome => Ok(Created { file, refusal: outcome.err() }),
+    }
+}
+
+/// Tries a layout that was refused with another first target: the file system may have fewer than the source's.
+fn give_elsewhere(layout: &Layout, file: &Fd, refusal: Refusal) -> Result<(), Refusal> {
+    let anywhere = layout.clone().with_any_first_target();
+    match refusal {
+        Refusal::Failed(_) if anywhere != *layout => {
+            anywhere.give(file, Bearer::File)?;
+            Err(Refusal::Otherwise(vec!["another first target".to_owned()]))
+        }
+        refusal => Err(refusal),
+    }
+}
+
+/// Opens a file without a layout again, which gives it the usual one: before, nothing can be written to it. Not another file
+/// that somebody has put in its place.
+fn reopen((directory, name): (&Fd, &CStr), file: Fd) -> Result<Fd, Error> {
+    let made = stat(&file)?;
+    let is_closed = !made.mode.contains(Mode::OWNER_WRITE);
+    if is_closed {
+        // Making a file needs no right to write it, but opening it does.
+        change_mode(&file, made.mode.or(Mode::OWNER_WRITE))?;
+    }
+    file.close()?;
+    let file = open(directory, name, Open::WRITE)?;
+    if stat(&file)?.identity != made.identity {
+        return Err(Error::new(Operation::Openat, format!("{name:?}"), Errno::STALE));
+    }
+    if is_closed {
+        change_mode(&file, made.mode)?;
+    }
+    Ok(file)
+}
+
+/// Returns how an open file is striped; `None` where the file system does not say.
+#[must_use]
+pub fn striping(systems: &FileSystems, file: &Fd, device: u64, size: u64) -> Option<Striping> {
+    let how = systems.striped(file, device);
+    Layout::of(file, how, Bearer::File).ok().flatten()?.striping(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_about_the_place_are_known() {
+        for key in [c"lustre.lov", c"lustre.lmv", c"trusted.lov", c"trusted.link", c"ceph.file.layout"] {
+            assert!(is_placement(key), "{key:?}");
+        }
+        for key in [c"user.lustre.lov", c"trusted.lover", c"trusted.overlay.opaque", c"security.capability"] {
+            assert!(!is_placement(key), "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which file systems stripe files, and how that is found out.
+//!
+//! By the type of the file system, which one call tells; never by an attribute alone: ceph-fuse answers to `lustre.lov` as a
+//! Lustre with the usual layout would. The answer is kept for each device, so that each is asked once in a run.
+
+use std::sync::{PoisonError, RwLock};
+
+use haul_sys::{Fd, file_system_type, mount_type};
+
+/// `LL_SUPER_MAGIC`.
+const LUSTRE: u64 = 0x0bd0_0bd0;
+/// `CEPH_SUPER_MAGIC`.
+const CEPH: u64 = 0x00c3_6400;
+/// `FUSE_SUPER_MAGIC`: anything in user space.
+const FUSE: u64 = 0x6573_5546;
+/// The type that ceph-fuse gives its mounts.
+const CEPH_IN_USER_SPACE: &[u8] = b"fuse.ceph-fuse";
+/// For tests only: says `lustre` where file systems in user space are to be taken for Lustre, so that one can stand in for it.
+const STAND_IN: &str = "HAUL_TEST_STRIPED";
+
+/// How a file system spreads files over servers, as far as that can be read and set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Striped {
+    /// Not at all, or not in a way known here.
+    No,
+    /// As Lustre does.
+    Lustre,
+    /// As CephFS does.
+    Ceph,
+}
+
+/// What is known of the file systems that a run has met.
+#[derive(Debug)]
+pub struct FileSystems {
+    known: RwLock<Vec<(u64, Striped)>>,
+    stand_in: bool,
+}
+
+impl Default for FileSystems {
+    fn default() -> Self {
+        let stand_in = std::env::var_os(STAND_IN).is_some_and(|kind| kind == "lustre");
+        Self { known: RwLock::default(), stand_in }
+    }
+}
+
+impl FileSystems {
+    /// Says how the file system that a file is on spreads files; `device` is that of the file.
+    #[must_use]
+    pub fn striped(&self, file: &Fd, device: u64) -> Striped {
+        let find =
+            |known: &[(u64, Striped)]| known.iter().find(|(met, _)| *met == device).map(|(_, how)| *how);
+        if let Some(how) = find(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
+            return how;
+        }
+        let how = self.look(file, device);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if find(&known).is_none() {
+            known.push((device, how));
+        }
+        how
+    }
+
+    /// A file system that does not even tell its type is no striped one.
+    fn look(&self, file: &Fd, device: u64) -> Striped {
+        match file_system_type(file) {
+            Ok(LUSTRE) => Striped::Lustre,
+            Ok(CEPH) => Striped::Ceph,
+            Ok(FUSE) if mount_type(device).is_ok_and(|name| name.as_deref() == Some(CEPH_IN_USER_SPACE)) => {
+                Striped::Ceph
+            }
+            Ok(FUSE) if self.stand_in => Striped::Lustre,
+            _ => Striped::No,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_sys::{Open, open_path, stat};
+
+    use super::*;
+
+    #[test]
+    fn an_ordinary_file_system_is_not_striped_and_asked_once() {
+        let file = open_path(c"/proc", Open::DIRECTORY).unwrap();
+        let device = stat(&file).unwrap().identity.device;
+        let systems = FileSystems { known: RwLock::default(), stand_in: true };
+        assert_eq!(systems.striped(&file, device), Striped::No);
+        systems.known.write().unwrap()[0].1 = Striped::Lustre;
+        assert_eq!(systems.striped(&file, device), Striped::Lustre);
+    }
+}

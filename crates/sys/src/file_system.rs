@@ -1,0 +1,82 @@
+//! What kind of file system a file is on.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::data::read_on;
+use crate::error::Result;
+use crate::gate;
+use crate::open::{Open, open_path};
+use crate::operation::Operation;
+
+/// The list of mounts is never read further than this.
+const LIST_BYTES_MAX: usize = 16 << 20;
+
+/// Returns the number by which the kernel names the type of the file's file system (`f_type` of `fstatfs`).
+///
+/// # Errors
+/// The kernel's.
+pub fn file_system_type(file: impl AsFd) -> Result<u64> {
+    let file = file.as_fd();
+    gate::call(Operation::Fstatfs, || rustix::fs::fstatfs(file), || file.as_raw_fd().to_string())
+        .map(|answer| answer.f_type.cast_unsigned())
+}
+
+/// Returns the type that the mount of a device (as `st_dev`) was given, e.g. `fuse.ceph-fuse`: user space file systems all
+/// have one number. `None` where this process has no such mount.
+///
+/// # Errors
+/// When the list of mounts cannot be read.
+pub fn mount_type(device: u64) -> Result<Option<Vec<u8>>> {
+    let file = open_path(c"/proc/self/mountinfo", Open::READ)?;
+    let mut list = Vec::new();
+    let mut room = [0; 16 << 10];
+    loop {
+        match read_on(&file, &mut room)? {
+            0 => break,
+            length if list.len() < LIST_BYTES_MAX => list.extend_from_slice(&room[..length]),
+            _ => break,
+        }
+    }
+    file.close()?;
+    let wanted = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    Ok(list
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| type_in(line, wanted.as_bytes()))
+        .map(<[u8]>::to_vec))
+}
+
+/// Reads one line: `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAG]... - TYPE SOURCE OPTIONS`.
+fn type_in<'a>(line: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
+    let mut words = line.split(|byte| *byte == b' ');
+    if words.nth(2)? != device {
+        return None;
+    }
+    words.find(|word| *word == b"-")?;
+    words.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn proc_is_known_by_number_and_by_name() {
+        const PROC: u64 = 0x9fa0;
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        assert_eq!(file_system_type(&file).unwrap(), PROC);
+        let device = file.metadata().unwrap().dev();
+        assert_eq!(mount_type(device).unwrap().as_deref(), Some(&b"proc"[..]));
+        assert_eq!(mount_type(u64::MAX >> 12).unwrap(), None);
+    }
+
+    #[test]
+    fn lines_are_read_with_and_without_tags() {
+        let line = b"36 35 0:45 / /mnt rw shared:1 master:2 - fuse.ceph-fuse ceph-fuse rw";
+        assert_eq!(type_in(line, b"0:45"), Some(&b"fuse.ceph-fuse"[..]));
+        assert_eq!(type_in(b"36 35 0:45 / /mnt rw - ext4 x rw", b"0:45"), Some(&b"ext4"[..]));
+        assert_eq!(type_in(b"36 35 0:45 / /mnt rw", b"0:45"), None);
+        assert_eq!(type_in(b"", b"0:45"), None);
+    }
+}
