@@ -21,6 +21,8 @@ use std::fmt;
 
 use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, change_mode, get_xattr, open, set_xattr, stat};
 
+use crate::tool::Striping;
+
 pub use ceph::CephLayout;
 pub use lustre::{Component, LustreLayout, Stripes, Unknown};
 pub use systems::{FileSystems, Striped};
@@ -60,15 +62,6 @@ pub enum Layout {
     Lustre(LustreLayout),
     /// Of CephFS.
     Ceph(CephLayout),
-}
-
-/// How a file is striped, as far as dividing it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Striping {
-    /// Bytes of a stripe.
-    pub stripe_bytes: u64,
-    /// Over how many targets stripes go; as many as there are, if that is not said (0xffff on Lustre).
-    pub stripes: u32,
 }
 
 /// Why a layout was not read or not given.
@@ -168,7 +161,9 @@ impl Layout {
         Some(Striping { stripe_bytes, stripes })
     }
 
-    fn is_of(&self, how: Striped) -> bool {
+    /// Tells whether a file system has layouts of this kind.
+    #[must_use]
+    pub fn is_of(&self, how: Striped) -> bool {
         matches!((self, how), (Layout::Lustre(_), Striped::Lustre) | (Layout::Ceph(_), Striped::Ceph))
     }
 

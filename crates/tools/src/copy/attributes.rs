@@ -14,6 +14,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
+use haul_flow::layout::is_placement;
 use haul_flow::{Desk, Held, HeldCache, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at};
@@ -163,7 +164,7 @@ impl Copier {
         };
         for key in names.iter() {
             let access = key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST;
-            if key == SECURITY_LABEL || !(if access { mode } else { xattr }) {
+            if key == SECURITY_LABEL || is_placement(key) || !(if access { mode } else { xattr }) {
                 continue;
             }
             match source.get(key) {

@@ -58,6 +58,9 @@ impl Copier {
                 self.tops.record(ready.stat.identity, above.copy.index);
             }
             self.tell_copied(desk, found);
+            if let Some(source) = opened.source {
+                self.give_directory_layout(desk, found, (source, opened.stat), (&ready.fd, &ready.stat));
+            }
         }
         desk.count(Tally { directories: 1, ..Tally::default() });
         let xattrs = match opened.source {

@@ -12,6 +12,7 @@ mod births;
 mod directory;
 mod existing;
 mod holes;
+mod layouts;
 mod links;
 mod operands;
 mod options;
@@ -34,8 +35,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
     Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Need, Node,
-    OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Tool,
-    Undertaking,
+    OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Striping,
+    Tool, Undertaking,
 };
 use haul_sys::{EntryType, Fd, Identity, Mode, ProcessIdentity, Stat, stat_at};
 
@@ -47,6 +48,7 @@ pub use survey::survey;
 
 use age::Resolutions;
 use backup::Backups;
+use layouts::Layouts;
 use links::LinkedName;
 use operands::{Assignment, Named, Split, Stop};
 use parents::Parents;
@@ -197,6 +199,7 @@ pub struct Copier {
     /// The tops of the trees that this run has made.
     tops: Tops,
     backups: Backups,
+    layouts: Layouts,
     resolutions: Resolutions,
     /// Whether the user has agreed to the replacement that comes next. Only one file is in flight then.
     agreed: AtomicBool,
@@ -218,6 +221,7 @@ impl Copier {
             named,
             tops: Tops::default(),
             backups: Backups::default(),
+            layouts: Layouts::default(),
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),
@@ -325,6 +329,10 @@ impl Tool for Copier {
 
     fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
         self.finish_file(desk, file)
+    }
+
+    fn striping(&self, file: &OpenFile<Self>) -> Option<Striping> {
+        self.striping_of(file)
     }
 
     fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {

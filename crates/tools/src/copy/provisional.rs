@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Copier;
 use super::births::Birth;
+use super::layouts::Original;
 use super::options::Update;
 use super::regular::OpenTarget;
 use super::target::{failure, open_directory, problem, target_name};
@@ -82,7 +83,7 @@ impl Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Stat,
+        source: Original<'_>,
         birth: Birth,
     ) -> Result<Option<OpenTarget>, Problem> {
         let (Some(part), name) = (&found.node.part, target_name(found)) else { return Ok(None) };
@@ -91,7 +92,7 @@ impl Copier {
         }
         let Ok(directory) = open_directory(desk, found) else { return Ok(None) };
         let is_new = found.node.own.is_new();
-        if let Some(target) = self.go_on_with(part, &directory, source) {
+        if let Some(target) = self.go_on_with(part, &directory, source.stat) {
             return Ok(Some(target));
         }
         if (!is_new || part.errand.attempt > 1)
@@ -104,7 +105,7 @@ impl Copier {
             remove(&*directory, &self.provisional_name(found, earlier)).unwrap_or_default();
         }
         let provisional = self.provisional_name(found, part.errand.attempt);
-        let make = || open(&*directory, &provisional, Open::create(birth.mode));
+        let make = || self.make_file(desk, found, (&directory, &provisional), birth.mode, source.layout);
         let made = match make() {
             // Of a run that was ended and goes on by its journal.
             Err(cause) if cause.is(Errno::EXIST) => remove(&*directory, &provisional).and_then(|()| make()),

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
+use haul_flow::layout::Bearer;
 use haul_flow::{
     Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer,
 };
@@ -13,6 +14,7 @@ use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
 use super::births::Birth;
 use super::holes;
+use super::layouts::Original;
 use super::links::LinkedName;
 use super::options::{Preserve, Reflink, Sparse};
 use super::place::{Left, Place};
@@ -101,9 +103,11 @@ impl Copier {
             Claim::Known(..) => return Begin::Over,
         };
         let birth = self.birth(&found.node.own, opened.source, stat);
-        let opening = match self.open_provisional(desk, found, stat, birth) {
+        let layout = self.wanted_layout(desk, found, (opened.source, stat), Bearer::File);
+        let original = Original { stat, layout: layout.as_ref() };
+        let opening = match self.open_provisional(desk, found, original, birth) {
             Ok(Some(target)) => Ok(Target::Open(target)),
-            Ok(None) => self.open_target(desk, found, stat, birth),
+            Ok(None) => self.open_target(desk, found, original, birth),
             Err(problem) => Err(problem),
         };
         let begun = match opening {
@@ -191,14 +195,14 @@ impl Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Stat,
+        source: Original<'_>,
         birth: Birth,
     ) -> Result<Target, Problem> {
         let name = target_name(found);
         let directory = self
             .open_place(desk, found)
             .map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, slashed(name, cause)))?;
-        match open(&directory, name, Open::create(birth.mode)) {
+        match self.make_file(desk, found, (&directory, name), birth.mode, source.layout) {
             Ok(file) => {
                 self.tell_copied(desk, found);
                 Ok(Target::Open(OpenTarget { birth: Some(birth), ..OpenTarget::new(file) }))
@@ -220,11 +224,11 @@ impl Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Stat,
+        source: Original<'_>,
         directory: &Fd,
     ) -> Result<Target, Problem> {
         let mut turn = self.turn(found);
-        match self.clear(desk, found, directory, &mut turn, source)? {
+        match self.clear(desk, found, directory, &mut turn, source.stat)? {
             Place::Left(left) => Ok(Target::Left(left)),
             Place::Taken(there) => {
                 self.tell_copied(desk, found);
@@ -233,7 +237,7 @@ impl Copier {
             Place::Free(backup) => {
                 self.tell_copied_over(desk, found, backup.as_deref());
                 let is_there = if backup.is_some() { self.check_source(desk, found) } else { Ok(()) };
-                match is_there.and_then(|()| self.make_anew(found, source, directory)) {
+                match is_there.and_then(|()| self.make_anew(desk, found, source, directory)) {
                     Ok(target) => Ok(Target::Open(OpenTarget { backup, ..target })),
                     Err(problem) => {
                         self.put_back(desk, found, backup.as_deref());
@@ -261,7 +265,7 @@ impl Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Stat,
+        source: Original<'_>,
         directory: &Fd,
         there: Option<Stat>,
     ) -> Result<OpenTarget, Problem> {
@@ -270,17 +274,17 @@ impl Copier {
         let waits = there.is_some_and(|there| there.kind != FileType::Regular) && !self.options.recursive;
         let how = if waits { how.blocking() } else { how };
         match (open(directory, target_name(found), how), there) {
-            (Ok(file), Some(there)) => self.empty(found, source, there, file),
+            (Ok(file), Some(there)) => self.empty(found, source.stat, there, file),
             // It was a symbolic link to itself and is something else now: made anew like anything that cannot be opened.
             (Ok(file), None) => {
                 file.close().map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, cause))?;
                 self.make_room(desk, found, directory)?;
-                self.make_anew(found, source, directory)
+                self.make_anew(desk, found, source, directory)
             }
-            (Err(cause), _) if cause.is(Errno::NOENT) => self.make_anew(found, source, directory),
+            (Err(cause), _) if cause.is(Errno::NOENT) => self.make_anew(desk, found, source, directory),
             (Err(_), _) if self.options.existing.force => {
                 self.make_room(desk, found, directory)?;
-                self.make_anew(found, source, directory)
+                self.make_anew(desk, found, source, directory)
             }
             (Err(cause), _) => Err(problem(found, wording::CANNOT_CREATE_FILE, cause)),
         }
@@ -310,9 +314,15 @@ impl Copier {
     }
 
     /// Makes the target where nothing is, or a symbolic link that leads nowhere.
-    fn make_anew(&self, found: &Found<Self>, source: &Stat, directory: &Fd) -> Result<OpenTarget, Problem> {
-        let (name, mode) = (target_name(found), self.new_file_mode(source));
-        let outcome = match open(directory, name, Open::create(mode)) {
+    fn make_anew(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: Original<'_>,
+        directory: &Fd,
+    ) -> Result<OpenTarget, Problem> {
+        let (name, mode) = (target_name(found), self.new_file_mode(source.stat));
+        let outcome = match self.make_file(desk, found, (directory, name), mode, source.layout) {
             Err(cause) if cause.is(Errno::EXIST) && is_link(directory, name) => {
                 if !self.options.through_dangling {
                     return Err(Problem::new(wording::DANGLING).naming(target_path(found)));

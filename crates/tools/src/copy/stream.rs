@@ -10,6 +10,7 @@ use haul_sys::{open, read_on, write_on};
 
 use super::Copier;
 use super::attributes::{Object, Subject};
+use super::layouts::Original;
 use super::place::Made;
 use super::regular::{OpenTarget, Target};
 use super::target::target_path;
@@ -32,7 +33,7 @@ pub(super) fn copy_special(
     // GNU opens the source after it has told of it.
     let tell = |_: &Error| copier.tell_copied(desk, found);
     let source = open(directory, found.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
-    let made = match copier.open_target(desk, found, stat, copier.private_birth(stat))? {
+    let made = match copier.open_target(desk, found, Original::of(stat), copier.private_birth(stat))? {
         Target::Open(target) => Made::whole_if(copy(copier, desk, found, (&source, stat), target)),
         Target::Left(left) => Made::Left(left),
     };

@@ -10,6 +10,7 @@ use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, ope
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
 use super::births::Birth;
+use super::layouts::Original;
 use super::options::Preserve;
 use super::place::Made;
 use super::regular::{OpenTarget, Target};
@@ -78,7 +79,7 @@ impl Copier {
         source: &Stat,
         xattrs: &SourceXattrs,
     ) -> Result<Made, Problem> {
-        let target = match self.open_target(desk, found, source, self.private_birth(source))? {
+        let target = match self.open_target(desk, found, Original::of(source), self.private_birth(source))? {
             Target::Open(target) => target,
             Target::Left(left) => return Ok(Made::Left(left)),
         };

@@ -101,6 +101,8 @@ wordings! {
     FAILED_TO_CLONE = "failed to clone {} from {}";
     /// A file with holes cannot be given its length.
     FAILED_TO_EXTEND = "failed to extend {}";
+    /// The bytes of a copy, or of what is made in a directory, lie otherwise than the source's (`--copy-layout`).
+    LAYOUT = "layout of {}: {bare}";
     /// The owner cannot be set.
     OWNERSHIP = "failed to preserve ownership for {}";
     /// A file's mode cannot be narrowed before its owner changes.

@@ -1,0 +1,123 @@
+//! Layouts of copies: a new file or directory gets the source's, if that is wanted and the file system has such.
+//!
+//! Without [`LayoutRule::Copy`] nothing is asked and nothing set: what is made inherits from the directory it is made in. With
+//! it, each source is asked, one call a file. A layout that could not be given as it was is told once as a warning, and of every
+//! file under `--debug`: a target with fewer servers would else have a line for each.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, create, striping};
+use haul_flow::{Desk, Found, OpenFile, Problem, Striping};
+use haul_sys::{Error, Fd, Mode, Open, Stat, open};
+
+use super::Copier;
+use super::options::LayoutRule;
+use super::target::target_path;
+use super::wording;
+
+/// What a run knows of layouts.
+#[derive(Debug, Default)]
+pub(super) struct Layouts {
+    systems: FileSystems,
+    /// Whether it was told that one could not be given.
+    told: AtomicBool,
+}
+
+/// What a target is made after.
+#[derive(Clone, Copy)]
+pub(super) struct Original<'a> {
+    /// What the source is.
+    pub(super) stat: &'a Stat,
+    /// The layout that a new file gets.
+    pub(super) layout: Option<&'a Layout>,
+}
+
+impl<'a> Original<'a> {
+    /// Takes a source whose layout is of no interest.
+    pub(super) fn of(stat: &'a Stat) -> Self {
+        Self { stat, layout: None }
+    }
+}
+
+impl Copier {
+    /// Reads the layout that the copy of a source gets, if it is to get one.
+    pub(super) fn wanted_layout(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        (source, stat): (&Fd, &Stat),
+        bearer: Bearer,
+    ) -> Option<Layout> {
+        let LayoutRule::Copy { reduce, keep_first_target } = self.options.layout else { return None };
+        let how = self.layouts.systems.striped(source, stat.identity.device);
+        let layout = match Layout::of(source, how, bearer) {
+            Ok(layout) => layout?,
+            Err(refusal) => {
+                self.remark_layout(desk, &found.path(), &refusal);
+                return None;
+            }
+        };
+        let layout = if reduce && bearer == Bearer::File { layout.reduced(stat.size) } else { layout };
+        Some(if keep_first_target { layout } else { layout.with_any_first_target() })
+    }
+
+    /// Makes a new file, with the layout that was wanted as far as that goes.
+    pub(super) fn make_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        (directory, name): (&Fd, &CStr),
+        mode: Mode,
+        layout: Option<&Layout>,
+    ) -> Result<Fd, Error> {
+        let Some(layout) = layout else { return open(directory, name, Open::create(mode)) };
+        let there = self.layouts.systems.striped(directory, found.node.own.held.identity().device);
+        let created = create((directory, name), mode, layout, there)?;
+        if let Some(refusal) = created.refusal {
+            self.tell_refusal(desk, &target_path(found), &refusal);
+        }
+        Ok(created.file)
+    }
+
+    /// Gives a new directory what the files in the source get.
+    pub(super) fn give_directory_layout(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: (&Fd, &Stat),
+        (made, stat): (&Fd, &Stat),
+    ) {
+        let Some(layout) = self.wanted_layout(desk, found, source, Bearer::Directory) else { return };
+        let there = self.layouts.systems.striped(made, stat.identity.device);
+        let given =
+            if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(Refusal::Elsewhere) };
+        if let Err(refusal) = given {
+            self.tell_refusal(desk, &target_path(found), &refusal);
+        }
+    }
+
+    fn tell_refusal(&self, desk: &Desk<'_, Self>, path: &[u8], refusal: &Refusal) {
+        self.remark_layout(desk, path, refusal);
+        if matches!(refusal, Refusal::Elsewhere) || self.layouts.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let problem = Problem::new(wording::LAYOUT).naming(path).naming(refusal.to_string().into_bytes());
+        desk.problem(problem.as_warning());
+    }
+
+    fn remark_layout(&self, desk: &Desk<'_, Self>, path: &[u8], refusal: &Refusal) {
+        if desk.report().wants_debug() {
+            let path = String::from_utf8_lossy(path);
+            desk.report().debug(&format!("{path}: its layout is not as the source's: {refusal}"));
+        }
+    }
+
+    /// Says how a file that was begun is striped: as its target is, or else its source.
+    pub(super) fn striping_of(&self, file: &OpenFile<Self>) -> Option<Striping> {
+        let device = file.found.node.own.held.identity().device;
+        let of = |fd: &Fd, device| striping(&self.layouts.systems, fd, device, file.stat.size);
+        let target = file.target.as_ref().and_then(|target| of(target, device));
+        target.or_else(|| of(&file.source, file.stat.identity.device))
+    }
+}
