@@ -123,6 +123,10 @@ impl Client {
     fn begin_write(&self, number: u64, range: Range<u64>) -> Outcome<(Option<Object>, Option<Layout>)> {
         let mut tree = self.model.tree();
         self.check(&tree, "write", About::Node(INodeNo(number)))?;
+        if layout(tree.node(number)?).is_none() {
+            // Made with a delayed layout that nobody has set since, nor opened the file again: as on Lustre.
+            return Err(Errno::BADF);
+        }
         tree.lay_out(number, None, range)?;
         let object = tree.object(number, true)?;
         Ok((object, layout(tree.node(number)?)))

@@ -118,6 +118,7 @@ fn layouts_are_set_once_and_read_back() {
     let path = standin.client(0).join("f");
     let file = create_delayed(&path).unwrap();
     assert_eq!(read_layout(&path), Err(Errno::NODATA));
+    assert_eq!(file.write_all_at(b"x", 0).unwrap_err().raw_os_error(), Some(libc::EBADF));
     fsetxattr(&file, LOV, &asked(2 << 20, 9, 2), XattrFlags::empty()).unwrap();
     let mut room = [0; 4096];
     let length = fgetxattr(&file, LOV, &mut room[..]).unwrap();

@@ -160,14 +160,37 @@ pub fn program() -> io::Result<PathBuf> {
 }
 
 fn build() -> io::Result<PathBuf> {
+    let folder = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../standin"))?;
+    if let Some(built) = built_already(&folder)? {
+        return Ok(built);
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../standin/Cargo.toml");
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--profile=test", "--message-format=json", "--bin=haul-standin"]);
-    let output = command.arg("--manifest-path").arg(fs::canonicalize(manifest)?).output()?;
+    let output = command.arg("--manifest-path").arg(folder.join("Cargo.toml")).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let path = said.split("\"executable\":\"").skip(1).filter_map(|rest| rest.split('"').next()).last();
     path.map(PathBuf::from).filter(|_| output.status.success()).ok_or_else(|| {
         io::Error::other(format!("cannot build haul-standin: {}", String::from_utf8_lossy(&output.stderr)))
     })
+}
+
+/// Finds the program beside the test that runs, if it is newer than what it is built of: who tests everything has built it
+/// with the rest, and asking cargo for it alone would build its dependencies again, with other features.
+fn built_already(folder: &Path) -> io::Result<Option<PathBuf>> {
+    let test = std::env::current_exe()?;
+    let Some(built) = test.parent().and_then(Path::parent).map(|folder| folder.join("haul-standin")) else {
+        return Ok(None);
+    };
+    let Ok(age) = fs::metadata(&built).and_then(|found| found.modified()) else { return Ok(None) };
+    let mut sources = vec![folder.join("Cargo.toml")];
+    for entry in fs::read_dir(folder.join("src"))? {
+        sources.push(entry?.path());
+    }
+    for source in sources {
+        if fs::metadata(source)?.modified()? > age {
+            return Ok(None);
+        }
+    }
+    Ok(Some(built))
 }
