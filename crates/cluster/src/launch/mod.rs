@@ -1,9 +1,13 @@
 //! The launch process: it walks, keeps the tree, starts the job and ends it, and starts it again when it is lost.
 //!
-//! [`Crew`] is the job over all its attempts, `remote.rs` the driver that sends files away, `outstanding.rs` what is under
-//! way, [`Journal`] what is finished.
+//! - [`Crew`]: the job over all its attempts; `remote.rs` is the driver that sends files to it, `outstanding.rs` what is
+//!   under way, [`Journal`] what is finished.
+//! - [`command`]: what of this host and its environment bears on the job, and the command line that follows.
+//! - [`job`]: the running job, linked by pipes to rank 0, and its end.
 
+pub mod command;
 pub(crate) mod crew;
+pub mod job;
 pub(crate) mod journal;
 mod outstanding;
 mod remote;

@@ -1,0 +1,226 @@
+//! A running job: its pipes, what it says, and its end.
+//!
+//! The launcher runs in a process group of its own, so that ^C at the terminal reaches the launch process alone. Its standard
+//! input and output are rank 0's; its standard error is read by a thread that passes whole lines on.
+//!
+//! How a job is ended, when it does not end by itself:
+//!
+//! ```text
+//!  SIGTERM to the launcher ──► it ends its ranks, on all hosts, within GRACE
+//!         │ it does not: Open MPI's waits for minutes for a host that is gone
+//!         ▼
+//!  SIGKILL to its group, and to each process of this host that has the job's mark in its environment:
+//!  launchers put ranks in groups of their own, where a signal to the launcher's group does not reach
+//! ```
+//!
+//! What it promises: after [`Job::end`], and after a drop, no process of the job is left on this host. Ranks on other hosts end
+//! when their launcher's daemon does, or when they miss rank 0.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+};
+
+use super::command::StartLine;
+
+/// How long a launcher gets to end its ranks.
+pub const GRACE: Duration = Duration::from_secs(2);
+/// How long killed processes may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The variable by which a job's processes are known.
+const MARK: &str = "HAUL_JOB";
+
+/// A job that was started.
+#[derive(Debug)]
+pub struct Job {
+    launcher: Child,
+    mark: OsString,
+    errors: Option<JoinHandle<()>>,
+    status: Option<ExitStatus>,
+}
+
+impl Job {
+    /// Starts a job. `tell` gets what it writes to standard error, line by line, without the line ends.
+    ///
+    /// # Errors
+    /// When the launcher cannot be run.
+    pub fn start(line: &StartLine, mut tell: impl FnMut(&[u8]) + Send + 'static) -> io::Result<Self> {
+        let mark = unique_mark();
+        let (program, arguments) = line
+            .words
+            .split_first()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an empty command line"))?;
+        let mut launcher = Command::new(program)
+            .args(arguments)
+            .envs(line.environment.iter().map(|(name, value)| (name, value)))
+            .env(MARK, &mark)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let errors = launcher.stderr.take().map(|errors| {
+            thread::spawn(move || {
+                let mut errors = BufReader::new(errors);
+                let mut line = Vec::new();
+                // A pipe that cannot be read has nothing more to tell.
+                while errors.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                    tell(line.strip_suffix(b"\n").unwrap_or(&line));
+                    line.clear();
+                }
+            })
+        });
+        Ok(Self { launcher, mark, errors, status: None })
+    }
+
+    /// Returns the launcher's process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.launcher.id()
+    }
+
+    /// Takes the pipe to rank 0's standard input. Closing it is how a job is asked to end.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.launcher.stdin.take()
+    }
+
+    /// Takes the pipe from rank 0's standard output.
+    pub fn take_output(&mut self) -> Option<ChildStdout> {
+        self.launcher.stdout.take()
+    }
+
+    /// Tells with what status the launcher ended, if it has.
+    ///
+    /// # Errors
+    /// When the kernel cannot say.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.launcher.try_wait()?;
+        }
+        Ok(self.status)
+    }
+
+    /// Waits for the launcher to end by itself, and for all it said to be passed on. Tells whether it did within `limit`.
+    ///
+    /// # Errors
+    /// When the kernel cannot say.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + limit;
+        while self.ended()?.is_none() && Instant::now() < deadline {
+            thread::sleep(PAUSE);
+        }
+        if self.status.is_some() {
+            self.sweep();
+            self.hear_out();
+        }
+        Ok(self.status)
+    }
+
+    /// Ends the job: nothing of it is left on this host when this returns.
+    ///
+    /// # Errors
+    /// When processes of it stay, or the kernel cannot say.
+    pub fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+        drop(self.take_input());
+        if self.ended()?.is_none() {
+            // It may just have ended.
+            kill_process(self.pid(), Signal::TERM).unwrap_or_default();
+            let deadline = Instant::now() + GRACE;
+            while self.ended()?.is_none() && Instant::now() < deadline {
+                thread::sleep(PAUSE);
+            }
+        }
+        if self.status.is_none() {
+            kill_process_group(self.pid(), Signal::KILL).unwrap_or_default();
+            self.status = Some(self.launcher.wait()?);
+        }
+        if !self.sweep() {
+            return Err(io::Error::other("processes of the job cannot be killed"));
+        }
+        self.hear_out();
+        Ok(self.status)
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.launcher)
+    }
+
+    /// Kills what is left of the job on this host. Tells whether all of it is gone.
+    fn sweep(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = marked(&self.mark);
+            if left.is_empty() {
+                return true;
+            }
+            for pid in left {
+                kill_marked(pid, &self.mark);
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Waits until what was said is passed on: nobody is left who could say more.
+    fn hear_out(&mut self) {
+        if let Some(errors) = self.errors.take() {
+            // A listener that panicked has told so.
+            errors.join().unwrap_or_default();
+        }
+    }
+}
+
+impl Drop for Job {
+    /// Ends what the caller did not: a backstop.
+    fn drop(&mut self) {
+        self.end().unwrap_or_default();
+    }
+}
+
+/// Makes a mark that no other job has, also not one of a process that had this one's id before.
+fn unique_mark() -> OsString {
+    static STARTED: AtomicU64 = AtomicU64::new(0);
+    let random: u64 = rand::random();
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{number}-{random:016x}", std::process::id()).into()
+}
+
+/// Lists the processes of this host that have the mark and still run.
+fn marked(mark: &OsStr) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
+    pids.filter(|pid| has_mark(*pid, mark)).collect()
+}
+
+/// Looks for the mark in a process's environment. One that has ended, or is another user's, shows none.
+fn has_mark(pid: Pid, mark: &OsStr) -> bool {
+    let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables.any(|variable| {
+        let value = variable.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        value == Some(mark.as_bytes())
+    })
+}
+
+/// Kills a process that has the mark. Its number may be another's by now: so it is held while it is looked at again.
+fn kill_marked(pid: Pid, mark: &OsStr) {
+    let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if has_mark(pid, mark) {
+        // It may have ended.
+        pidfd_send_signal(held, Signal::KILL).unwrap_or_default();
+    }
+}
