@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use haul_cluster::direct::Direct;
-use haul_cluster::launch::{Crew, CrewOptions, Journal};
+use haul_cluster::launch::{Crew, CrewOptions, Journal, Spawn};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
 use haul_cluster::mpi::{World, launched};
@@ -64,6 +64,17 @@ pub(crate) fn under_launcher(
     })
 }
 
+/// Makes the crew of a copy by `clients` processes, which are started when they are needed.
+pub(crate) fn crew(
+    clients: u32,
+    options: &haul_cluster::Options,
+    journal: Option<Journal>,
+) -> Result<Crew, String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program has no name: {error}"))?;
+    let spawn = Spawn::new(clients, program, options)?;
+    Ok(Crew::new(Box::new(spawn), crew_options(options.range_bytes), journal))
+}
+
 /// Does what a process that a launch process has started has to: `haul --rank [LIBRARY]`.
 pub(crate) fn rank(words: &[OsString]) -> ExitCode {
     let library = words.first().map(PathBuf::from);
@@ -72,7 +83,7 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
     let link = if world.rank() == Rank::MASTER {
-        match Link::over(std::io::stdin(), std::io::stdout()) {
+        match Link::to_launch(std::io::stdin(), std::io::stdout()) {
             Ok(link) => Some(link),
             Err(error) => return fail(&format!("haul: no thread can be made: {error}")),
         }

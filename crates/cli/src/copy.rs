@@ -44,17 +44,19 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 
 /// Runs one copy, here or by several processes, and tells what became of it.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
-    if cluster::is_under_launcher() {
+    if cluster::is_under_launcher() && request.cluster.clients.is_none() {
         return cluster::under_launcher(&request.cluster, None, |crew| {
             copy_by(messages, request, Some(crew))
         });
     }
-    if request.cluster.clients.is_some() {
-        let error = flags::Error::NotSupported { flag: "--clients".to_owned() };
-        complain(&messages.wrong_flags(&error));
-        return ExitCode::FAILURE;
+    let Some(clients) = request.cluster.clients else { return copy_by(messages, request, None) };
+    match cluster::crew(clients, &request.cluster, None) {
+        Ok(crew) => copy_by(messages, request, Some(&crew)),
+        Err(why) => {
+            complain(&messages.debug(&format!("cannot copy with {clients} clients: {why}")));
+            ExitCode::FAILURE
+        }
     }
-    copy_by(messages, request, None)
 }
 
 /// Runs one copy by a crew, or by this process alone.

@@ -4,13 +4,16 @@
 //! back; libraries and start-up files of users may print there too. So a frame begins with a mark that no text has:
 //!
 //! ```text
-//! mark: 8 bytes | length: u32, little endian | XXH3 of the payload: u64 | payload
+//! mark: 8 bytes | length: u32, little endian | XXH3 of the payload: u64 | payload: kind, content | line end
 //! ```
 //!
-//! What stands between frames is not ours and is passed to the user. A frame whose sum is wrong breaks the link.
+//! What stands between frames is not ours and is passed to the user. A frame whose sum is wrong breaks the link. The line end
+//! is for what passes output on line by line (srun). MPICH's launcher ends a job whose rank 0 reads too slowly, so rank 0 says
+//! how much it has read, and no more than a window is on its way unread.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -22,6 +25,9 @@ use crate::wire::{pack, unpack};
 
 /// What a frame begins with.
 const MARK: [u8; 8] = *b"\xffhaul\x00\xfe\x01";
+
+/// Bytes of a frame before its payload.
+const HEAD: usize = MARK.len() + 4 + 8;
 
 /// The longest payload that is believed, in bytes: a part of 256 names of 255 bytes is far below.
 const PAYLOAD_MAX: u32 = 256 << 20;
@@ -46,20 +52,43 @@ pub struct Link<S, R> {
 }
 
 impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S, R> {
-    /// Makes an end over two streams; a thread reads `input` until it ends.
+    /// Makes the launch process's end over the pipes to rank 0. No more than `window` bytes are on their way unread, where
+    /// what passes them on does not bear more.
     ///
     /// # Errors
-    /// When the thread cannot be made.
-    pub fn over(
+    /// When no thread can be made.
+    pub fn to_rank(
         input: impl Read + Send + 'static,
-        mut output: impl Write + Send + 'static,
+        output: impl Write + Send + 'static,
+        window: Option<usize>,
     ) -> io::Result<Self> {
-        let (sender, arrivals) = channel();
-        Builder::new().name("link".to_owned()).spawn(move || read(input, &sender))?;
-        let post = move |message: S| {
-            output.write_all(&frame(&pack(&message)))?;
-            output.flush()
+        let progress = Arc::new(Progress::default());
+        let heard = Arc::clone(&progress);
+        let arrivals = spawn(input, move |count| heard.note(count))?;
+        let mut paced = Paced { output, progress, sent: 0, window };
+        Ok(Self { post: Box::new(move |message| paced.write(&frame(MESSAGE, &pack(&message)))), arrivals })
+    }
+
+    /// Makes rank 0's end, which says how much it has read.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub fn to_launch(
+        input: impl Read + Send + 'static,
+        output: impl Write + Send + 'static,
+    ) -> io::Result<Self> {
+        let output = Arc::new(Mutex::new(output));
+        let answers = Arc::clone(&output);
+        let mut told = 0;
+        let acknowledge = move |count: u64| {
+            if count >= told + ACKNOWLEDGED_EVERY {
+                told = count;
+                // If nobody hears it, the link's end is found by reading.
+                write_whole(&answers, &frame(READ_SO_FAR, &pack(&count))).unwrap_or_default();
+            }
         };
+        let arrivals = spawn(Counted { input, count: 0, tell: acknowledge }, |_| ())?;
+        let post = move |message: S| write_whole(&output, &frame(MESSAGE, &pack(&message)));
         Ok(Self { post: Box::new(post), arrivals })
     }
 
@@ -128,32 +157,139 @@ pub fn inside<A: Send + 'static, B: Send + 'static>() -> (Link<A, B>, Link<B, A>
     (Link { post: post(to_right), arrivals: from_right }, Link { post: post(to_left), arrivals: from_left })
 }
 
-fn frame(payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(payload.len() + 20);
+/// What a frame holds: a message, or how many bytes its sender has read so far.
+const MESSAGE: u8 = 0;
+const READ_SO_FAR: u8 = 1;
+
+/// Rank 0 says how much it has read after so many bytes more.
+const ACKNOWLEDGED_EVERY: u64 = 2 << 10;
+
+/// How far the other side has read.
+#[derive(Default)]
+struct Progress {
+    read: Mutex<(u64, bool)>,
+    changed: Condvar,
+}
+
+impl Progress {
+    /// Notes how much was read; `None` if nothing more will be.
+    fn note(&self, count: Option<u64>) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        *read = count.map_or((read.0, true), |count| (count, read.1));
+        self.changed.notify_all();
+    }
+
+    /// Waits until all but `unread` of `sent` bytes were read.
+    fn wait(&self, sent: u64, unread: u64) -> io::Result<()> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        while sent > read.0 + unread {
+            if read.1 {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            read = self.changed.wait(read).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+}
+
+/// A stream that is written no faster than the other side reads.
+struct Paced<W> {
+    output: W,
+    progress: Arc<Progress>,
+    sent: u64,
+    window: Option<usize>,
+}
+
+impl<W: Write> Paced<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let piece = self.window.map_or(bytes.len(), |window| (window / 4).max(1));
+        for piece in bytes.chunks(piece.max(1)) {
+            self.sent += piece.len() as u64;
+            if let Some(window) = self.window {
+                self.progress.wait(self.sent, window as u64)?;
+            }
+            self.output.write_all(piece)?;
+        }
+        self.output.flush()
+    }
+}
+
+/// A stream that tells how much of it was read.
+struct Counted<R, F> {
+    input: R,
+    count: u64,
+    tell: F,
+}
+
+impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.count += read as u64;
+        (self.tell)(self.count);
+        Ok(read)
+    }
+}
+
+fn write_whole(output: &Mutex<impl Write>, bytes: &[u8]) -> io::Result<()> {
+    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+    output.write_all(bytes)?;
+    output.flush()
+}
+
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(payload.len() + 22);
     bytes.extend_from_slice(&MARK);
-    bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&xxh3_64(payload).to_le_bytes());
+    bytes.extend_from_slice(&(payload.len() as u32 + 1).to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.push(kind);
     bytes.extend_from_slice(payload);
+    let sum = xxh3_64(&bytes[HEAD..]);
+    bytes[HEAD - 8..HEAD].copy_from_slice(&sum.to_le_bytes());
+    bytes.push(b'\n');
     bytes
 }
 
-/// Reads frames until the stream ends or is broken.
-fn read<R: DeserializeOwned>(input: impl Read, arrivals: &Sender<Arrival<R>>) {
+/// Reads frames in a thread of its own; `note` hears how far the other side has read, and when nothing more comes.
+fn spawn<R: DeserializeOwned + Send + 'static>(
+    input: impl Read + Send + 'static,
+    mut note: impl FnMut(Option<u64>) + Send + 'static,
+) -> io::Result<Receiver<Arrival<R>>> {
+    let (sender, arrivals) = channel();
+    Builder::new().name("link".to_owned()).spawn(move || {
+        read(input, &sender, &mut note);
+        note(None);
+    })?;
+    Ok(arrivals)
+}
+
+/// Reads frames until the stream ends or is broken, or nobody listens any more.
+fn read<R: DeserializeOwned>(
+    input: impl Read,
+    arrivals: &Sender<Arrival<R>>,
+    note: &mut impl FnMut(Option<u64>),
+) {
     let mut input = io::BufReader::with_capacity(1 << 16, input);
+    let mut after_frame = false;
     let why = loop {
-        match read_frame(&mut input) {
-            Ok((stray, payload)) => {
-                if !stray.is_empty() && arrivals.send(Arrival::Stray(stray)).is_err() {
-                    return;
-                }
-                let Some(payload) = payload else { break "the link is closed".to_owned() };
-                let arrival = unpack(&payload).map_or_else(Arrival::Gone, Arrival::Message);
-                // Nobody listens any more: nothing is left to do.
-                if arrivals.send(arrival).is_err() {
-                    return;
-                }
-            }
+        let (stray, payload) = match read_frame(&mut input, after_frame) {
+            Ok(read) => read,
             Err(error) => break error.to_string(),
+        };
+        after_frame = true;
+        if !stray.is_empty() && arrivals.send(Arrival::Stray(stray)).is_err() {
+            return;
+        }
+        let Some(payload) = payload else { break "the link is closed".to_owned() };
+        let arrival = match payload.split_first() {
+            Some((&READ_SO_FAR, count)) => {
+                note(unpack(count).ok());
+                continue;
+            }
+            Some((&MESSAGE, message)) => unpack(message).map_or_else(Arrival::Gone, Arrival::Message),
+            _ => break "a frame of an unknown kind".to_owned(),
+        };
+        if arrivals.send(arrival).is_err() {
+            return;
         }
     };
     // If nobody listens, nobody has to know.
@@ -161,13 +297,17 @@ fn read<R: DeserializeOwned>(input: impl Read, arrivals: &Sender<Arrival<R>>) {
 }
 
 /// Reads up to the next frame and the frame; `None` for it at the end of the stream.
-fn read_frame(input: &mut impl Read) -> io::Result<(Vec<u8>, Option<Vec<u8>>)> {
-    let (mut stray, mut matched) = (Vec::new(), 0);
+fn read_frame(input: &mut impl Read, after_frame: bool) -> io::Result<(Vec<u8>, Option<Vec<u8>>)> {
+    let (mut stray, mut matched, mut is_first) = (Vec::new(), 0, after_frame);
     let mut byte = [0];
     while matched < MARK.len() {
         if input.read(&mut byte)? == 0 {
             stray.extend_from_slice(&MARK[..matched]);
             return Ok((stray, None));
+        }
+        // The line end of the frame before.
+        if std::mem::take(&mut is_first) && byte == *b"\n" {
+            continue;
         }
         if byte[0] == MARK[matched] {
             matched += 1;
@@ -200,9 +340,32 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    struct Watched<S> {
+        inner: S,
+        seen: Box<dyn FnMut(usize) + Send>,
+    }
+
+    impl<S: Read> Read for Watched<S> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let read = self.inner.read(buffer)?;
+            (self.seen)(read);
+            Ok(read)
+        }
+    }
+
+    impl<S: Write> Write for Watched<S> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            (self.seen)(bytes.len());
+            self.inner.write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            self.inner.flush()
+        }
+    }
+
     fn arrivals(bytes: Vec<u8>) -> Vec<Arrival<Vec<u8>>> {
         let (sender, receiver) = channel();
-        read(io::Cursor::new(bytes), &sender);
+        read(io::Cursor::new(bytes), &sender, &mut |_| ());
         drop(sender);
         receiver.into_iter().collect()
     }
@@ -217,7 +380,7 @@ mod tests {
             for (payload, stray) in &messages {
                 bytes.extend_from_slice(stray.as_bytes());
                 printed.extend_from_slice(stray.as_bytes());
-                bytes.extend_from_slice(&frame(&pack(payload)));
+                bytes.extend_from_slice(&frame(MESSAGE, &pack(payload)));
             }
             let (mut received, mut strays, mut ended) = (Vec::new(), Vec::new(), 0);
             for arrival in arrivals(bytes) {
@@ -234,10 +397,34 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_frame_is_never_taken_for_a_message(at in 0usize..40, bit in 0u8..8) {
+        fn a_window_is_never_exceeded(lengths in proptest::collection::vec(0usize..9000, 1..20)) {
+            let (launch_reads, rank_writes) = io::pipe().unwrap();
+            let (rank_reads, launch_writes) = io::pipe().unwrap();
+            let watched = Arc::new(Mutex::new((0usize, 0usize)));
+            let (on_write, on_read) = (Arc::clone(&watched), Arc::clone(&watched));
+            let launch_writes = Watched { inner: launch_writes, seen: Box::new(move |bytes| {
+                let mut seen = on_write.lock().unwrap();
+                seen.0 += bytes;
+                assert!(seen.0 - seen.1 <= 4096 + 2048, "{} bytes are on their way", seen.0 - seen.1);
+            }) };
+            let rank_reads = Watched { inner: rank_reads, seen: Box::new(move |bytes| on_read.lock().unwrap().1 += bytes) };
+            let mut launch = Link::<Vec<u8>, Vec<u8>>::to_rank(launch_reads, launch_writes, Some(4096)).unwrap();
+            let rank = Link::<Vec<u8>, Vec<u8>>::to_launch(rank_reads, rank_writes).unwrap();
+            let (_outgoing, incoming) = rank.split();
+            for length in &lengths {
+                launch.send(vec![3; *length]).unwrap();
+            }
+            for length in lengths {
+                let arrival = incoming.wait(Duration::from_secs(10));
+                prop_assert!(matches!(&arrival, Some(Arrival::Message(message)) if message.len() == length), "{arrival:?}");
+            }
+        }
+
+        #[test]
+        fn a_damaged_frame_is_never_taken_for_a_message(at in 0usize..42, bit in 0u8..8) {
             let payload = vec![7u8; 20];
-            let mut bytes = frame(&pack(&payload));
-            let at = at % bytes.len();
+            let mut bytes = frame(MESSAGE, &pack(&payload));
+            let at = at % (bytes.len() - 1);
             bytes[at] ^= 1 << bit;
             let taken = arrivals(bytes).into_iter().any(|arrival| matches!(arrival, Arrival::Message(_)));
             prop_assert!(!taken);

@@ -11,6 +11,8 @@ pub mod job;
 pub(crate) mod journal;
 mod outstanding;
 mod remote;
+mod spawn;
 
 pub use crew::{Crew, CrewOptions, Processes, Start, Started};
 pub use journal::Journal;
+pub use spawn::Spawn;
