@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::faults::Faults;
@@ -25,6 +26,8 @@ pub struct Model {
     pub faults: Faults,
     /// The options.
     pub settings: Settings,
+    /// Whether anything takes time.
+    pub paced: AtomicBool,
     tree: Mutex<Tree>,
     targets: Vec<Road>,
     metadata: Lane,
@@ -59,6 +62,7 @@ impl Model {
             timer: Timer::start(clock, settings.timers)?,
             statistics: Statistics::new(usize::from(settings.targets), settings.clients),
             faults: Faults::default(),
+            paced: AtomicBool::new(true),
             tree: Mutex::new(Tree::new(&settings.backing, placement)),
             targets: std::iter::repeat_with(road).take(usize::from(settings.targets)).collect(),
             metadata: Lane::new(settings.metadata_rate, settings.burst),
@@ -66,6 +70,10 @@ impl Model {
             metadata_latency: nanoseconds(settings.metadata_latency),
             settings,
         })
+    }
+
+    fn is_paced(&self) -> bool {
+        self.paced.load(Ordering::Relaxed)
     }
 
     /// Gives the tree, alone.
@@ -143,6 +151,9 @@ impl Budget {
     pub fn operate(&self, model: &Model, kind: Kind) -> u64 {
         let now = model.clock.now();
         model.statistics.count_operation(kind);
+        if !model.is_paced() {
+            return now;
+        }
         let asked = self.metadata.reserve(now, 1);
         model.metadata.reserve(now, 1).max(asked).saturating_add(model.metadata_latency)
     }
@@ -174,15 +185,16 @@ impl Budget {
         let now = model.clock.now();
         let bytes = range.end - range.start;
         model.statistics.count_request(self.number, way, bytes);
-        let mut done = self.road.reserve(way, now, bytes);
+        let paced = model.is_paced();
+        let mut done = if paced { self.road.reserve(way, now, bytes) } else { now };
         for (target, bytes) in layout.map(|layout| layout.spread(range)).unwrap_or_default() {
             let Some(target) = target else { continue };
             model.statistics.count_part(target, way, bytes);
-            if let Some(road) = model.targets.get(usize::from(target)) {
+            if let Some(road) = model.targets.get(usize::from(target)).filter(|_| paced) {
                 done = done.max(road.reserve(way, now, bytes));
             }
         }
-        done.saturating_add(model.latency)
+        if paced { done.saturating_add(model.latency) } else { now }
     }
 }
 

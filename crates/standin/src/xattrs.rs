@@ -5,11 +5,13 @@
 //! | `lustre.lov`, `trusted.lov` | files, directories | the layout, see [`lov`](crate::lov) |
 //! | `trusted.lma`, `trusted.link` | everything | listed for root; setting them is taken and forgotten, as on Lustre |
 //! | `user.standin.statistics` | the root | what happened so far; read only |
+//! | `user.standin.pace` | the root | `off` has nothing take time, until it is `on` again; write only |
 //! | `user.standin.faults` | the root | what is to fail, see [`faults`](crate::faults); write only |
 //! | `user.`, `trusted.`, `security.` | everything | kept |
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 
 use fuser::{INodeNo, ReplyEmpty, ReplyXattr};
 use rustix::io::Errno;
@@ -25,6 +27,7 @@ const INTERNAL: [&str; 2] = ["trusted.lma", "trusted.link"];
 const KEPT: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 const STATISTICS: &str = "user.standin.statistics";
 const FAULTS: &str = "user.standin.faults";
+const PACE: &str = "user.standin.pace";
 
 fn is_one_of(names: &[&str], name: &OsStr) -> bool {
     names.iter().any(|known| name == *known)
@@ -91,6 +94,10 @@ impl Client {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(told(errno)),
             };
+        }
+        if number.0 == ROOT && name == PACE {
+            self.model().paced.store(value != b"off", Ordering::Relaxed);
+            return reply.ok();
         }
         let targets = self.model().settings.targets;
         let act = |tree: &mut Tree| {

@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn every_record_has_all_fields_and_every_figure_a_record() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4] {
+        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
             let mut findings = example(name);
             findings.parts[0].lines[0].command = "cp \"a, b\" SOURCE TARGET".to_owned();
             let text = whole(&findings);

@@ -160,6 +160,7 @@ impl Tone {
             Role::KernelAio => "kernel",
             Role::Retry => "retry",
             Role::Ablation => "ablation",
+            Role::Rival => "posix",
         })
     }
 

@@ -149,7 +149,7 @@ mod tests {
     use crate::run::findings::tests::example;
     use crate::run::study::Name;
 
-    const STUDIES: [Name; 4] = [Name::S1, Name::S2, Name::S3, Name::S4];
+    const STUDIES: [Name; 5] = [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5];
 
     /// Parses the page behind its document type, as XML.
     fn parsed(page: &str) -> roxmltree::Document<'_> {

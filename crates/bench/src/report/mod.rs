@@ -1,7 +1,7 @@
 //! Shows the findings of a study: as text, CSV, and one HTML page with plots.
 //!
 //! ```text
-//!   findings ─► s1 s2 s3 s4: which figures, tables, claims ─► text          for a terminal
+//!   findings ─► s1 ... s5: which figures, tables, claims ─► text          for a terminal
 //!          │                 (in the words of `figure`)    └► html ─► bars, curves, dots ─► canvas: SVG
 //!          └──────────────────────────────────────────────► csv
 //! ```
@@ -20,6 +20,7 @@ mod s1;
 mod s2;
 mod s3;
 mod s4;
+mod s5;
 mod tables;
 pub(crate) mod text;
 
@@ -48,6 +49,7 @@ fn view(findings: &Findings) -> View {
         Name::S2 => s2::view(findings),
         Name::S3 => s3::view(findings),
         Name::S4 => s4::view(findings),
+        Name::S5 => s5::view(findings),
     }
 }
 

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn every_study_fits_into_a_terminal() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4] {
+        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
             let text = whole(&example(name));
             for line in text.lines() {
                 assert!(line.chars().count() <= WIDTH + 6, "{name:?}: {} {line}", line.chars().count());

@@ -379,7 +379,7 @@ pub(crate) mod tests {
 
     #[test]
     fn findings_survive_their_json() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4] {
+        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
             let findings = example(name);
             let text = serde_json::to_string(&findings).unwrap();
             assert!(text.contains("\"published\":[{"), "{name:?}");

@@ -1,12 +1,12 @@
 //! `haul bench run`: the documents' workloads, parameters and tables, with haul's own choice beside them.
 //!
 //! ```text
-//!   RunOptions ─► study (s1 s2 s3 s4: data) ─► copies | rates (paired runs) ─► findings ─► report
+//!   RunOptions ─► study (s1 ... s5: data) ─► copies | rates | striped (paired runs) ─► findings ─► report
 //!                                                                               ▲             text, CSV,
 //!                                                       --from FILE (its JSON) ─┘             JSON, HTML
 //! ```
 //!
-//! - [`mod@study`]: what a study consists of; `s1` to `s4`: the four of them.
+//! - [`mod@study`]: what a study consists of; `s1` to `s5`: the five of them.
 //! - [`findings`]: what came out; [`published`]: what the documents themselves say.
 //!
 //! Promises: every run begins with nothing of the source in memory, and every copy is read back; what was
@@ -20,6 +20,8 @@ pub(crate) mod s1;
 pub(crate) mod s2;
 pub(crate) mod s3;
 pub(crate) mod s4;
+pub(crate) mod s5;
+pub(crate) mod striped;
 pub(crate) mod study;
 
 use std::fs::File;
@@ -50,7 +52,7 @@ pub struct RunOptions {
     /// Make the workloads F times as big: smaller for a small disk
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     scale: f64,
-    /// Rounds that count, after one that is thrown away [default: the document's: 3 for s1 and s2, 5 for s3 and s4]
+    /// Rounds that count, after one that is thrown away [default: the document's: 3 for s1 and s2, 5 for s3 and s4; 2 for s5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Directory for the images, on a disk; they are removed at the end
@@ -71,6 +73,9 @@ pub struct RunOptions {
     /// Seconds after which a run is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
     time_limit: u32,
+    /// Program that stands in for a striped file system (s5) [default: haul-standin beside haul, or on PATH]
+    #[arg(long, value_name = "PATH")]
+    standin: Option<PathBuf>,
     /// Measure nothing: report what this file has, the JSON of an earlier run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scale", "rounds", "only", "ablate", "haul"])]
     from: Option<PathBuf>,
@@ -136,6 +141,7 @@ pub(crate) fn study(name: Name, scale: f64, ablate: Ablate) -> Result<Study> {
         Name::S2 => s2::study(scale),
         Name::S3 => s3::study(scale),
         Name::S4 => s4::study(scale, ablate),
+        Name::S5 => s5::study(scale, striped::has_dcp()),
     }
 }
 
@@ -177,6 +183,10 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
     }
     let mut study = study(options.study, options.scale, ablate)?;
     study.keep(&options.only)?;
+    if study.name == Name::S5 {
+        striped::check(&study)?;
+        return Ok(study);
+    }
     compare::check_machine(options.layout())?;
     check_place(&options.work, options.layout(), study.largest())?;
     Ok(study)
@@ -200,14 +210,19 @@ fn measure(
     let mut done = |part| parts.push(part);
     let run = match study.unit {
         Unit::Seconds => copies::run(study, &mut session, &mut done),
+        Unit::MegabytesPerSecond if study.name == Name::S5 => striped::run(study, &mut session, &mut done),
         Unit::MegabytesPerSecond => rates::run(study, &mut session, &mut done),
+    };
+    let (place, cold) = match study.name {
+        Name::S5 => (striped::place(), striped::COLD.to_owned()),
+        _ => (place(study.unit, options.fs), cold(study.unit).to_owned()),
     };
     let findings = Findings {
         study: study.name,
         unit: study.unit,
         machine,
-        place: place(study.unit, options.fs),
-        cold: cold(study.unit).to_owned(),
+        place,
+        cold,
         scale: options.scale,
         rounds,
         versions,

@@ -59,6 +59,11 @@ pub(crate) fn document(name: Name) -> Document {
                       USB 3 disk; ablations on Linux 3.17, i7-2670QM, one hard disk; 5 runs each",
             short: "2014, hard disks and SSD",
         },
+        Name::S5 => Document {
+            title: "K. Matney, S. Canon and S. Oral, \u{201c}A first look at scalable I/O in Linux commands\u{201d}",
+            machine: "Cray XT3 with 3,500 sockets, Lustre with 80 targets on 20 servers, 10 GB/s by IOR; in production",
+            short: "Cray XT3, Lustre",
+        },
     }
 }
 
@@ -69,6 +74,7 @@ pub(crate) fn of(name: Name) -> &'static [Published] {
         Name::S2 => &S2,
         Name::S3 => &S3,
         Name::S4 => &S4,
+        Name::S5 => &S5,
     }
 }
 
@@ -220,6 +226,23 @@ const S4: [Published; 21] = [
     },
 ];
 
+const fn megabytes(part: &'static str, id: &'static str, value: f64) -> Published {
+    Published { part, id, quantity: "rate", value, unit: "MB/s" }
+}
+
+/// What the text of S5 says in numbers; its plot is not part of the text.
+const S5: [Published; 9] = [
+    megabytes("workload-1", "cp", 324.0),
+    megabytes("workload-2", "cp", 126.0),
+    megabytes("workload-3", "cp", 177.0),
+    megabytes("workload-1", "spdcp at its peak", 7300.0),
+    megabytes("workload-2", "spdcp at its peak", 9300.0),
+    megabytes("workload-3", "spdcp at its peak", 9100.0),
+    Published { part: "workload-1", id: "spdcp", quantity: "times as fast as cp", value: 22.0, unit: "x" },
+    Published { part: "workload-2", id: "spdcp", quantity: "times as fast as cp", value: 73.0, unit: "x" },
+    Published { part: "workload-3", id: "spdcp", quantity: "times as fast as cp", value: 51.0, unit: "x" },
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_is_published_belongs_to_a_part() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4] {
+        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
             let study = study(name, 1.0, Ablate::Yes).unwrap();
             for one in of(name) {
                 assert!(study.parts.iter().any(|part| part.name == one.part), "{one:?}");

@@ -116,7 +116,7 @@ fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result
 fn words(part: &Part, setting: &Setting) -> Vec<String> {
     let shared = match &part.work {
         Work::Rate { words, .. } => words.as_slice(),
-        Work::Copy(_) => &[],
+        Work::Copy(_) | Work::Striped(_) => &[],
     };
     let own = setting.words.as_deref().unwrap_or_default();
     ["bench", "aio", "--json"]

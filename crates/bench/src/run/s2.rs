@@ -110,7 +110,7 @@ mod tests {
             .iter()
             .map(|part| match &part.work {
                 Work::Rate { words, .. } => words.join(" "),
-                Work::Copy(shape) => panic!("{shape:?}"),
+                other => panic!("{other:?}"),
             })
             .collect();
         assert_eq!(lines.len(), 6);

@@ -186,7 +186,7 @@ mod tests {
         let part = study.parts.iter().find(|part| part.name == name).unwrap();
         match &part.work {
             Work::Copy(shape) => shape.clone(),
-            Work::Rate { .. } => panic!("{part:?}"),
+            Work::Rate { .. } | Work::Striped(_) => panic!("{part:?}"),
         }
     }
 

@@ -74,7 +74,7 @@ mod tests {
             .iter()
             .map(|part| match &part.work {
                 Work::Copy(shape) => (shape.totals().files, shape.totals().bytes),
-                Work::Rate { .. } => panic!("{part:?}"),
+                Work::Rate { .. } | Work::Striped(_) => panic!("{part:?}"),
             })
             .collect();
         let expected = [(1_687, 506_100_000), (3_783, 756_600_000), (7, 140_000_000), (10, 5_700_000_000)];

@@ -7,11 +7,12 @@
 //!              └ group "depth 2", label "4 KB": where it stands in tables and plots
 //! ```
 //!
-//! `s1` to `s4` say which; `copies` and `rates` run them.
+//! `s1` to `s5` say which; `copies`, `rates` and `striped` run them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::s5::Directory;
 use crate::error::{Error, Result};
 use crate::shapes::{Shape, Totals};
 
@@ -27,6 +28,8 @@ pub(crate) enum Name {
     S3,
     /// DCP (2014): broad, fat, deep and a practical test against cp -r, with t-tests
     S4,
+    /// spdcp: many files, few large files, and both, by 1 to 16 clients of a striped file system
+    S5,
 }
 
 impl Name {
@@ -37,6 +40,7 @@ impl Name {
             Name::S2 => "s2",
             Name::S3 => "s3",
             Name::S4 => "s4",
+            Name::S5 => "s5",
         }
     }
 }
@@ -95,6 +99,8 @@ pub(crate) struct Part {
 pub(crate) enum Work {
     /// A tree is copied.
     Copy(Shape),
+    /// Directories on a striped file system are copied.
+    Striped(Vec<Directory>),
     /// A file is read or written, by `haul bench aio` with these words.
     Rate {
         /// Bytes of the file.
@@ -109,6 +115,14 @@ impl Work {
     pub(crate) fn totals(&self) -> Totals {
         match self {
             Work::Copy(shape) => shape.totals(),
+            Work::Striped(directories) => {
+                let totals = directories.iter().map(|directory| directory.shape.totals());
+                totals.fold(Totals::default(), |sum, one| Totals {
+                    files: sum.files + one.files,
+                    directories: sum.directories + one.directories,
+                    bytes: sum.bytes + one.bytes,
+                })
+            }
             Work::Rate { file_bytes, .. } => Totals { files: 1, directories: 0, bytes: *file_bytes },
         }
     }
@@ -136,6 +150,8 @@ pub(crate) enum Role {
     Retry,
     /// haul with an optimisation turned off.
     Ablation,
+    /// Another program.
+    Rival,
 }
 
 /// Who a setting is tested against, and what is expected.
@@ -295,7 +311,7 @@ mod tests {
 
     #[test]
     fn no_two_settings_of_a_part_are_alike_and_tests_find_their_partner() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4] {
+        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
             let study = study(name, 1.0, Ablate::Yes).unwrap();
             let parts: BTreeSet<&str> = study.part_names().into_iter().collect();
             assert_eq!(parts.len(), study.parts.len(), "{name:?}");

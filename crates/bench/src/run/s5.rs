@@ -1,0 +1,127 @@
+//! S5, spdcp (Matney, Canon and Oral): many files of 100 MB, a few of 24,000 MB, and both, by more and more clients.
+//!
+//! The document's file system gave 10 GB/s and its copies were of 240 GB. Here the file system is the stand-in, whose
+//! ceilings are known: [`TARGETS`] targets of [`TARGET_RATE`], clients of [`CLIENT_RATE`], each way. A scale makes both
+//! the number and the size of the many files smaller, by its square root, and only the size of the few: what is hard about
+//! them stays. Each client is a process with a mount of its own. GNU cp is one client; dcp takes part where it is.
+
+use super::study::{Against, CP, Name, Part, Role, Setting, Study, Unit, Work};
+use crate::error::Result;
+use crate::shapes::{Kind, Shape, ShapeOptions};
+
+/// Numbers of clients.
+pub(crate) const CLIENTS: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// The targets of the stand-in.
+pub(crate) const TARGETS: u32 = 8;
+
+/// Bytes a second of each, each way.
+pub(crate) const TARGET_RATE: u64 = 20_000_000;
+
+/// Bytes a second of each client, each way.
+pub(crate) const CLIENT_RATE: u64 = 25_000_000;
+
+/// The workloads: name, label, number of files of 100 MB and of 24,000 MB.
+pub(crate) const WORKLOADS: [(&str, &str, u64, u64); 3] = [
+    ("workload-1", "2400 files of 100 MB", 2400, 0),
+    ("workload-2", "10 files of 24,000 MB", 0, 10),
+    ("workload-3", "1200 files of 100 MB and 5 of 24,000 MB", 1200, 5),
+];
+
+/// Some files of one size, in a directory of the source.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Directory {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The files.
+    pub(crate) shape: Shape,
+    /// Over how many targets each is striped.
+    pub(crate) stripes: u16,
+}
+
+/// Returns the most that so many clients could copy a second, in MB.
+pub(crate) fn ceiling(clients: u32) -> f64 {
+    let bytes = (u64::from(clients) * CLIENT_RATE).min(u64::from(TARGETS) * TARGET_RATE);
+    bytes as f64 / 1e6
+}
+
+/// Returns the id of haul with so many clients.
+pub(crate) fn haul_id(clients: u32) -> String {
+    format!("haul-{clients}")
+}
+
+/// Returns the id of dcp with so many clients.
+pub(crate) fn dcp_id(clients: u32) -> String {
+    format!("dcp-{clients}")
+}
+
+/// Lays the study out; `dcp` says whether it takes part.
+pub(crate) fn study(scale: f64, dcp: bool) -> Result<Study> {
+    let parts = WORKLOADS.iter().map(|(name, label, many, few)| {
+        Ok(Part {
+            name: (*name).to_owned(),
+            group: "clients".to_owned(),
+            label: (*label).to_owned(),
+            work: Work::Striped(source(scale, *many, *few)?),
+            settings: settings(dcp),
+        })
+    });
+    Ok(Study {
+        name: Name::S5,
+        unit: Unit::MegabytesPerSecond,
+        rounds: 2,
+        parts: parts.collect::<Result<_>>()?,
+    })
+}
+
+fn source(scale: f64, many: u64, few: u64) -> Result<Vec<Directory>> {
+    let scaled = |value: f64, factor: f64| (value * factor).round().max(1.0) as u64;
+    let root = scale.sqrt();
+    let files = |name, count, size, stripes| {
+        let options = ShapeOptions { files: Some(count), size: Some(size), ..ShapeOptions::default() };
+        Ok(Directory { name, shape: Shape::new(Kind::Large, &options)?, stripes })
+    };
+    let mut directories = Vec::new();
+    if many > 0 {
+        directories.push(files("many", scaled(many as f64, root), scaled(1e8, root), 1)?);
+    }
+    if few > 0 {
+        directories.push(files("few", few, scaled(24e9, scale), TARGETS as u16)?);
+    }
+    Ok(directories)
+}
+
+fn settings(dcp: bool) -> Vec<Setting> {
+    let by = |id: String, role, program: &str, clients: u32| Setting {
+        x: Some(f64::from(clients)),
+        against: Against::BetterThan(CP),
+        ..Setting::haul(&id, role, &format!("{program} -n {clients}"))
+            .called(&format!("{program}, {clients}"))
+    };
+    let haul = CLIENTS.iter().map(|count| by(haul_id(*count), Role::Auto, "haul", *count));
+    let rivals = CLIENTS.iter().filter(|_| dcp).map(|count| by(dcp_id(*count), Role::Rival, "dcp", *count));
+    std::iter::once(Setting::gnu()).chain(haul).chain(rivals).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(scale: f64) -> Vec<(u64, u64)> {
+        let study = study(scale, false).unwrap();
+        let totals = |part: &Part| (part.work.totals().files, part.work.totals().bytes);
+        study.parts.iter().map(totals).collect()
+    }
+
+    #[test]
+    fn the_workloads_are_the_documents() {
+        assert_eq!(totals(1.0), [(2400, 240_000_000_000), (10, 240_000_000_000), (1205, 240_000_000_000)]);
+        // A hundredth: a tenth of the many files, each a tenth as long; the few are all there.
+        assert_eq!(totals(0.01), [(240, 2_400_000_000), (10, 2_400_000_000), (125, 2_400_000_000)]);
+    }
+
+    #[test]
+    fn ceilings_are_the_clients_first_and_then_the_targets() {
+        assert_eq!(CLIENTS.map(ceiling), [25.0, 50.0, 100.0, 160.0, 160.0]);
+    }
+}

@@ -1,0 +1,365 @@
+//! Runs the study on a striped file system: the stand-in, mounted anew for each part, with a client for each rank.
+//!
+//! ```text
+//!   haul-standin ─► client0 ... client15      one run:  target removed (without pace) ─► command ─► fsync on each client
+//!                                                        ─► target read and compared (without pace)
+//!   mpirun -n N WRAPPER ... haul cp -r shared/source shared/target
+//!               └─► each rank: a mount namespace of its own, its client's mount bound to `shared`
+//! ```
+//!
+//! So every rank has the same paths and the speed of a node of its own. A rate is that of the bytes until the last of them is
+//! on the targets: the stand-in lets clients write ahead, as Lustre does, and that must not count.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::{XattrFlags, setxattr};
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::Session;
+use super::findings::{Collected, Measured, RunFigures, measured};
+use super::s5::{CLIENT_RATE, CLIENTS, Directory, TARGET_RATE, TARGETS};
+use super::study::{Part, Setting, Study, Unit, Work};
+use crate::error::{Error, Result};
+use crate::measure::measure;
+use crate::programs;
+use crate::trees;
+use crate::verify::{Digest, digest};
+
+/// How nothing of the source is in memory.
+pub(crate) const COLD: &str = "cold: a client forgets what it has of a file when that is opened; every copy was read back and \
+     compared; a rate is that until all of it is on the targets";
+/// Seed of the files' content.
+const SEED: u64 = 1;
+/// Bytes of a stripe.
+const STRIPE_BYTES: u32 = 1 << 20;
+/// Where memory is a directory.
+const MEMORY: &str = "/dev/shm";
+/// The stand-in's attribute that sets whether anything takes time.
+const PACE: &str = "user.standin.pace";
+/// What each rank is started by: `WRAPPER CLIENTS SHARED PROGRAM ...`.
+const WRAPPER: &str = "#!/bin/sh
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}
+exec unshare --mount sh -c 'mount --bind \"$0\" \"$1\" && shift && exec \"$@\"' \"$1$rank\" \"$2\" \"$@\"
+";
+/// What the launchers need to know: root, more ranks than processors, and no spinning.
+const LAUNCHERS: [(&str, &str); 5] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+];
+
+/// Tells whether dcp can take part.
+pub(crate) fn has_dcp() -> bool {
+    programs::find("dcp").is_ok()
+}
+
+/// Says where it is run.
+pub(crate) fn place() -> String {
+    format!(
+        "a striped file system that stands in for Lustre: {TARGETS} targets of {} MB/s, {} MB/s for each client, each way; \
+         0.5 ms for a request, 1 ms for a metadata operation",
+        TARGET_RATE / 1_000_000,
+        CLIENT_RATE / 1_000_000,
+    )
+}
+
+/// Refuses a machine on which it cannot be run.
+///
+/// # Errors
+///
+/// [`Error::Refused`] with what is missing.
+pub(crate) fn check(study: &Study) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::Refused("s5 mounts file systems: it needs root".to_owned()));
+    }
+    for program in ["mpirun", "unshare", "mount"] {
+        programs::find(program)?;
+    }
+    let wanted = study.largest().bytes.saturating_mul(2);
+    let free = trees::bytes_free(&memory())?;
+    if wanted > free {
+        return Err(Error::Refused(format!(
+            "s5 keeps source and target in memory: {wanted} bytes are wanted, {free} are free; see --scale"
+        )));
+    }
+    Ok(())
+}
+
+fn memory() -> PathBuf {
+    let memory = PathBuf::from(MEMORY);
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
+}
+
+/// Runs all parts; `done` gets each as soon as it is finished.
+///
+/// # Errors
+///
+/// Whatever makes the file system useless.
+pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
+    let standin = find_standin(session)?;
+    study.parts.iter().try_for_each(|part| {
+        let Work::Striped(directories) = &part.work else { return Ok(()) };
+        let ground = Ground::start(&standin)?;
+        let outcome = ground
+            .prepare(directories, session)
+            .and_then(|expected| run_part(&ground, part, expected, session));
+        let ended = ground.end();
+        done(outcome?);
+        ended
+    })
+}
+
+/// Finds the program that stands in: where it was said to be, beside haul, or on PATH.
+fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
+    let beside = session.haul.with_file_name("haul-standin");
+    match &session.options.standin {
+        Some(given) => given.canonicalize().map_err(Error::doing("find", given)),
+        None if programs::is_executable(&beside) => Ok(beside),
+        None => programs::find("haul-standin"),
+    }
+}
+
+/// The mounted stand-in.
+struct Ground {
+    child: Child,
+    /// Removed at the end.
+    work: tempfile::TempDir,
+}
+
+impl Ground {
+    fn start(standin: &Path) -> Result<Ground> {
+        let memory = memory();
+        let work = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(&memory);
+        let work = work.map_err(Error::doing("create a directory in", &memory))?;
+        let shared = work.path().join("shared");
+        fs::create_dir(&shared).map_err(Error::doing("create", &shared))?;
+        let wrapper = work.path().join("wrapper");
+        fs::write(&wrapper, WRAPPER).map_err(Error::doing("write", &wrapper))?;
+        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))
+            .map_err(Error::doing("make executable", &wrapper))?;
+        let clients = CLIENTS.iter().max().copied().unwrap_or(1);
+        let mut child = Command::new(standin)
+            .arg(work.path().join("bytes"))
+            .arg(work.path().join("client"))
+            .args([format!("--clients={clients}"), format!("--targets={TARGETS}")])
+            .args([format!("--target-rate={TARGET_RATE}"), format!("--client-rate={CLIENT_RATE}")])
+            .args(["--latency=500us", "--metadata-latency=1ms", "--write-behind=8M", "--read-ahead=8M"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(Error::doing("run", standin))?;
+        let mut said = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut said).map_err(Error::doing("listen to", standin))?;
+        }
+        let ground = Ground { child, work };
+        if said.is_empty() {
+            ground.end()?;
+            return Err(Error::Refused(format!("{} does not mount", standin.display())));
+        }
+        Ok(ground)
+    }
+
+    fn client(&self, number: u32) -> PathBuf {
+        self.work.path().join(format!("client{number}"))
+    }
+
+    fn shared(&self, name: &str) -> PathBuf {
+        self.work.path().join("shared").join(name)
+    }
+
+    /// Sets whether anything takes time.
+    fn pace(&self, pace: &str) -> Result<()> {
+        let root = self.client(0);
+        setxattr(&root, PACE, pace.as_bytes(), XattrFlags::empty())
+            .map_err(|errno| Error::doing("set the pace of", &root)(errno.into()))
+    }
+
+    /// Makes the source and returns what it holds.
+    fn prepare(&self, directories: &[Directory], session: &Session<'_>) -> Result<Digest> {
+        self.pace("off")?;
+        let source = self.client(0).join("source");
+        fs::create_dir(&source).map_err(Error::doing("create", &source))?;
+        for Directory { name, shape, stripes } in directories {
+            let place = source.join(name);
+            fs::create_dir(&place).map_err(Error::doing("create", &place))?;
+            setxattr(&place, "lustre.lov", &layout(*stripes), XattrFlags::empty())
+                .map_err(|errno| Error::doing("set the layout of", &place)(errno.into()))?;
+            trees::make(shape, SEED, &place, session.interrupt)?;
+        }
+        digest(&source, session.interrupt)
+    }
+
+    /// Waits until all that was written is on the targets.
+    fn drain(&self) -> Result<()> {
+        CLIENTS.iter().max().map_or(0..0, |most| 0..*most).try_for_each(|number| {
+            let root = self.client(number);
+            File::open(&root).and_then(|root| root.sync_all()).map_err(Error::doing("synchronise", &root))
+        })
+    }
+
+    /// Ends the stand-in; what it could not unmount is, so that nothing else is removed with its directory.
+    fn end(mut self) -> Result<()> {
+        drop(self.child.stdin.take());
+        let ended = self.child.wait().map_err(Error::doing("wait for", Path::new("haul-standin")));
+        let mut leftovers = Vec::new();
+        for entry in fs::read_dir(self.work.path()).into_iter().flatten().flatten() {
+            let is_client = entry.file_name().to_string_lossy().starts_with("client");
+            if is_client && let Err(errno) = unmount(entry.path(), UnmountFlags::DETACH) {
+                leftovers.push(format!("{} ({errno}); unmount and remove it", entry.path().display()));
+            }
+        }
+        if !leftovers.is_empty() {
+            // Kept: what is mounted there would be emptied with it.
+            let kept = self.work.keep();
+            leftovers.push(format!("{}; remove it", kept.display()));
+            return Err(Error::LeftBehind { leftovers, cause: None });
+        }
+        let path = self.work.path().to_owned();
+        self.work.close().map_err(Error::doing("remove", &path))?;
+        ended.map(drop)
+    }
+}
+
+/// The value of `lustre.lov` that asks for so many stripes, beginning anywhere.
+fn layout(stripes: u16) -> Vec<u8> {
+    let mut value = 0x0bd1_0bd0_u32.to_le_bytes().to_vec();
+    value.extend(1_u32.to_le_bytes());
+    value.resize(24, 0);
+    value.extend(STRIPE_BYTES.to_le_bytes());
+    value.extend(stripes.to_le_bytes());
+    value.extend(u16::MAX.to_le_bytes());
+    value
+}
+
+fn run_part(ground: &Ground, part: &Part, expected: Digest, session: &mut Session<'_>) -> Result<Measured> {
+    let mut collected: Vec<Collected<'_>> = part
+        .settings
+        .iter()
+        .map(|setting| Collected { setting, command: shown(setting), runs: Vec::new() })
+        .collect();
+    for round in 0..=session.rounds {
+        for one in &mut collected {
+            if one.runs.iter().any(|run| run.failure.is_some()) {
+                continue;
+            }
+            let run = run_once(ground, part, one.setting, (round, expected), session)?;
+            let figure = match &run.failure {
+                Some(why) => format!("out: {why}"),
+                None => format!("{:.1} MB/s", run.value),
+            };
+            session
+                .tell(&format!("{} {round}/{} {}: {figure}", part.name, session.rounds, one.setting.id))?;
+            one.runs.push(run);
+        }
+    }
+    let digest = Some(expected.to_string());
+    Ok(measured(part, part.work.totals(), digest, collected, Unit::MegabytesPerSecond))
+}
+
+/// The program of a setting and its number of clients.
+fn program(setting: &Setting) -> (&str, &str) {
+    match setting.words.as_deref() {
+        Some([program, _, clients]) => (program, clients),
+        _ => ("cp", "1"),
+    }
+}
+
+/// The command line of a setting, as reports show it.
+fn shown(setting: &Setting) -> String {
+    match program(setting) {
+        ("haul", clients) => format!("mpirun -n {clients} haul cp -r -T --copy-layout SOURCE TARGET"),
+        ("dcp", clients) => format!("mpirun -n {clients} dcp SOURCE TARGET"),
+        _ => "cp -r -T SOURCE TARGET".to_owned(),
+    }
+}
+
+fn command(ground: &Ground, setting: &Setting, haul: &Path) -> Command {
+    let (program, clients) = program(setting);
+    let wrapper = ground.work.path().join("wrapper");
+    let mut command = if program == "cp" {
+        Command::new(&wrapper)
+    } else {
+        let mut launcher = Command::new("mpirun");
+        launcher.args(["-n", clients]).arg(&wrapper);
+        launcher
+    };
+    command.arg(ground.work.path().join("client")).arg(ground.work.path().join("shared"));
+    match program {
+        "haul" => command.arg(haul).args(["cp", "-r", "-T", "--copy-layout"]),
+        "dcp" => command.arg("dcp"),
+        _ => command.args(["cp", "-r", "-T"]),
+    };
+    command.arg(ground.shared("source")).arg(ground.shared("target"));
+    command.envs(LAUNCHERS).env("HAUL_TEST_STRIPED", "lustre").env("LC_ALL", "C");
+    command
+}
+
+fn run_once(
+    ground: &Ground,
+    part: &Part,
+    setting: &Setting,
+    (round, expected): (u32, Digest),
+    session: &Session<'_>,
+) -> Result<RunFigures> {
+    let target = ground.client(0).join("target");
+    ground.pace("off")?;
+    if target.exists() {
+        fs::remove_dir_all(&target).map_err(Error::doing("remove", &target))?;
+    }
+    ground.pace("on")?;
+    let (printed, said) = (programs::scratch()?, programs::scratch()?);
+    let mut command = command(ground, setting, &session.haul);
+    command.stdin(Stdio::null()).stdout(programs::share(&printed)?).stderr(programs::share(&said)?);
+    let limit = Duration::from_secs(session.options.time_limit.into());
+    let measured = measure(&mut command, limit, session.interrupt)?;
+    ground.drain()?;
+    let seconds = measured.started.elapsed().as_secs_f64();
+    ground.pace("off")?;
+    let said = programs::text_of(said)?;
+    let complaint = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let failure = match measured.ending.failure() {
+        Some(failure) => Some(format!("{failure}: {complaint}")),
+        None if digest(&target, session.interrupt)? != expected => Some("wrong copy".to_owned()),
+        None => None,
+    };
+    Ok(RunFigures {
+        round,
+        value: part.work.totals().bytes as f64 / 1e6 / seconds,
+        usage: measured.usage,
+        with_sync: None,
+        failure,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::study::Setting;
+    use super::*;
+
+    #[test]
+    fn each_setting_has_its_program_and_clients() {
+        let study = super::super::s5::study(0.001, true).unwrap();
+        let lines: Vec<String> = study.parts[0].settings.iter().map(shown).collect();
+        assert_eq!(lines[0], "cp -r -T SOURCE TARGET");
+        assert_eq!(lines[3], "mpirun -n 4 haul cp -r -T --copy-layout SOURCE TARGET");
+        assert_eq!(lines[10], "mpirun -n 16 dcp SOURCE TARGET");
+        assert_eq!(program(&Setting::gnu()), ("cp", "1"));
+    }
+
+    #[test]
+    fn the_layout_is_as_lustre_takes_it() {
+        let value = layout(8);
+        assert_eq!(
+            (value.len(), &value[..4], &value[28..]),
+            (32, &[0xd0, 0x0b, 0xd1, 0x0b][..], &[8, 0, 0xff, 0xff][..])
+        );
+    }
+}
