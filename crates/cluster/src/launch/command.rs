@@ -15,7 +15,8 @@
 //! - MPICH's (Hydra) ends the job when rank 0 has not read what it was sent ("process reading stdin too slowly"): it writes to
 //!   a pipe without waiting. So no more than [`StartLine::stdin_window`] bytes may be on their way unread. Standard input of
 //!   other ranks has no end there: they must not read it.
-//! - Slurm's srun passes standard output on line by line: what rank 0 writes must end with a line end to arrive at once.
+//! - Slurm's srun gives standard input to all ranks, unless told which, and keeps what they write until a line ends, unless told
+//!   not to.
 
 use std::collections::HashSet;
 use std::env;
@@ -394,7 +395,7 @@ fn line_of(
                 words.push(format!("--mpi={way}").into());
             }
             words.push(format!("--ntasks={ranks}").into());
-            words.extend(["--input=0", "--kill-on-bad-exit=1"].map(OsString::from));
+            words.extend(["--input=0", "--unbuffered", "--kill-on-bad-exit=1"].map(OsString::from));
         }
         Family::Other => add(&mut words, &["-n", &ranks]),
     }
@@ -536,7 +537,10 @@ mod tests {
         );
         assert_eq!(line(Family::OpenMpi5, false), "RUN --bind-to none -n 4 -x HAUL_X=a b /bin/haul");
         assert_eq!(line(Family::Mpich, true), "RUN -genv HAUL_X a b -n 4 /bin/haul");
-        assert_eq!(line(Family::Srun, false), "RUN --ntasks=4 --input=0 --kill-on-bad-exit=1 /bin/haul");
+        assert_eq!(
+            line(Family::Srun, false),
+            "RUN --ntasks=4 --input=0 --unbuffered --kill-on-bad-exit=1 /bin/haul"
+        );
         assert_eq!(line(Family::Other, true), "RUN -n 4 /bin/haul");
     }
 

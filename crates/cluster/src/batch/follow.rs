@@ -1,0 +1,249 @@
+//! The loop that follows a job.
+//!
+//! The spool is looked at more often than the batch system is asked, which has many to answer. An answer that fails is asked for
+//! again later and later. The end is the status in the spool; only if the batch system says that the job is over and the status
+//! does not come is the job lost. Both sides may see the spool through caches, so the status gets time to come.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::spool::Spool;
+use super::{Listener, Order, Outcome, Over, State};
+
+/// Between two looks at the spool.
+const LOOK: Duration = Duration::from_millis(200);
+/// Between two questions to the batch system.
+const ASK: Duration = Duration::from_secs(1);
+/// The same, at most, when it does not answer.
+const ASK_MAX: Duration = Duration::from_secs(30);
+/// How long the status may take to come after the job is over: longer than NFS keeps what it knows of a directory.
+const LAG: Duration = Duration::from_secs(5);
+/// How long a cancelled job may take to be gone.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(120);
+/// Bytes passed on at a time.
+const PIECE: u64 = 64 << 10;
+
+/// Signals that end the following: ^C, SIGTERM, SIGHUP; but none that whoever started this process had it ignore.
+#[derive(Debug)]
+pub struct Signals {
+    /// The number of the last that came, or 0.
+    last: Arc<AtomicUsize>,
+    registered: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When no handler can be set.
+    pub fn listen() -> io::Result<Self> {
+        let mut signals = Self { last: Arc::default(), registered: Vec::new() };
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(&status, *signal)) {
+            let number = usize::try_from(signal).unwrap_or_default();
+            let last = Arc::clone(&signals.last);
+            signals.registered.push(signal_hook::flag::register_usize(signal, last, number)?);
+        }
+        Ok(signals)
+    }
+
+    /// Returns one that no signal reaches, only [`Signals::raise`].
+    #[must_use]
+    pub fn none() -> Self {
+        Self { last: Arc::default(), registered: Vec::new() }
+    }
+
+    /// Does what a signal does.
+    pub fn raise(&self, signal: i32) {
+        self.last.store(usize::try_from(signal).unwrap_or_default(), Ordering::SeqCst);
+    }
+
+    /// Takes the signal that came, if one did.
+    fn take(&self) -> Option<i32> {
+        let number = self.last.swap(0, Ordering::SeqCst);
+        i32::try_from(number).ok().filter(|number| *number > 0)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+/// Looks up a signal in the mask of those ignored, as `/proc/self/status` has it.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+/// A file of the spool that grows, and how much of it was passed on.
+struct Tail {
+    name: &'static str,
+    passed: u64,
+}
+
+impl Tail {
+    /// Passes on what was added. What cannot be read now is read later.
+    fn pass(&mut self, spool: &Spool, mut take: impl FnMut(&[u8])) {
+        let Ok(mut file) = File::open(spool.file(self.name)) else { return };
+        if file.seek(SeekFrom::Start(self.passed)).is_err() {
+            return;
+        }
+        let mut piece = Vec::new();
+        while file.by_ref().take(PIECE).read_to_end(&mut piece).is_ok_and(|read| read > 0) {
+            take(&piece);
+            self.passed += piece.len() as u64;
+            piece.clear();
+        }
+    }
+}
+
+/// What is known of a job while it is followed.
+struct Following<'a> {
+    spool: &'a Spool,
+    out: Tail,
+    err: Tail,
+    progress: Vec<u8>,
+    /// The last thing said of the job.
+    said: String,
+}
+
+impl Following<'_> {
+    /// Passes on what is new in the spool.
+    fn look(&mut self, listener: &mut dyn Listener) {
+        self.out.pass(self.spool, |bytes| listener.output(bytes));
+        self.err.pass(self.spool, |bytes| listener.error(bytes));
+        let progress = fs::read(self.spool.file("progress")).unwrap_or_default();
+        if !progress.is_empty() && progress != self.progress {
+            listener.progress(&progress);
+            self.progress = progress;
+        }
+    }
+
+    /// Tells of the job's state, if that is news.
+    fn tell(&mut self, job: &str, state: &State, listener: &mut dyn Listener) {
+        let has_begun = self.spool.file("begun").exists();
+        let text = match state {
+            State::Waiting(reason) if has_begun => {
+                format!("job {job} was put back into the queue, and waits: {reason}")
+            }
+            State::Waiting(reason) => format!("job {job} waits: {reason}"),
+            State::Running => format!("job {job} runs"),
+            State::Over(_) | State::Unknown => return,
+        };
+        if text != self.said {
+            listener.remark(&text);
+            self.said = text;
+        }
+    }
+}
+
+/// Follows a job to its end.
+pub(super) fn follow(
+    order: &Order,
+    job: &str,
+    spool: &Spool,
+    signals: &Signals,
+    listener: &mut dyn Listener,
+) -> io::Result<Outcome> {
+    let tail = |name| Tail { name, passed: 0 };
+    let mut following =
+        Following { spool, out: tail("out"), err: tail("err"), progress: Vec::new(), said: String::new() };
+    let (mut asked, mut pause) = (Instant::now(), Duration::ZERO);
+    let mut over: Option<(Over, Instant)> = None;
+    loop {
+        if let Some(signal) = signals.take() {
+            let gone = cancel(order, job, signals, listener);
+            following.look(listener);
+            return Ok(Outcome::Interrupted { job: job.to_owned(), signal, gone });
+        }
+        // In this order: what was written before the status is there when the status is.
+        let status = spool.status()?;
+        following.look(listener);
+        if let Some(status) = status {
+            return Ok(finished(order, job, spool, status));
+        }
+        if let Some((over, since)) = &over
+            && since.elapsed() >= LAG
+        {
+            return Ok(lost(job, spool, over.clone()));
+        }
+        if asked.elapsed() >= pause {
+            asked = Instant::now();
+            match order.queue().state(order, job) {
+                Ok(State::Over(how)) => over = over.or_else(|| Some((how, Instant::now()))),
+                Ok(State::Unknown) => {
+                    let how = Over::Failed("the batch system does not know it any more".to_owned());
+                    over = over.or_else(|| Some((how, Instant::now())));
+                }
+                Ok(state) => {
+                    following.tell(job, &state, listener);
+                    // Put back into the queue after all.
+                    over = None;
+                }
+                Err(error) => {
+                    listener.remark(&format!("cannot ask for job {job}, trying again: {error}"));
+                    pause = (pause * 2).clamp(ASK, ASK_MAX);
+                    continue;
+                }
+            }
+            pause = ASK;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn lost(job: &str, spool: &Spool, over: Over) -> Outcome {
+    Outcome::Lost { job: job.to_owned(), over, spool: spool.folder().to_owned() }
+}
+
+/// Judges the end of the command: a job that is cancelled or takes too long may leave its script the time to write what the
+/// command made of the signal.
+fn finished(order: &Order, job: &str, spool: &Spool, status: i32) -> Outcome {
+    const SIGNALLED: i32 = 128;
+    let since = Instant::now();
+    // Until the job is gone, the batch system may only say that it is about to end.
+    while status > SIGNALLED && since.elapsed() < LAG {
+        match order.queue().state(order, job) {
+            Ok(State::Over(over @ (Over::Cancelled | Over::TimedOut | Over::HostFailed))) => {
+                return lost(job, spool, over);
+            }
+            Ok(State::Over(_) | State::Unknown) => break,
+            Ok(_) | Err(_) => thread::sleep(LOOK),
+        }
+    }
+    Outcome::Finished(status)
+}
+
+/// Cancels a job and waits until it is gone. Tells whether it is. Another signal ends the wait.
+fn cancel(order: &Order, job: &str, signals: &Signals, listener: &mut dyn Listener) -> bool {
+    listener.remark(&format!("cancelling job {job}"));
+    let deadline = Instant::now() + CANCEL_PATIENCE;
+    let mut cancelled = false;
+    while Instant::now() < deadline {
+        if !cancelled {
+            match order.queue().cancel(order, job) {
+                Ok(()) => cancelled = true,
+                Err(error) => listener.remark(&format!("cannot cancel job {job}, trying again: {error}")),
+            }
+        }
+        if matches!(order.queue().state(order, job), Ok(State::Over(_) | State::Unknown)) {
+            return true;
+        }
+        if signals.take().is_some() {
+            return false;
+        }
+        thread::sleep(LOOK);
+    }
+    false
+}

@@ -1,0 +1,205 @@
+//! A job of a batch system that runs a command line, followed to its end as if the command ran here.
+//!
+//! ```text
+//!  here                                    spool (beside the target)         the job's first host
+//!  submit ── script ─────────────────────► script ─────────────────────────► the command, HAUL_SPOOL set
+//!  follow ◄─ tail ─────────────────────── out, err ◄──────────────────────── its output
+//!         ◄─ when it changes ──────────── progress ◄───── renamed ────────── its progress
+//!         ◄─ the last to come ─────────── status ◄─────── renamed ────────── its exit status
+//!         ◄─ squeue, qstat: waits, runs, was cancelled, ...
+//! ```
+//!
+//! - [`spool`]: the directory both sides see. [`slurm`], [`pbs`]: submit, ask, cancel. [`follow`]: the loop.
+//!
+//! What it promises: what the command wrote is passed on once and whole; a job that ended without a status is told of as what
+//! the batch system says of it; a signal here cancels the job, and is not the end before the job is gone. A job that the batch
+//! system puts back into the queue after a host failed is followed on: its script finds the spool, with the journal in it.
+//! What it does not do: know what is run.
+//!
+//! Slurm was tested for real; PBS by its script and stand-in programs only.
+
+pub mod follow;
+pub mod pbs;
+pub mod slurm;
+pub mod spool;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::launch::command::System;
+
+/// What is to be run, and with what.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Whose job it becomes.
+    pub system: System,
+    /// The command line.
+    pub words: Vec<OsString>,
+    /// Where it runs.
+    pub directory: PathBuf,
+    /// Folders that the job's hosts see too; the first that takes a spool gets it.
+    pub shared: Vec<PathBuf>,
+    /// Ranks the allocation is to have room for.
+    pub clients: u32,
+    /// Who pays.
+    pub account: Option<String>,
+    /// How long it may run.
+    pub walltime: Option<Duration>,
+    /// The queue it goes to.
+    pub queue: Option<String>,
+    /// What the batch system's programs get in their environment beside this process's.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl Order {
+    /// Begins the command line of a program of the batch system.
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
+        command
+    }
+
+    fn queue(&self) -> &'static dyn Queue {
+        match self.system {
+            System::Slurm => &slurm::Slurm,
+            System::Pbs => &pbs::Pbs,
+        }
+    }
+}
+
+/// What a batch system says of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It waits, for the reason given.
+    Waiting(String),
+    /// It runs, or begins or ends to.
+    Running,
+    /// It is over.
+    Over(Over),
+    /// It is not known any more.
+    Unknown,
+}
+
+/// How a job ended, as the batch system sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Its script ended with status 0.
+    Well,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It took longer than it may.
+    TimedOut,
+    /// A host of it failed, and it was not put back into the queue.
+    HostFailed,
+    /// Otherwise; in the batch system's words.
+    Failed(String),
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Well => out.write_str("ended without a result"),
+            Self::Cancelled => out.write_str("was cancelled"),
+            Self::TimedOut => out.write_str("took longer than its walltime"),
+            Self::HostFailed => out.write_str("lost a host"),
+            Self::Failed(how) => write!(out, "failed: {how}"),
+        }
+    }
+}
+
+/// What becomes of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The command ended, with this exit status.
+    Finished(i32),
+    /// The job was not taken; the reason in the batch system's words.
+    Refused(String),
+    /// The job ended before the command did.
+    Lost {
+        /// The job's id.
+        job: String,
+        /// How.
+        over: Over,
+        /// What the batch system wrote of it, and what is left: nothing is removed.
+        spool: PathBuf,
+    },
+    /// A signal came, and the job was cancelled.
+    Interrupted {
+        /// The job's id.
+        job: String,
+        /// The signal's number.
+        signal: i32,
+        /// Whether the job is known to be gone.
+        gone: bool,
+    },
+}
+
+/// Who hears of a job.
+pub trait Listener {
+    /// Passes on what the command wrote to standard output.
+    fn output(&mut self, bytes: &[u8]);
+    /// Passes on what it wrote to standard error.
+    fn error(&mut self, bytes: &[u8]);
+    /// Passes on its progress, whole, when it has changed.
+    fn progress(&mut self, content: &[u8]);
+    /// Tells of the job itself: submitted, waiting and why, running, put back into the queue.
+    fn remark(&mut self, text: &str);
+}
+
+/// What is asked of a batch system.
+trait Queue {
+    /// Writes the lines of the script that are for the batch system.
+    fn directives(&self, order: &Order) -> String;
+
+    /// Submits the script of a spool; returns the job's id, or why it was not taken.
+    fn submit(&self, order: &Order, spool: &spool::Spool) -> io::Result<Result<String, String>>;
+
+    /// Asks for a job.
+    fn state(&self, order: &Order, job: &str) -> io::Result<State>;
+
+    /// Cancels a job.
+    fn cancel(&self, order: &Order, job: &str) -> io::Result<()>;
+}
+
+/// Submits an order and follows it to its end.
+///
+/// # Errors
+/// When no spool can be made, or the batch system's programs cannot be run.
+pub fn run(order: &Order, signals: &follow::Signals, listener: &mut dyn Listener) -> io::Result<Outcome> {
+    let spool = spool::Spool::create(order)?;
+    let job = match order.queue().submit(order, &spool) {
+        Ok(Ok(job)) => job,
+        Ok(Err(why)) => {
+            spool.remove()?;
+            return Ok(Outcome::Refused(why));
+        }
+        Err(error) => {
+            spool.remove()?;
+            return Err(error);
+        }
+    };
+    listener.remark(&format!("submitted job {job}"));
+    let outcome = follow::follow(order, &job, &spool, signals, listener)?;
+    if !matches!(outcome, Outcome::Lost { .. }) {
+        spool.remove()?;
+    }
+    Ok(outcome)
+}
+
+/// Runs a program of the batch system for what it prints.
+fn output_of(command: &mut Command) -> io::Result<Output> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.output().map_err(|error| io::Error::new(error.kind(), format!("cannot run {name}: {error}")))
+}
+
+/// Gives what a program said of its failure, in one line.
+fn complaint(output: &Output) -> String {
+    let said = [output.stderr.as_slice(), output.stdout.as_slice()].concat();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() { output.status.to_string() } else { lines.join("; ") }
+}

@@ -1,0 +1,146 @@
+//! Slurm: `sbatch`, `squeue`, `scancel`, and `sacct` for jobs that are over and forgotten.
+//!
+//! Options go on `sbatch`'s command line, which no name can break, and the job's own log is named relative to the spool, as
+//! Slurm puts values in place of `%` in such names.
+
+use std::io;
+
+use super::spool::Spool;
+use super::{Order, Over, Queue, State, complaint, output_of};
+
+/// Slurm.
+pub(super) struct Slurm;
+
+impl Queue for Slurm {
+    fn directives(&self, _order: &Order) -> String {
+        String::new()
+    }
+
+    fn submit(&self, order: &Order, spool: &Spool) -> io::Result<Result<String, String>> {
+        let mut command = order.program("sbatch");
+        command
+            .args([
+                "--parsable",
+                "--job-name=haul",
+                "--requeue",
+                "--open-mode=append",
+                "--output=log",
+                "--export=ALL",
+            ])
+            .arg(format!("--ntasks={}", order.clients))
+            .arg(join("--chdir=", spool.folder()));
+        let options = [
+            ("--account=", order.account.clone()),
+            ("--partition=", order.queue.clone()),
+            ("--time=", order.walltime.map(|time| minutes(time.as_secs()))),
+        ];
+        for (option, value) in options {
+            command.args(value.map(|value| format!("{option}{value}")));
+        }
+        let output = output_of(command.arg(spool.script()))?;
+        if !output.status.success() {
+            return Ok(Err(complaint(&output)));
+        }
+        // "ID", or "ID;CLUSTER".
+        let text = String::from_utf8_lossy(&output.stdout);
+        let id = text.lines().last().and_then(|line| line.split(';').next()).unwrap_or_default().trim();
+        let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+        Ok(if is_id {
+            Ok(id.to_owned())
+        } else {
+            Err(format!("sbatch gave no job id: {}", complaint(&output)))
+        })
+    }
+
+    fn state(&self, order: &Order, job: &str) -> io::Result<State> {
+        let output =
+            output_of(order.program("squeue").args(["-h", "-t", "all", "-o", "%T|%r", "-j"]).arg(job))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if let Some((state, reason)) = text.lines().next().and_then(|line| line.split_once('|')) {
+            return Ok(state_of(state.trim(), reason.trim()));
+        }
+        // A job that is over is known for some minutes only. Any other failure may pass.
+        let said = complaint(&output);
+        if !output.status.success() && !said.contains("Invalid job id") {
+            return Err(io::Error::other(said));
+        }
+        Ok(accounted(order, job))
+    }
+
+    fn cancel(&self, order: &Order, job: &str) -> io::Result<()> {
+        let output = output_of(order.program("scancel").arg(job))?;
+        if output.status.success() { Ok(()) } else { Err(io::Error::other(complaint(&output))) }
+    }
+}
+
+fn join(option: &str, path: &std::path::Path) -> std::ffi::OsString {
+    let mut word = std::ffi::OsString::from(option);
+    word.push(path);
+    word
+}
+
+/// Writes a time as `MINUTES:SECONDS`.
+fn minutes(seconds: u64) -> String {
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+/// Asks the accounts for a job that the queue has forgotten. Where none are kept, nothing is known.
+fn accounted(order: &Order, job: &str) -> State {
+    let output = output_of(order.program("sacct").args(["-n", "-X", "-P", "-o", "State", "-j"]).arg(job));
+    let text = output.map(|output| output.stdout).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    match text.lines().next().map(str::trim) {
+        Some(state) if !state.is_empty() => state_of(state, ""),
+        _ => State::Unknown,
+    }
+}
+
+/// Understands a state as squeue and sacct write it: sacct says by whom a job was cancelled.
+fn state_of(state: &str, reason: &str) -> State {
+    match state.split_whitespace().next().unwrap_or_default() {
+        "RUNNING" | "COMPLETING" | "CONFIGURING" | "STAGE_OUT" | "SIGNALING" | "STOPPED" | "RESIZING" => {
+            State::Running
+        }
+        "COMPLETED" => State::Over(Over::Well),
+        "CANCELLED" | "REVOKED" => State::Over(Over::Cancelled),
+        "TIMEOUT" | "DEADLINE" => State::Over(Over::TimedOut),
+        "NODE_FAIL" | "BOOT_FAIL" => State::Over(Over::HostFailed),
+        "FAILED" if matches!(reason, "" | "None" | "NonZeroExitCode") => {
+            State::Over(Over::Failed("its script failed".to_owned()))
+        }
+        "FAILED" => State::Over(Over::Failed(reason.to_owned())),
+        "OUT_OF_MEMORY" => State::Over(Over::Failed("it needed more memory than it has".to_owned())),
+        // Whether it comes back is known by whether it is put back: then it is PENDING.
+        "PREEMPTED" => State::Over(Over::Failed("another job took its hosts".to_owned())),
+        // PENDING, SUSPENDED, REQUEUED, REQUEUE_HOLD, ... : nothing to do but to wait.
+        waiting => {
+            let told = !matches!(reason, "" | "None");
+            State::Waiting(if told { reason.to_owned() } else { waiting.to_lowercase() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_understood() {
+        let waiting = |reason: &str| State::Waiting(reason.to_owned());
+        for (state, reason, wanted) in [
+            ("PENDING", "Resources", waiting("Resources")),
+            ("PENDING", "None", waiting("pending")),
+            ("REQUEUE_HOLD", "None", waiting("requeue_hold")),
+            ("RUNNING", "None", State::Running),
+            ("COMPLETING", "None", State::Running),
+            ("COMPLETED", "None", State::Over(Over::Well)),
+            ("CANCELLED by 1000", "", State::Over(Over::Cancelled)),
+            ("TIMEOUT", "TimeLimit", State::Over(Over::TimedOut)),
+            ("NODE_FAIL", "None", State::Over(Over::HostFailed)),
+            ("FAILED", "JobLaunchFailure", State::Over(Over::Failed("JobLaunchFailure".to_owned()))),
+        ] {
+            assert_eq!(state_of(state, reason), wanted, "{state}");
+        }
+        assert_eq!([minutes(59), minutes(3600), minutes(90)], ["0:59", "60:00", "1:30"]);
+    }
+}

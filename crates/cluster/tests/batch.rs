@@ -1,0 +1,418 @@
+//! Batch jobs in a real Slurm: submitted, followed, cancelled, lost and begun again; and in a PBS of stand-in programs.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use haul_cluster::batch::follow::Signals;
+use haul_cluster::batch::{Listener, Order, Outcome, Over, run};
+use haul_cluster::launch::command::{StartLine, Surroundings, System, Wanted, start_line};
+use haul_cluster::launch::job::Job;
+use haul_testkit::slurm::{self, Slurm};
+use haul_testkit::{needs, note, require, rustix, wait};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const INTERRUPT: i32 = 2;
+
+/// What was heard of a job, and what is to be done when something is heard.
+struct Heard<'a> {
+    output: Vec<u8>,
+    error: Vec<u8>,
+    progress: Vec<String>,
+    remarks: Vec<String>,
+    react: Box<dyn FnMut(&str) + 'a>,
+}
+
+impl<'a> Heard<'a> {
+    fn reacting(react: impl FnMut(&str) + 'a) -> Self {
+        Heard {
+            output: Vec::new(),
+            error: Vec::new(),
+            progress: Vec::new(),
+            remarks: Vec::new(),
+            react: Box::new(react),
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+}
+
+impl Listener for Heard<'_> {
+    fn output(&mut self, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+        (self.react)(&String::from_utf8_lossy(bytes));
+    }
+    fn error(&mut self, bytes: &[u8]) {
+        self.error.extend_from_slice(bytes);
+    }
+    fn progress(&mut self, content: &[u8]) {
+        self.progress.push(String::from_utf8_lossy(content).into_owned());
+    }
+    fn remark(&mut self, text: &str) {
+        self.remarks.push(text.to_owned());
+        (self.react)(text);
+    }
+}
+
+/// Orders a shell to run a script.
+fn order(system: System, folder: &Path, environment: (&str, PathBuf), script: &str) -> Order {
+    Order {
+        system,
+        words: ["/bin/sh", "-c", script].map(OsString::from).to_vec(),
+        directory: folder.to_owned(),
+        shared: vec![folder.to_owned()],
+        clients: 2,
+        account: None,
+        walltime: None,
+        queue: None,
+        environment: vec![(environment.0.into(), environment.1.into_os_string())],
+    }
+}
+
+fn in_slurm(slurm: &Slurm, folder: &Path, script: &str) -> Order {
+    order(System::Slurm, folder, slurm.environment(), script)
+}
+
+/// Lists what is in a folder: a spool that was left is.
+fn names_in(folder: &Path) -> Vec<String> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The number in the remark that a job was submitted.
+fn submitted(remark: &str) -> Option<String> {
+    remark.strip_prefix("submitted job ").map(str::to_owned)
+}
+
+#[test]
+fn a_job_is_followed_to_its_status() {
+    require!(slurm::needed());
+    let slurm = Slurm::start(2).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let data: Vec<u8> =
+        (0..3_000_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(folder.path().join("data"), &data).unwrap();
+    let script = "echo \"$SLURM_NTASKS $SLURM_JOB_PARTITION\" >&2; printf '{\"files\":7}' >\"$HAUL_SPOOL/p\"; \
+                  mv \"$HAUL_SPOOL/p\" \"$HAUL_SPOOL/progress\"; cat data; rm data; exit 3";
+    let wanted = Order {
+        walltime: Some(Duration::from_secs(600)),
+        queue: Some("main".to_owned()),
+        clients: 3,
+        ..in_slurm(&slurm, folder.path(), script)
+    };
+    let mut heard = Heard::reacting(|_| ());
+    let began = Instant::now();
+    let outcome = run(&wanted, &Signals::none(), &mut heard).unwrap();
+    note!("a job of Slurm in {:?}: {:?}", began.elapsed(), heard.remarks);
+    assert_eq!(outcome, Outcome::Finished(3));
+    assert!(heard.output == data);
+    assert_eq!(String::from_utf8_lossy(&heard.error), "3 main\n");
+    assert_eq!(heard.progress, ["{\"files\":7}"]);
+    assert_eq!(names_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_queue_that_refuses_is_told_of() {
+    require!(slurm::needed());
+    let slurm = Slurm::start(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for (queue, reason) in [("closed", "not available"), ("missing", "invalid partition specified: missing")]
+    {
+        let wanted = Order { queue: Some(queue.to_owned()), ..in_slurm(&slurm, folder.path(), "true") };
+        let outcome = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
+        assert!(matches!(&outcome, Outcome::Refused(why) if why.contains(reason)), "{outcome:?}");
+        assert_eq!(names_in(folder.path()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_job_cancelled_from_outside_is_lost() {
+    require!(slurm::needed());
+    let slurm = Slurm::start(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // One that dies of the signal, and one that makes a status of it.
+    for script in ["echo begun; exec sleep 1000", "trap 'exit 143' TERM; echo begun; sleep 1000 & wait"] {
+        let mut job = String::new();
+        let mut heard = Heard::reacting(|text| {
+            job = submitted(text).unwrap_or_else(|| job.clone());
+            if text == "begun\n" {
+                slurm.run(&["scancel", "--full", &job]).unwrap();
+            }
+        });
+        let outcome = run(&in_slurm(&slurm, folder.path(), script), &Signals::none(), &mut heard).unwrap();
+        assert_eq!(heard.text(), "begun\n");
+        let Outcome::Lost { over: Over::Cancelled, spool, .. } = outcome else { panic!("{outcome:?}") };
+        assert!(spool.join("out").exists());
+        fs::remove_dir_all(spool).unwrap();
+    }
+}
+
+#[test]
+fn a_signal_cancels_the_job() {
+    require!(slurm::needed());
+    let slurm = Slurm::start(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let signals = Signals::none();
+    let mut heard = Heard::reacting(|text| {
+        if text == "begun\n" {
+            signals.raise(INTERRUPT);
+        }
+    });
+    let outcome =
+        run(&in_slurm(&slurm, folder.path(), "echo begun; exec sleep 1000"), &signals, &mut heard).unwrap();
+    let Outcome::Interrupted { job, signal: INTERRUPT, gone: true } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(slurm.state(&job), "CANCELLED");
+    assert!(wait::until(PATIENCE, || slurm.processes_of_jobs().is_empty()));
+    assert_eq!(names_in(folder.path()), Vec::<String>::new());
+}
+
+/// The part of the next test that is interrupted, in a process of its own.
+#[test]
+fn follower() {
+    let Some(folder) = std::env::var_os("HAUL_TEST_FOLLOWER") else { return };
+    let configuration = PathBuf::from(std::env::var_os("SLURM_CONF").unwrap());
+    let script = "echo begun >begun; exec sleep 1000";
+    let wanted = order(System::Slurm, Path::new(&folder), ("SLURM_CONF", configuration), script);
+    let outcome = run(&wanted, &Signals::listen().unwrap(), &mut Heard::reacting(|_| ())).unwrap();
+    fs::write(Path::new(&folder).join("outcome"), format!("{outcome:?}")).unwrap();
+}
+
+#[test]
+fn real_signals_cancel_the_job() {
+    require!(slurm::needed());
+    require!(needs::interrupts());
+    let slurm = Slurm::start(1).unwrap();
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let folder = tempfile::tempdir().unwrap();
+        let (name, value) = slurm.environment();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["follower", "--exact"])
+            .env("HAUL_TEST_FOLLOWER", folder.path())
+            .env(name, value)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        assert!(wait::until(PATIENCE, || folder.path().join("begun").exists()));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        assert!(child.wait().unwrap().success());
+        let outcome = fs::read_to_string(folder.path().join("outcome")).unwrap();
+        let wanted = format!("signal: {}, gone: true", signal.as_raw());
+        assert!(outcome.starts_with("Interrupted") && outcome.contains(&wanted), "{outcome}");
+        assert!(wait::until(PATIENCE, || slurm.processes_of_jobs().is_empty()));
+    }
+}
+
+#[test]
+fn a_job_whose_node_is_killed_is_followed_when_it_begins_again() {
+    require!(slurm::needed());
+    let slurm = Slurm::start(2).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let script = "if [ -e \"$HAUL_SPOOL/journal\" ]; then echo again; else \
+                  echo half >\"$HAUL_SPOOL/journal\"; echo \"on $SLURMD_NODENAME\"; sleep 1000; fi";
+    let mut job = String::new();
+    let mut killed = 0;
+    let mut heard = Heard::reacting(|text| {
+        job = submitted(text).unwrap_or_else(|| job.clone());
+        if let Some(node) = text.strip_prefix("on ") {
+            killed = slurm.kill_node(node.trim());
+            slurm.declare_lost(node.trim()).unwrap();
+        }
+        if text.contains("was put back into the queue") {
+            // Slurm would wait two minutes before it begins it again.
+            slurm.release(&job).unwrap();
+        }
+    });
+    let began = Instant::now();
+    let outcome = run(&in_slurm(&slurm, folder.path(), script), &Signals::none(), &mut heard).unwrap();
+    note!("begun again in {:?}: {:?}", began.elapsed(), heard.remarks);
+    assert_eq!(outcome, Outcome::Finished(0));
+    let text = heard.text();
+    assert!(text.starts_with("on n") && text.ends_with("\nagain\n"), "{text}");
+    drop(heard);
+    assert!(killed >= 3, "{killed} processes on the node");
+    assert_eq!(names_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_job_that_takes_too_long_is_lost() {
+    require!(slurm::needed());
+    // Slurm counts in minutes, and looks every half a minute.
+    require!(needs::full_run());
+    let slurm = Slurm::start(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let wanted = Order {
+        walltime: Some(Duration::from_secs(1)),
+        ..in_slurm(&slurm, folder.path(), "exec sleep 1000")
+    };
+    let outcome = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
+    assert!(matches!(outcome, Outcome::Lost { over: Over::TimedOut, .. }), "{outcome:?}");
+}
+
+#[test]
+fn in_an_allocation_srun_links_rank_0() {
+    require!(slurm::needed());
+    let slurm = Slurm::start(3).unwrap();
+    let said = slurm.run(&["salloc", "--no-shell", "-N3", "-n3"]).unwrap();
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    let id: String =
+        said.split("job allocation ").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
+    // The environment of a process in the allocation; only srun is on its PATH.
+    let tools = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(needs::find_tool("srun").unwrap(), tools.path().join("srun")).unwrap();
+    let surroundings = Surroundings::of(|name| match name {
+        "SLURM_JOB_ID" => Some(OsString::from(&id)),
+        "SLURM_TASKS_PER_NODE" => Some("1(x3)".into()),
+        "PATH" => Some(tools.path().into()),
+        _ => None,
+    });
+    let script = "echo \"$SLURMD_NODENAME\" >&2; if [ $SLURM_PROCID = 0 ]; then exec cat; fi";
+    let arguments = ["-c", script].map(OsString::from);
+    let (name, value) = slurm.environment();
+    let environment = [(name, value.into_os_string()), ("SLURM_JOB_ID", OsString::from(&id))];
+    let wanted = Wanted {
+        ranks: 3,
+        program: Path::new("/bin/sh"),
+        arguments: &arguments,
+        environment: &environment,
+        launcher: None,
+        library: None,
+    };
+    let line = start_line(&surroundings, &wanted).unwrap();
+    echo_through(&line);
+    assert!(start_line(&surroundings, &Wanted { ranks: 4, ..wanted }).is_err());
+}
+
+/// Sends bytes without any line end through rank 0 and back, then ends the job.
+fn echo_through(line: &StartLine) {
+    use std::io::{Read, Write};
+    let (sender, said) = channel();
+    let mut job =
+        Job::start(line, move |line| sender.send(String::from_utf8_lossy(line).into_owned()).unwrap())
+            .unwrap();
+    let (mut input, mut output) = (job.take_input().unwrap(), job.take_output().unwrap());
+    for size in [1, 100, 4096, 200_000] {
+        let data: Vec<u8> =
+            (0..size).map(|index| if index % 251 == 10 { 13 } else { (index % 251) as u8 }).collect();
+        let copy = data.clone();
+        let mut writer = input;
+        let thread = std::thread::spawn(move || {
+            writer.write_all(&copy).unwrap();
+            writer
+        });
+        let mut back = vec![0; data.len()];
+        output.read_exact(&mut back).unwrap();
+        assert!(back == data, "{size} bytes");
+        input = thread.join().unwrap();
+    }
+    drop(input);
+    let mut rest = Vec::new();
+    output.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+    job.wait(PATIENCE).unwrap().unwrap();
+    drop(job);
+    let mut said: Vec<_> = said.into_iter().filter(|line| line.starts_with('n')).collect();
+    said.sort();
+    assert_eq!(said, ["n1", "n2", "n3"]);
+}
+
+/// Stand-ins for the three programs of PBS. Jobs are processes of this host; `jobs/ID.pid` is a job's.
+fn make_pbs(folder: &Path) -> PathBuf {
+    let programs = [
+        (
+            "qsub",
+            "grep -q '^#PBS -q closed' script && { echo 'qsub: Queue is not enabled' >&2; exit 1; }\n\
+             id=$(($(ls \"$jobs\" | wc -l) + 1)).standin\ncp script \"$jobs/$id.script\"\n\
+             PBS_JOBID=$id setsid sh -c 'echo $$ >\"$1\"; exec sh script' sh \"$jobs/$id.pid\" </dev/null >log 2>&1 &\n\
+             echo $id\n",
+        ),
+        (
+            "qstat",
+            "for id; do :; done\npid=$(cat \"$jobs/$id.pid\" 2>/dev/null)\n\
+             if [ -z \"$pid\" ]; then printf 'Job Id: %s\\n    job_state = Q\\n    comment = Not Running\\n' $id; exit; fi\n\
+             if kill -0 $pid 2>/dev/null; then printf 'Job Id: %s\\n    job_state = R\\n' $id; exit; fi\n\
+             if [ \"$1\" = -x ]; then printf 'Job Id: %s\\n    job_state = F\\n    Exit_status = 271\\n' $id; exit; fi\n\
+             echo \"qstat: $id Job has finished, use -x or -H to obtain historical job information\" >&2; exit 35\n",
+        ),
+        ("qdel", "kill -s TERM -- -$(cat \"$jobs/$1.pid\")\n"),
+    ];
+    let bin = folder.join("bin");
+    let jobs = folder.join("jobs");
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(&jobs).unwrap();
+    for (name, body) in programs {
+        let path = bin.join(name);
+        fs::write(&path, format!("#!/bin/sh\njobs='{}'\n{body}", jobs.display())).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    bin
+}
+
+fn in_pbs(tools: &Path, folder: &Path, script: &str) -> Order {
+    let mut path = OsString::from(make_pbs(tools));
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    order(System::Pbs, folder, ("PATH", path.into()), script)
+}
+
+#[test]
+fn a_job_of_pbs_is_described_and_followed() {
+    let [tools, folder] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let wanted = Order {
+        account: Some("project".to_owned()),
+        walltime: Some(Duration::from_secs(3723)),
+        queue: Some("batch".to_owned()),
+        clients: 5,
+        ..in_pbs(tools.path(), folder.path(), "echo out; echo err >&2; exit 4")
+    };
+    let mut heard = Heard::reacting(|_| ());
+    assert_eq!(run(&wanted, &Signals::none(), &mut heard).unwrap(), Outcome::Finished(4));
+    assert_eq!((heard.text().as_str(), heard.error.as_slice()), ("out\n", &b"err\n"[..]));
+    let script = fs::read_to_string(tools.path().join("jobs/1.standin.script")).unwrap();
+    for line in [
+        "#PBS -N haul",
+        "#PBS -l select=5:ncpus=1:mpiprocs=1",
+        "#PBS -l walltime=1:02:03",
+        "#PBS -A project",
+        "#PBS -q batch",
+    ] {
+        assert!(script.lines().any(|written| written == line), "{line}\n{script}");
+    }
+    assert!(script.starts_with("#!/bin/sh\n#PBS "));
+    assert_eq!(names_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn pbs_refuses_cancels_and_is_interrupted() {
+    let [tools, folder] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let wanted = in_pbs(tools.path(), folder.path(), "echo begun; exec sleep 1000");
+    let refused = Order { queue: Some("closed".to_owned()), ..wanted.clone() };
+    let outcome = run(&refused, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
+    assert_eq!(outcome, Outcome::Refused("qsub: Queue is not enabled".to_owned()));
+
+    let qdel = tools.path().join("bin/qdel");
+    let mut heard = Heard::reacting(|text| {
+        if text == "begun\n" {
+            assert!(Command::new(&qdel).arg("1.standin").status().unwrap().success());
+        }
+    });
+    let outcome = run(&wanted, &Signals::none(), &mut heard).unwrap();
+    let Outcome::Lost { over: Over::Cancelled, spool, .. } = outcome else { panic!("{outcome:?}") };
+    fs::remove_dir_all(spool).unwrap();
+
+    let signals = Signals::none();
+    let mut heard = Heard::reacting(|text| {
+        if text == "begun\n" {
+            signals.raise(INTERRUPT);
+        }
+    });
+    let outcome = run(&wanted, &signals, &mut heard).unwrap();
+    assert!(matches!(outcome, Outcome::Interrupted { gone: true, signal: INTERRUPT, .. }), "{outcome:?}");
+    assert_eq!(names_in(folder.path()), Vec::<String>::new());
+}

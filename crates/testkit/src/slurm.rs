@@ -1,0 +1,392 @@
+//! A real Slurm on this machine: its key daemon, its controller and some node daemons, all in a folder of their own.
+//!
+//! The node daemons listen on ports of this host, and are nodes of four processors to the controller. Nothing of the machine's own Slurm or munge is
+//! touched: programs find this one by `SLURM_CONF`, which [`Slurm::environment`] gives.
+//!
+//! At its end everything is killed that was started for it, jobs too, and the folder removed. What a test that was killed left
+//! behind is cleaned up by the next that starts a Slurm.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::needs::{self, find_tool};
+use crate::{Sandbox, wait};
+
+/// How long the daemons may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What folders of this kind are called: short, as sockets in them have names of at most 107 bytes.
+const PREFIX: &str = "hs-";
+
+/// Checks that a Slurm can be started.
+#[must_use]
+pub fn needed() -> Option<String> {
+    let tools = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun"];
+    needs::root().or_else(|| tools.into_iter().find_map(needs::tool))
+}
+
+/// A node daemon that is to be started.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The node's name.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
+    /// The words that run a program on the node's host, before the program; none for this host.
+    pub agent: Vec<String>,
+}
+
+impl Node {
+    /// Describes nodes of this host: `n1`, `n2`, ...
+    #[must_use]
+    pub fn local(count: usize) -> Vec<Self> {
+        let node =
+            |number| Self { name: format!("n{number}"), address: "127.0.0.1".to_owned(), agent: Vec::new() };
+        (1..=count).map(node).collect()
+    }
+}
+
+/// A running Slurm.
+#[derive(Debug)]
+pub struct Slurm {
+    folder: PathBuf,
+    nodes: Vec<Node>,
+    daemons: Vec<Child>,
+    _root: Sandbox,
+}
+
+impl Slurm {
+    /// Starts a Slurm of `count` nodes on this host, and waits until they are idle.
+    ///
+    /// # Errors
+    /// When a daemon cannot be started, or the nodes do not come up.
+    pub fn start(count: usize) -> io::Result<Self> {
+        Self::start_on(Node::local(count), "127.0.0.1", &[])
+    }
+
+    /// Starts a Slurm of given nodes. Its controller is reached at `address`, and is run by the words of `agent`.
+    ///
+    /// # Errors
+    /// When a daemon cannot be started, or the nodes do not come up.
+    pub fn start_on(nodes: Vec<Node>, address: &str, agent: &[String]) -> io::Result<Self> {
+        clean_up_leftovers();
+        let name = format!("{PREFIX}{}-", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&name).tempdir_in("/tmp")?.keep();
+        let root = Sandbox::adopt(folder.clone());
+        let mut slurm = Self { folder, nodes, daemons: Vec::new(), _root: root };
+        slurm.write_configuration(address, agent)?;
+        slurm.start_munge(agent)?;
+        slurm.run_daemon(agent, "slurmctld", &["-D".to_owned(), "-c".to_owned()])?;
+        for node in slurm.nodes.clone() {
+            fs::create_dir(slurm.folder.join(&node.name))?;
+            slurm.start_node(&node)?;
+        }
+        let count = slurm.nodes.len().to_string();
+        if wait::until(PATIENCE, || slurm.said(&["sinfo", "-h", "-t", "idle", "-o", "%D"]).trim() == count) {
+            return Ok(slurm);
+        }
+        let log = fs::read_to_string(slurm.folder.join("slurmctld.log")).unwrap_or_default();
+        Err(io::Error::other(format!("the nodes of Slurm did not come up:\n{log}")))
+    }
+
+    /// Returns what programs need in their environment to find this Slurm.
+    #[must_use]
+    pub fn environment(&self) -> (&'static str, PathBuf) {
+        ("SLURM_CONF", self.folder.join("slurm.conf"))
+    }
+
+    /// Returns a folder that all nodes see, for what tests leave there.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Begins a command line for this Slurm, on the host of the first node.
+    #[must_use]
+    pub fn command(&self, words: &[&str]) -> Command {
+        let agent = self.nodes.first().map_or(&[][..], |node| &node.agent);
+        let (name, value) = self.environment();
+        let mut command = command_of(agent, words.first().copied().unwrap_or_default());
+        command.args(words.iter().skip(1)).env(name, value).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command line for this Slurm.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn run(&self, words: &[&str]) -> io::Result<Output> {
+        self.command(words).output()
+    }
+
+    /// Returns what a command line prints, or nothing.
+    #[must_use]
+    pub fn said(&self, words: &[&str]) -> String {
+        let output = self.run(words).map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&output).into_owned()
+    }
+
+    /// Returns a job's state as Slurm calls it, or nothing if it knows none.
+    #[must_use]
+    pub fn state(&self, job: &str) -> String {
+        self.said(&["squeue", "-h", "-t", "all", "-o", "%T", "-j", job]).trim().to_owned()
+    }
+
+    /// Kills a node with everything that runs on it, as a power cut does. Returns how many processes that were.
+    pub fn kill_node(&self, name: &str) -> usize {
+        let pids = self.processes_of(name);
+        // None of them must live to tell of the others' end.
+        pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
+        let pids = self.processes_of(name);
+        pids.iter().for_each(|pid| signal(*pid, Signal::KILL));
+        pids.len()
+    }
+
+    /// Tells the controller that a node is lost, which it would find out by itself after a while.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub fn declare_lost(&self, name: &str) -> io::Result<()> {
+        self.run(&["scontrol", "update", &format!("NodeName={name}"), "State=DOWN", "Reason=lost"]).map(drop)
+    }
+
+    /// Lets a job begin that Slurm makes wait before it begins it again.
+    ///
+    /// # Errors
+    /// When the controller cannot be told.
+    pub fn release(&self, job: &str) -> io::Result<()> {
+        self.run(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now"]).map(drop)
+    }
+
+    /// Starts a node's daemon again.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn restart_node(&mut self, name: &str) -> io::Result<()> {
+        let node = self.nodes.iter().find(|node| node.name == name).cloned();
+        node.map_or(Ok(()), |node| self.start_node(&node))
+    }
+
+    /// Lists the processes of jobs that still run.
+    #[must_use]
+    pub fn processes_of_jobs(&self) -> Vec<Pid> {
+        let of_job = |pid: &Pid| {
+            let environment = read_of(*pid, "environ");
+            contains(&environment, &self.mark()) && contains(&environment, b"SLURM_JOB_ID=")
+        };
+        all_processes().filter(of_job).collect()
+    }
+
+    /// Lists a node's processes: the daemons have its log open, what they run has its name in the environment.
+    fn processes_of(&self, name: &str) -> Vec<Pid> {
+        let log = self.folder.join(format!("{name}.log"));
+        let variable = format!("SLURMD_NODENAME={name}\0");
+        let belongs = |pid: &Pid| {
+            let environment = read_of(*pid, "environ");
+            (contains(&environment, variable.as_bytes()) && contains(&environment, &self.mark()))
+                || has_open(*pid, &log)
+        };
+        all_processes().filter(belongs).collect()
+    }
+
+    fn mark(&self) -> Vec<u8> {
+        mark_of(&self.folder)
+    }
+
+    fn start_node(&mut self, node: &Node) -> io::Result<()> {
+        let agent = node.agent.clone();
+        self.run_daemon(&agent, "slurmd", &["-D".to_owned(), "-N".to_owned(), node.name.clone()])
+    }
+
+    fn start_munge(&mut self, agent: &[String]) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let key = self.folder.join("key");
+        io::copy(&mut File::open("/dev/urandom")?.take(64), &mut File::create(&key)?)?;
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o400))?;
+        let option = |name: &str, file: &str| format!("--{name}={}", self.folder.join(file).display());
+        let options = [
+            "--foreground".to_owned(),
+            "--force".to_owned(),
+            option("key-file", "key"),
+            option("socket", "munge.sock"),
+            option("pid-file", "munge.pid"),
+            option("log-file", "munge.log"),
+            option("seed-file", "munge.seed"),
+        ];
+        self.run_daemon(agent, "munged", &options)?;
+        let socket = self.folder.join("munge.sock");
+        if wait::until(PATIENCE, || socket.exists()) {
+            return Ok(());
+        }
+        Err(io::Error::other("munged made no socket"))
+    }
+
+    fn run_daemon(&mut self, agent: &[String], program: &str, options: &[String]) -> io::Result<()> {
+        let path = find_tool(program).unwrap_or_else(|| PathBuf::from(program));
+        let (name, value) = self.environment();
+        let daemon = command_of(agent, path)
+            .args(options)
+            .env(name, value)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        self.daemons.push(daemon);
+        Ok(())
+    }
+
+    fn write_configuration(&self, address: &str, agent: &[String]) -> io::Result<()> {
+        let folder = self.folder.display();
+        fs::create_dir(self.folder.join("state"))?;
+        let host = command_of(agent, "hostname").output()?.stdout;
+        let host = String::from_utf8_lossy(&host).trim().to_owned();
+        let mut ports = free_ports(self.nodes.len() + 1)?.into_iter();
+        let controller_port = ports.next().unwrap_or_default();
+        let mut text = format!(
+            "ClusterName=haul\nSlurmctldHost={host}({address})\nSlurmctldPort={controller_port}\n\
+             AuthInfo=socket={folder}/munge.sock\nStateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/%n\n\
+             SlurmctldPidFile={folder}/slurmctld.pid\nSlurmdPidFile={folder}/%n.pid\n\
+             SlurmctldLogFile={folder}/slurmctld.log\nSlurmdLogFile={folder}/%n.log\n{SETTINGS}"
+        );
+        for (node, port) in self.nodes.iter().zip(ports) {
+            let Node { name, address, agent } = node;
+            let host = command_of(agent, "hostname").output()?.stdout;
+            let host = String::from_utf8_lossy(&host).trim().to_owned();
+            text += &format!(
+                "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs=4 State=UNKNOWN\n"
+            );
+        }
+        let names = self.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(",");
+        text += &format!("PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP\n");
+        text += &format!("PartitionName=closed Nodes={names} MaxTime=INFINITE State=INACTIVE\n");
+        fs::write(self.folder.join("slurm.conf"), text)?;
+        fs::write(self.folder.join("cgroup.conf"), "CgroupPlugin=cgroup/v1\n")
+    }
+}
+
+/// What does not depend on the place. No cgroups, no accounts; short waits.
+const SETTINGS: &str = "SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SwitchType=switch/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+ReturnToService=2
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdTimeout=2
+KillWait=2
+";
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        kill_all(&self.mark(), &self.folder);
+        for daemon in &mut self.daemons {
+            daemon.kill().unwrap_or_default();
+            daemon.wait().map(drop).unwrap_or_default();
+        }
+    }
+}
+
+/// How this Slurm's processes are known by their environment.
+fn mark_of(folder: &Path) -> Vec<u8> {
+    format!("SLURM_CONF={}/slurm.conf\0", folder.display()).into_bytes()
+}
+
+/// Kills what belongs to the Slurm of a folder, until nothing does. The process itself is spared, which may have the mark too.
+fn kill_all(mark: &[u8], folder: &Path) {
+    let own = rustix::process::getpid();
+    let left = || -> Vec<Pid> {
+        let belongs = |pid: &Pid| {
+            *pid != own && (contains(&read_of(*pid, "environ"), mark) || has_open_below(*pid, folder))
+        };
+        all_processes().filter(belongs).collect()
+    };
+    let gone = wait::until(PATIENCE, || {
+        let left = left();
+        left.iter().for_each(|pid| signal(*pid, Signal::KILL));
+        left.is_empty()
+    });
+    if !gone {
+        crate::note!("processes of the Slurm in {} cannot be killed", folder.display());
+    }
+}
+
+/// Cleans up after tests that were killed: folders of processes that are no more.
+fn clean_up_leftovers() {
+    for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        let Some(owner) = owner else { continue };
+        if !Path::new(&format!("/proc/{owner}")).exists() {
+            let folder = entry.path();
+            kill_all(&mark_of(&folder), &folder);
+            drop(Sandbox::adopt(folder));
+        }
+    }
+}
+
+fn command_of(agent: &[String], program: impl AsRef<std::ffi::OsStr>) -> Command {
+    match agent.split_first() {
+        None => Command::new(program),
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+    }
+}
+
+/// Finds ports that nobody listens on.
+fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    // Held until all are found, so that they differ.
+    let listeners: Vec<_> =
+        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<_>>()?;
+    listeners.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
+}
+
+fn all_processes() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw))
+}
+
+/// Reads a file about a process. One that has ended has none.
+fn read_of(pid: Pid, file: &str) -> Vec<u8> {
+    fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default()
+}
+
+fn links_of(pid: Pid) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).into_iter().flatten().flatten();
+    entries.filter_map(|entry| fs::read_link(entry.path()).ok())
+}
+
+fn has_open(pid: Pid, file: &Path) -> bool {
+    links_of(pid).any(|link| link == file)
+}
+
+/// Tells whether a process has a daemon's log of the folder open.
+fn has_open_below(pid: Pid, folder: &Path) -> bool {
+    links_of(pid)
+        .any(|link| link.parent() == Some(folder) && link.extension().is_some_and(|end| end == "log"))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+fn signal(pid: Pid, signal: Signal) {
+    // It may have ended by itself.
+    kill_process(pid, signal).unwrap_or_default();
+}
