@@ -258,6 +258,7 @@ mod tests {
             mpi_library: Some(PathBuf::from("/a/libmpi.so")),
             launcher: Some(vec!["srun".into(), "--mpi=pmix".into()]),
             journal: Some(PathBuf::from("j")),
+            ..haul_cluster::Options::default()
         };
         assert_eq!(request(&line).unwrap().cluster, wanted);
         assert_eq!(request(&["a", "b"]).unwrap().cluster, haul_cluster::Options::default());
