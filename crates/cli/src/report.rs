@@ -203,6 +203,12 @@ impl<W: Write + Send> Report for Console<W> {
         read_answer()
     }
 
+    fn note(&self, printed: &[u8]) {
+        if self.debug {
+            self.complain(printed);
+        }
+    }
+
     fn debug(&self, text: &str) {
         if self.debug {
             self.complain(&self.messages.debug(text));

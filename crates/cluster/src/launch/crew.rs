@@ -9,6 +9,7 @@ use haul_flow::{
     Conduct, Driver, Job, Local, Portable, Problem, Report as Listens, Status, Undertaking, Way, Wording,
 };
 
+use super::culprit::culprit;
 use super::journal::Journal;
 use super::remote::Remote;
 use crate::link::{Arrival, Incoming, Link, Outgoing};
@@ -162,15 +163,30 @@ impl Crew {
             Ok(()) => self.wait_until_ready(&mut attempt, undertaking.report),
             Err(error) => Err(cannot(format!("the processes do not answer: {error}"))),
         };
-        if let Err(problem) = ready {
+        if let Err(mut problem) = ready {
             attempt.processes.end();
             let printed = attempt.take_printed();
             undertaking.report.note(&printed);
+            if let (true, Some(culprit)) = (problem.wording == CANNOT_RUN, culprit(&printed)) {
+                problem = cannot(culprit);
+            }
             return Err(problem);
         }
         *lock(&self.outgoing) = Some((outgoing, Instant::now()));
         *lock(&self.attempt) = Some(attempt);
         Ok(())
+    }
+
+    /// Starts a job again whose processes were gone before they were ready: one may have met an accident.
+    fn try_once_more<T: Portable>(
+        &self,
+        undertaking: &Undertaking<'_, T>,
+        problem: Problem,
+    ) -> Result<(), Problem> {
+        if problem.wording != CANNOT_RUN || !self.start.starts_again() {
+            return Err(problem);
+        }
+        self.muster(undertaking, 2)
     }
 
     fn brief<T: Portable>(
@@ -315,29 +331,35 @@ impl Crew {
             .is_some_and(|attempt| attempt.hosts.iter().any(|host| *host != attempt.hosts[0]))
     }
 
-    /// Ends what is left of the job and starts it again; when that cannot be done, the job is lost.
+    /// Ends what is left of the job and starts it again; returns what had happened to it. When that cannot be done, the job is
+    /// lost.
     pub(crate) fn begin_again<T: Portable>(
         &self,
         undertaking: &Undertaking<'_, T>,
         why: &str,
-    ) -> Result<(), ()> {
+    ) -> Result<String, ()> {
         lock(&self.outgoing).take();
         let ended = lock(&self.attempt).take();
         let Some(mut ended) = ended else { return Err(()) };
         ended.processes.end();
         let printed = ended.take_printed();
         undertaking.report.note(&printed);
+        let why = culprit(&printed).unwrap_or_else(|| why.to_owned());
         let number = ended.number + 1;
         if number > ATTEMPTS || !self.start.starts_again() {
             // Only this thread loses the job.
-            self.lost.set(why.to_owned()).unwrap_or_default();
+            self.lost.set(why).unwrap_or_default();
             return Err(());
         }
         undertaking.report.debug(&format!("{why}: attempt {number} of {ATTEMPTS}"));
-        self.muster(undertaking, number).map_err(|problem| {
-            undertaking.report.problem(problem);
-            self.lost.set(why.to_owned()).unwrap_or_default();
-        })
+        match self.muster(undertaking, number) {
+            Ok(()) => Ok(why),
+            Err(problem) => {
+                undertaking.report.problem(problem);
+                self.lost.set(why).unwrap_or_default();
+                Err(())
+            }
+        }
     }
 
     /// Lets the ranks go home, and hears what they still have to say. Returns how many messages they sent each other.
@@ -398,7 +420,8 @@ impl Conduct for Crew {
         let runs = lock(&self.attempt).is_some();
         if !runs
             && !self.is_lost()
-            && let Err(problem) = self.muster(undertaking, 1)
+            && let Err(problem) =
+                self.muster(undertaking, 1).or_else(|problem| self.try_once_more(undertaking, problem))
         {
             undertaking.report.problem(problem);
             // Nothing was begun, and nothing will be.

@@ -7,6 +7,7 @@
 
 pub mod command;
 pub(crate) mod crew;
+mod culprit;
 pub mod job;
 pub(crate) mod journal;
 mod outstanding;

@@ -214,16 +214,17 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
     fn begin_again(&self, why: &str) {
         let report = self.undertaking.report;
         let mut table = self.table();
-        let outcome = if self.crew.is_lost() { Ok(()) } else { self.crew.begin_again(self.undertaking, why) };
+        let outcome =
+            if self.crew.is_lost() { Err(()) } else { self.crew.begin_again(self.undertaking, why) };
         match outcome {
-            Ok(()) if !self.crew.is_lost() => {
+            Ok(why) => {
                 report.problem(Problem::new(AGAIN).naming(why).as_warning());
                 self.closed.store(false, Ordering::Relaxed);
                 for sent in table.begin_attempt() {
                     self.post(&sent.parcel, &sent.errand, sent.parcel.entries());
                 }
             }
-            _ => {
+            Err(()) => {
                 let left = table.give_up();
                 drop(table);
                 left.into_iter().for_each(|(parcel, errand, feed)| self.abandon(parcel, &errand, feed));
