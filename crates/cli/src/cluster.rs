@@ -25,9 +25,10 @@ use crate::report::complain;
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// How a crew works, as the environment and the user say.
-pub(crate) fn crew_options(range_bytes: Option<u64>) -> CrewOptions {
+fn crew_options(options: &haul_cluster::Options) -> CrewOptions {
     let said = std::env::var("HAUL_SILENCE").ok().and_then(|text| text.parse().ok());
-    CrewOptions { silence: said.map_or(SILENCE, Duration::from_secs), range_bytes }
+    let silence = said.map_or(SILENCE, Duration::from_secs);
+    CrewOptions { silence, range_bytes: options.range_bytes, walk: options.walk }
 }
 
 /// Tells whether this is one of several processes that a launcher has started with the same command line.
@@ -54,7 +55,7 @@ pub(crate) fn under_launcher(
         return ended(serve(world, None));
     }
     let (direct, link) = Direct::new();
-    let crew = Crew::new(Box::new(direct), crew_options(options.range_bytes), journal);
+    let crew = Crew::new(Box::new(direct), crew_options(options), journal);
     std::thread::scope(|threads| {
         let launched = threads.spawn(|| launch(&crew));
         let served = ended(serve(world, Some(link)));
@@ -72,7 +73,7 @@ pub(crate) fn crew(
 ) -> Result<Crew, String> {
     let program = std::env::current_exe().map_err(|error| format!("this program has no name: {error}"))?;
     let spawn = Spawn::new(clients, program, options)?;
-    Ok(Crew::new(Box::new(spawn), crew_options(options.range_bytes), journal))
+    Ok(Crew::new(Box::new(spawn), crew_options(options), journal))
 }
 
 /// Does what a process that a launch process has started has to: `haul --rank [LIBRARY]`.

@@ -65,6 +65,12 @@ impl Held {
         self.display.as_deref()
     }
 
+    /// Tells whether it is opened through a symbolic link, if its name is one.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.how.follows()
+    }
+
     /// Tells whether it stands for a directory that is not there.
     #[must_use]
     pub fn is_absent(&self) -> bool {

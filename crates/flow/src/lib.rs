@@ -11,6 +11,7 @@
 
 mod config;
 mod driver;
+mod entered;
 mod held;
 pub mod layout;
 mod links;
@@ -35,6 +36,7 @@ use haul_sys::{EntryType, Name};
 
 pub use config::{Config, Switches};
 pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Undertaking, Weigh};
+pub use entered::Entered;
 pub use held::{Held, HeldCache};
 pub use links::{Claim, LinkTable};
 pub use local::{Feed, Local};

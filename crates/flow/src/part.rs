@@ -23,6 +23,7 @@ use haul_sys::{EntryType, Error, Names, Stat};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::entered::Entered;
 use crate::node::{Found, Node};
 use crate::run::{Batch, Desk, Job};
 use crate::tool::{OpenFile, Tool, Transfer};
@@ -86,6 +87,8 @@ pub struct PartOutcome {
     pub completed: Vec<CString>,
     /// Large files among them, with the numbers under which they will be told of.
     pub apart: Vec<(CString, u64)>,
+    /// Directories among them, which were entered.
+    pub entered: Vec<Entered>,
 }
 
 impl Part {
@@ -93,7 +96,7 @@ impl Part {
         Self { errand, outcome: Mutex::default(), moved: AtomicBool::new(false) }
     }
 
-    fn note(&self, change: impl FnOnce(&mut PartOutcome)) {
+    pub(crate) fn note(&self, change: impl FnOnce(&mut PartOutcome)) {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -168,6 +171,18 @@ pub trait Portable: Tool {
     /// counts the ranges itself.
     fn leader_counts(&self) -> bool;
 
+    /// Tells whether a directory may be entered by another process, going by the inode number that its listing shows.
+    fn may_be_entered_elsewhere(&self, node: &Node<Self>, inode: u64) -> bool;
+
+    /// Unpacks it in the process that walks. `None` if it cannot be, and that was told.
+    fn unpack_entered(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+        packed: &[u8],
+    ) -> Option<Self::Directory>;
+
     /// Decides, in the process that walks, what becomes of an entry that was returned. `true` if it is to be done by some
     /// process after all, as claimed; if not, it is settled, or kept, here.
     fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool;
@@ -210,6 +225,23 @@ impl PackedPart {
 }
 
 impl<T: Portable> Parcel<T> {
+    /// Takes a job of directories that another process may enter; gives any other back.
+    ///
+    /// # Errors
+    /// The job.
+    pub fn of_directories(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
+        match job {
+            Job::Enter(node, batch) if tool.may_travel(&node) => {
+                let may = batch.inodes().all(|inode| tool.may_be_entered_elsewhere(&node, inode));
+                match may {
+                    true => Ok(Self { found: batch.found(&node) }),
+                    false => Err(Job::Enter(node, batch)),
+                }
+            }
+            other => Err(other),
+        }
+    }
+
     /// Takes a job whose entries another process may do; gives any other back.
     ///
     /// # Errors
@@ -275,10 +307,18 @@ impl<T: Portable> Parcel<T> {
     }
 
     /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
-    pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, outcome: &PartOutcome) {
+    pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, mut outcome: PartOutcome) {
         let mut again = Vec::new();
         for mut found in self.found {
             let named = |names: &[CString]| names.iter().any(|name| name.as_c_str() == found.name());
+            if named(&outcome.returned) && found.kind == EntryType::Directory {
+                desk.enter_here(&found);
+                continue;
+            }
+            if let Some(entered) = outcome.take_entered(found.name()) {
+                desk.go_on_in(&found, entered);
+                continue;
+            }
             if named(&outcome.returned) {
                 if desk.tool().decide_returned(desk, &mut found) {
                     again.push(found);

@@ -288,6 +288,11 @@ pub trait Tool: Sync + Sized {
         None
     }
 
+    /// Packs what the tool keeps for a directory that was entered for another process, which will finish it.
+    fn pack_entered(&self, _own: &Self::Directory) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Opens the target of a file that another process leads, by its ticket. `None` if it cannot be, and that was reported.
     fn join(
         &self,

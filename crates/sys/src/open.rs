@@ -54,6 +54,12 @@ impl Open {
         self.flags.bits()
     }
 
+    /// Tells whether a symbolic link in the last component is followed.
+    #[must_use]
+    pub const fn follows(self) -> bool {
+        !self.flags.contains(OFlags::NOFOLLOW)
+    }
+
     /// Makes the way of opening that [`Open::bits`] has described.
     #[must_use]
     pub const fn of_bits(bits: u32) -> Open {

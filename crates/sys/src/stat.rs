@@ -10,7 +10,7 @@ use crate::gate;
 use crate::operation::Operation;
 
 /// The type of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum FileType {
     /// A regular file.
     Regular,
@@ -31,7 +31,7 @@ pub enum FileType {
 }
 
 /// Permission bits and the set-id and sticky bits: the low twelve bits of a mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Mode(u32);
 
 impl Mode {
@@ -100,7 +100,7 @@ impl Mode {
 }
 
 /// Which file it is: the only identity there is, as inode numbers repeat across devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     /// The device, as `st_dev`.
     pub device: u64,
@@ -109,7 +109,7 @@ pub struct Identity {
 }
 
 /// A moment, in seconds since 1970 (negative before) and nanoseconds after that second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Timestamp {
     /// Seconds since 1970.
     pub seconds: i64,
@@ -118,7 +118,7 @@ pub struct Timestamp {
 }
 
 /// What `statx` says of a file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stat {
     /// Which file it is.
     pub identity: Identity,

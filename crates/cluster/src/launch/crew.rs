@@ -12,6 +12,7 @@ use haul_flow::{
 use super::culprit::culprit;
 use super::journal::Journal;
 use super::remote::Remote;
+use crate::Walk;
 use crate::link::{Arrival, Incoming, Link, Outgoing};
 use crate::wire::{Brief, News, RangeOver, Report, Sentences, ToLaunch, ToMaster, Token};
 
@@ -78,6 +79,8 @@ pub struct CrewOptions {
     pub silence: Duration,
     /// The bytes of a range, if the user says.
     pub range_bytes: Option<u64>,
+    /// Who lists directories.
+    pub walk: Walk,
 }
 
 /// What the hearer hears.
@@ -138,6 +141,11 @@ impl Crew {
 
     pub(crate) fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
+    }
+
+    /// Tells whether directories are entered by the ranks.
+    pub(crate) fn walks_in_ranks(&self) -> bool {
+        self.options.walk == Walk::Ranks
     }
 
     /// Tells whether the job is lost for good.

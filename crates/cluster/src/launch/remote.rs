@@ -137,7 +137,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
 
     /// Has a worker settle what another process has done.
     fn settle(&self, feed: Feed<'a, Job<T>>, parcel: Parcel<T>, claimed: bool, outcome: PartOutcome) {
-        feed.share(Job::Visit(Box::new(move |desk| parcel.conclude(desk, claimed, &outcome))));
+        feed.share(Job::Visit(Box::new(move |desk| parcel.conclude(desk, claimed, outcome))));
     }
 
     /// Has a worker settle what nobody will do.
@@ -181,7 +181,9 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             // Invariant: what is apart was taken out when it was announced, so nothing large is settled with its part.
             let unannounced = over.outcome.apart.iter().filter(|(name, _)| sent.parcel.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
-            let whole = over.flawless && over.outcome.returned.is_empty() && sent.parcel.entries() > 0;
+            let entered = !over.outcome.entered.is_empty();
+            let whole =
+                over.flawless && !entered && over.outcome.returned.is_empty() && sent.parcel.entries() > 0;
             if let Some(journal) = journal.filter(|_| whole) {
                 journal.part_done(sent.print);
             }
@@ -252,7 +254,12 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
 
     fn share(&self, me: usize, job: Job<T>) {
         let claimed = matches!(job, Job::Claimed(_));
-        match Parcel::of(self.undertaking.tool, job) {
+        let tool = self.undertaking.tool;
+        let parcel = match self.crew.walks_in_ranks() {
+            true => Parcel::of_directories(tool, job).or_else(|job| Parcel::of(tool, job)),
+            false => Parcel::of(tool, job),
+        };
+        match parcel {
             Ok(parcel) => self.send(parcel, Errand { claimed, ..Errand::default() }),
             Err(job) => self.local.share(me, job),
         }

@@ -94,6 +94,11 @@ impl Batch {
         self.looked_at || self.found(node).iter().all(is_known)
     }
 
+    /// Returns the inode numbers that the listing shows.
+    pub(crate) fn inodes(&self) -> impl Iterator<Item = u64> {
+        self.range.clone().map(|index| self.names.entry(index).inode)
+    }
+
     /// Returns the entries, which are in a directory.
     pub(crate) fn found<T: Tool>(&self, node: &Arc<Node<T>>) -> Vec<Found<T>> {
         let entry = |index| Found {

@@ -12,7 +12,9 @@ use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, Name, Nam
 use haul_sys::{open, stat, stat_at, stat_path};
 
 use super::{Batch, Desk, Job};
+use crate::entered::Elsewhere;
 use crate::node::{Found, Node};
+use crate::part::Part;
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
 use crate::tool::{Enter, Handled, Need, Opened, Tool};
@@ -81,7 +83,11 @@ impl<T: Tool> Desk<'_, T> {
             Ok((_, stat)) if found.seen.is_some_and(|seen| seen != stat.identity) => {
                 self.give_up_replaced(&found)
             }
-            Ok((fd, stat)) => self.enter(reader, &found, how, fd, &stat),
+            Ok((fd, stat)) => match (&found.node.part, &fd) {
+                (Some(part), Ok(fd)) => self.enter_in_part(reader, &found, part, (fd, &stat, follow)),
+                (Some(_), Err(_)) => self.give_back(&found),
+                (None, _) => self.enter(reader, &found, how, fd, &stat),
+            },
         }
     }
 
@@ -106,6 +112,30 @@ impl<T: Tool> Desk<'_, T> {
                 Ok((Err(cause), stat))
             }
         }
+    }
+
+    /// Enters a directory of a part.
+    fn enter_in_part(
+        &self,
+        reader: &mut DirectoryReader,
+        found: &Found<T>,
+        part: &Part,
+        opened: (&Arc<Fd>, &Stat, bool),
+    ) {
+        match self.enter_for_another(reader, found, opened) {
+            Elsewhere::Entered(entered) => part.note_entered(*entered),
+            Elsewhere::Returned => return self.give_back(found),
+            Elsewhere::Over => {}
+        }
+        self.release(&found.node);
+    }
+
+    /// Goes on with the entries of a directory that was listed elsewhere.
+    pub(crate) fn take_listing(&self, node: &Arc<Node<T>>, names: Names) {
+        self.count(Tally { found: names.len() as u64, ..Tally::default() });
+        node.expect(names.len());
+        self.share_entries(node, names);
+        self.finish_listing(node);
     }
 
     fn enter(

@@ -108,7 +108,7 @@ impl Object<'_> {
 }
 
 /// The extended attributes of a source that its copy gets, access lists apart.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct SourceXattrs {
     plain: Vec<(CString, Vec<u8>)>,
     access_list: Option<Vec<u8>>,

@@ -335,6 +335,10 @@ impl Tool for Copier {
         self.striping_of(file)
     }
 
+    fn pack_entered(&self, own: &TargetDirectory) -> Vec<u8> {
+        travel::pack_entered(own)
+    }
+
     fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
         self.ticket_of(file)
     }

@@ -26,6 +26,11 @@ impl Tops {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(directory, operand);
     }
 
+    /// Tells whether a directory with this inode number may be one of them.
+    pub(super) fn may_be(&self, inode: u64) -> bool {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|top| top.inode == inode)
+    }
+
     /// Returns the operand whose copy a directory is the top of.
     pub(super) fn operand(&self, directory: Identity) -> Option<usize> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&directory).copied()
@@ -77,7 +82,7 @@ pub struct TargetDirectory {
 }
 
 /// What leaving a target directory needs to know.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct MadeDirectory {
     /// What it was before; `None` if it was made by this run.
     pub(super) before: Option<Stat>,
@@ -106,6 +111,11 @@ impl TargetDirectory {
             gives_access_list,
             births: Births::default(),
         }
+    }
+
+    /// Tells whether it is reached through a symbolic link, if one is in its place.
+    pub(super) fn follows(&self) -> bool {
+        self.held.follows()
     }
 
     /// Tells whether it was made by this run.

@@ -11,16 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_flow::{Arrivals, Claim, Desk, Found, Node, OpenFile, OpenedFile, Portable, Problem, Way};
-use haul_sys::{Error, Fd, FileType, stat, stat_path};
+use haul_sys::{Error, Fd, FileType, Identity, Open, Stat, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
 use super::Copier;
 use super::births::Births;
 use super::links::LinkedName;
-use super::options::CopyOptions;
+use super::options::{CopyOptions, Dereference};
 use super::provisional::Ticket;
 use super::regular::CopiedFile;
-use super::target::{Copy, MadeDirectory, TargetDirectory, open_directory, problem, target_name};
+use super::target::{
+    Copy, MadeDirectory, TargetDirectory, open_directory, problem, target_name, target_path,
+};
 use super::wording;
 
 /// What every process of a copy has to know.
@@ -41,6 +43,24 @@ struct PackedTarget {
     is_new: bool,
     is_place: bool,
     gives_access_list: bool,
+}
+
+/// A target directory that another process has made, or found: what finishing it takes.
+#[derive(Serialize, Deserialize)]
+struct EnteredTarget {
+    identity: Identity,
+    /// Whether a symbolic link in its place is followed.
+    follow: bool,
+    made: MadeDirectory,
+    gives_access_list: bool,
+}
+
+/// Packs a target directory for the process that will finish it.
+pub(super) fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
+    let Some(made) = &own.made else { return Vec::new() };
+    let (identity, gives_access_list) = (own.held.identity(), own.gives_access_list);
+    let packed = (identity, own.follows(), made, gives_access_list);
+    postcard::to_allocvec(&packed).unwrap_or_default()
 }
 
 impl Copier {
@@ -142,6 +162,48 @@ impl Portable for Copier {
             made: (!packed.is_place).then_some(made),
             reflink_refused: AtomicBool::new(false),
             gives_access_list: packed.gives_access_list,
+            births: Births::default(),
+        })
+    }
+
+    fn may_be_entered_elsewhere(&self, node: &Node<Self>, inode: u64) -> bool {
+        // What the run has made itself, and what other operands are, is refused by identity, which only this process knows.
+        self.options.dereference != Dereference::Always
+            && !node.own.held.is_absent()
+            && !self.tops.may_be(inode)
+            && !self.named.keys().any(|named| named.inode == inode)
+    }
+
+    fn unpack_entered(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        _: &Stat,
+        packed: &[u8],
+    ) -> Option<TargetDirectory> {
+        let above = &found.node.own;
+        let EnteredTarget { identity, follow, made, gives_access_list } = match postcard::from_bytes(packed) {
+            Ok(entered) => entered,
+            Err(_) => {
+                desk.problem(Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(target_path(found)));
+                return None;
+            }
+        };
+        // Of the numbers of another host only that of the inode means something here.
+        let identity = Identity { device: above.held.identity().device, ..identity };
+        if made.before.is_none() && !above.is_new() {
+            self.tops.record(identity, above.copy.index);
+        }
+        let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
+        let place = (&above.held, target_name(found));
+        let held = desk.cache().hold_shown(place, how, identity, None, None);
+        Some(TargetDirectory {
+            held,
+            rename: None,
+            copy: Arc::clone(&above.copy),
+            made: Some(made),
+            reflink_refused: AtomicBool::new(false),
+            gives_access_list,
             births: Births::default(),
         })
     }
