@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         "beat" => beat(&mut world),
         _ => Err(format!("no such thing to do: {mode}")),
     };
-    let ended = done.and_then(|()| world.finish().map_err(|error| error.to_string()));
+    let ended = done.and_then(|()| world.finish_or_exit(0).map_err(|error| error.to_string()));
     let Err(error) = ended else { return ExitCode::SUCCESS };
     say(&format!("failed: {error}"));
     ExitCode::FAILURE

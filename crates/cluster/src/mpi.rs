@@ -37,6 +37,9 @@ const TAG: i32 = 0;
 /// Bounds how long a rank waits at its end for the others.
 pub const GOODBYE_MAX: Duration = Duration::from_secs(60);
 
+/// Bounds how long a library may take to end, once all ranks have come to their end.
+pub const FINALIZE_MAX: Duration = Duration::from_secs(2);
+
 /// Bounds the messages that are being received at a time.
 const RECEIVING_MAX: usize = 32;
 
@@ -125,19 +128,35 @@ impl World {
         &self.host
     }
 
-    /// Leaves the job: waits, without spinning, until all ranks do.
+    /// Leaves the job: waits, without spinning, until all ranks do, and ends MPI.
+    ///
+    /// Libraries have been seen to hang at that point (MPICH 4.0 and Open MPI 4 over UCX on TCP), when all is done and only
+    /// connections are taken down. So a library that is not back within [`FINALIZE_MAX`] is left there: the process ends
+    /// itself with `status`.
     ///
     /// # Errors
     /// When others do not come to their end within [`GOODBYE_MAX`], or what was sent to them is not taken; when messages were
     /// received and not asked for; when the library fails.
-    pub fn finish(mut self) -> Result<(), Broken> {
+    pub fn finish_or_exit(self, status: u8) -> Result<(), Broken> {
+        self.finish_guarded(|library| goodbye::guarded(library, FINALIZE_MAX, status))
+    }
+
+    /// Leaves the job as [`World::finish_or_exit`] does, but waits for the library however long it takes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish(self) -> Result<(), Broken> {
+        self.finish_guarded(Library::finish)
+    }
+
+    fn finish_guarded(mut self, end: impl FnOnce(&Library) -> Result<(), Broken>) -> Result<(), Broken> {
         let deadline = Instant::now() + GOODBYE_MAX;
         goodbye::until(deadline, || self.settle())?;
         if !self.receiving.is_empty() {
             return Err(Broken { doing: "ending MPI", why: "not all messages were asked for".to_owned() });
         }
         goodbye::agree(&self.library, self.rank, self.size, deadline)?;
-        self.library.finish()
+        end(&self.library)
     }
 
     /// Ends the processes of all ranks, as far as the library can, and this one.

@@ -142,6 +142,8 @@ impl Hosts {
                 ("PRTE_MCA_plm_ssh_agent", agent),
                 ("OMPI_MCA_orte_default_hostfile", list.clone()),
                 ("PRTE_MCA_prte_default_hostfile", list),
+                // With leave to put more ranks on a host than it has room for, all would go to the first.
+                ("PRTE_MCA_rmaps_default_mapping_policy", "slot".to_owned()),
                 ("OMPI_MCA_oob_tcp_if_include", device.clone()),
                 ("PRTE_MCA_prte_if_include", device.clone()),
                 ("OMPI_MCA_btl_tcp_if_include", device),
@@ -154,6 +156,7 @@ impl Hosts {
                 ("HYDRA_LAUNCHER_EXEC", agent),
                 ("HYDRA_HOST_FILE", list),
                 ("HYDRA_IFACE", device),
+                // All hosts are one machine, whose memory UCX would use instead of the network.
                 ("UCX_TLS", "tcp,self".to_owned()),
                 ("FI_PROVIDER", "tcp".to_owned()),
             ],

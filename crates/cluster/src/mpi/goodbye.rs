@@ -8,10 +8,11 @@
 //! Each message of this tag is sent when its sender has nothing else on its way, and only rank 0's answers follow the last of
 //! them; so at the answer nothing but answers is on its way, and each rank gets exactly one.
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::flight::Flight;
-use super::library::Library;
+use super::library::{self, Library};
 use crate::transport::{Broken, Rank};
 
 /// The tag of these messages.
@@ -47,6 +48,23 @@ pub(super) fn until(
         pause = (pause * 2).min(most);
     }
     Ok(())
+}
+
+/// Ends MPI, or the process when that takes longer than `limit`.
+pub(super) fn guarded(library: &Library, limit: Duration, status: u8) -> Result<(), Broken> {
+    let (done, is_done) = channel::<()>();
+    let guard = std::thread::Builder::new().spawn(move || {
+        if is_done.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            library::exit_now(status);
+        }
+    });
+    let ended = library.finish();
+    drop(done);
+    // Without a thread to guard it, the library had to come back by itself, and did.
+    if let Ok(guard) = guard {
+        guard.join().unwrap_or_default();
+    }
+    ended
 }
 
 fn say(library: &Library, to: impl Iterator<Item = Rank>, deadline: Instant) -> Result<(), Broken> {

@@ -5,6 +5,7 @@
 //! library, which the type upholds by not being `Send`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io::Write;
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -339,6 +340,14 @@ impl Library {
             |said| said.split_whitespace().collect::<Vec<_>>().join(" "),
         )
     }
+}
+
+/// Ends this process at once, without the exit handlers of a library that is still at work.
+pub(super) fn exit_now(status: u8) -> ! {
+    // What cannot be written now is lost either way.
+    std::io::stdout().flush().unwrap_or_default();
+    // SAFETY: no arguments but a number, and nothing runs in this process after it.
+    unsafe { libc::_exit(c_int::from(status)) }
 }
 
 fn broken(doing: &'static str, why: String) -> Broken {

@@ -1,0 +1,95 @@
+//! MPI jobs over several hosts, and what is seen of a host that is cut off.
+
+#![allow(clippy::expect_used, reason = "a test that cannot prepare what it needs fails")]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haul_testkit::hosts::{self, Hosts};
+use haul_testkit::mpi::{Kind, Mpi, example};
+use haul_testkit::{Sandbox, require, wait};
+
+/// No job of these tests takes so long; one that does hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn ranks() -> PathBuf {
+    example("haul-cluster", "ranks").expect("the example program")
+}
+
+/// The path of an installation's library, where its jobs do not find that one by themselves.
+fn explicit(mpi: &Mpi) -> Option<PathBuf> {
+    (mpi.kind() == Kind::Mpich5).then(|| mpi.library().to_owned())
+}
+
+/// All to all between six ranks on three hosts; each host's name is told by two ranks.
+fn messages_cross_hosts(kind: Kind) {
+    let Some(mpi) = Mpi::find(kind) else { return };
+    let three = Hosts::new(3).expect("three hosts");
+    let job = three.job(&mpi, 6, &ranks()).expect("a job").args(["exchange", "32"]).args(explicit(&mpi));
+    let outcome = job.within(LIMIT).finish().expect("a launcher");
+    let told = outcome.printed();
+    // MPICH 4 may hang at its end, when the ranks have said all they have to say: they leave it there, which its launcher may
+    // take amiss.
+    assert!(outcome.succeeded() || kind == Kind::Mpich4, "{told}\n{}", outcome.errors());
+    assert!(outcome.took < LIMIT / 2, "{:?}", outcome.took);
+    for host in three.names() {
+        assert_eq!(told.matches(&format!(" on {host}, ")).count(), 2, "{host}: {told}");
+    }
+    assert_eq!(told.matches(": 192 messages, ").count(), 6, "{told}");
+}
+
+/// Rank 0 misses the rank on the host that is cut off, and still hears the other, if the library lets it live; whatever it does,
+/// all can be ended.
+fn a_host_that_is_cut_off_is_silent(kind: Kind) {
+    let Some(mpi) = Mpi::find(kind) else { return };
+    let three = Hosts::new(3).expect("three hosts");
+    let sandbox = Sandbox::in_memory().expect("a folder");
+    let said = sandbox.join("said");
+    std::fs::write(&said, "").expect("a file");
+    let says = |line: &str| {
+        let said = std::fs::read_to_string(&said).unwrap_or_default();
+        said.lines().any(|told| told == format!("rank 0 of 3: {line}"))
+    };
+    let job = three.job(&mpi, 3, &ranks()).expect("a job").arg("beat").args(explicit(&mpi));
+    let running = job.stdout_to(&said).within(LIMIT).start().expect("a launcher");
+    assert!(
+        wait::until(LIMIT, || says("hears 1") && says("hears 2")),
+        "{:?}",
+        std::fs::read_to_string(&said)
+    );
+    let before: BTreeSet<u32> = three.processes("h3").expect("processes").into_iter().collect();
+    assert!(!before.is_empty());
+    three.cut("h3").expect("a port to take down");
+    // A library may notice, and end the job instead; then that is what is seen.
+    let status = format!("/proc/{}/stat", running.process());
+    let has_ended = || std::fs::read_to_string(&status).is_ok_and(|status| status.contains(") Z "));
+    assert!(wait::until(LIMIT, || says("misses 2") || has_ended()));
+    assert!(!says("misses 1"));
+    for host in three.names() {
+        three.kill_all(&host).expect("processes that die");
+        assert_eq!(three.processes(&host).expect("processes"), []);
+    }
+    let outcome = running.finish().expect("the launcher's end");
+    assert!(!outcome.succeeded());
+}
+
+/// Makes a module of tests for each installation.
+macro_rules! under {
+    ($($module:ident $kind:ident: $($test:ident)*;)*) => { $(mod $module {
+        use super::*;
+        $(#[test] fn $test() {
+            require!(hosts::needed());
+            require!(Kind::$kind.needed());
+            super::$test(Kind::$kind);
+        })*
+    })* };
+}
+
+under! {
+    open_mpi_4 OpenMpi4: messages_cross_hosts a_host_that_is_cut_off_is_silent;
+    open_mpi_5 OpenMpi5: messages_cross_hosts;
+    mpich_4 Mpich4: messages_cross_hosts a_host_that_is_cut_off_is_silent;
+    mpich_5 Mpich5: messages_cross_hosts;
+    standard_abi Standard: messages_cross_hosts;
+}
