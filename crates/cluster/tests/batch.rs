@@ -14,6 +14,7 @@ use haul_cluster::batch::follow::Signals;
 use haul_cluster::batch::{Listener, Order, Outcome, Over, run};
 use haul_cluster::launch::command::{StartLine, Surroundings, System, Wanted, start_line};
 use haul_cluster::launch::job::Job;
+use haul_testkit::hosts::{self, Hosts};
 use haul_testkit::slurm::{self, Slurm};
 use haul_testkit::{needs, note, require, rustix, wait};
 
@@ -320,6 +321,62 @@ fn echo_through(line: &StartLine) {
     let mut said: Vec<_> = said.into_iter().filter(|line| line.starts_with('n')).collect();
     said.sort();
     assert_eq!(said, ["n1", "n2", "n3"]);
+}
+
+#[test]
+fn in_a_job_each_launcher_reaches_all_nodes() {
+    require!(slurm::needed());
+    let slurm = Slurm::start(3).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let surroundings = Surroundings::of(|name| match name {
+        "SLURM_JOB_ID" => Some("1".into()),
+        "PATH" => std::env::var_os("PATH"),
+        _ => None,
+    });
+    // Hydra gives ranks the environment of mpiexec, also on other nodes: its proxies know where they are.
+    let rank = "node=$(tr '\\0' '\\n' </proc/$PPID/environ | sed -n 's/^SLURMD_NODENAME=//p'); \
+                echo \"${node:-$SLURMD_NODENAME} ${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}}\"";
+    let arguments = ["-c", rank].map(OsString::from);
+    let found = ["mpirun.openmpi", "mpiexec.mpich", "srun"].into_iter().filter_map(needs::find_tool);
+    for launcher in found {
+        let words = [launcher.clone().into_os_string()];
+        let wanted = Wanted {
+            ranks: 3,
+            program: Path::new("/bin/sh"),
+            arguments: &arguments,
+            environment: &[],
+            launcher: Some(&words),
+            library: None,
+        };
+        let mut line = start_line(&surroundings, &wanted).unwrap();
+        // What the launch process, which is not run here, does when it is root.
+        if launcher.ends_with("mpirun.openmpi") {
+            line.words.insert(1, "--allow-run-as-root".into());
+        }
+        let order = Order { words: line.words, clients: 3, ..in_slurm(&slurm, folder.path(), "") };
+        let mut heard = Heard::reacting(|_| ());
+        let outcome = run(&order, &Signals::none(), &mut heard).unwrap();
+        let text = heard.text();
+        let error = String::from_utf8_lossy(&heard.error).into_owned();
+        assert_eq!(outcome, Outcome::Finished(0), "{}: {text}{error}", launcher.display());
+        let mut ranks: Vec<_> = text.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+        ranks.sort_unstable();
+        assert_eq!(ranks, ["0", "1", "2"], "{}: {text}{error}", launcher.display());
+        let mut nodes: Vec<_> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+        nodes.sort_unstable();
+        assert_eq!(nodes, ["n1", "n2", "n3"], "{}: {text}{error}", launcher.display());
+    }
+}
+
+#[test]
+fn hosts_of_their_own_are_nodes_too() {
+    require!(slurm::needed());
+    require!(hosts::needed());
+    let hosts = Hosts::new(3).unwrap();
+    let slurm = Slurm::start_over(&hosts).unwrap();
+    let mut names: Vec<_> = slurm.said(&["srun", "-N3", "hostname"]).lines().map(str::to_owned).collect();
+    names.sort();
+    assert_eq!(names, ["h1", "h2", "h3"]);
 }
 
 /// Stand-ins for the three programs of PBS. Jobs are processes of this host; `jobs/ID.pid` is a job's.

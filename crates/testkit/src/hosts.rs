@@ -115,6 +115,12 @@ impl Hosts {
         run.env("TMPDIR", &self.folder)
     }
 
+    /// Gives the words that run a program on a host, before the program.
+    #[must_use]
+    pub fn way_to(&self, host: &str) -> Vec<String> {
+        vec![self.folder.join("enter").display().to_string(), host.to_owned()]
+    }
+
     /// Gives the path of a program that is called as `ssh` is, and runs commands on these hosts.
     #[must_use]
     pub fn agent(&self) -> PathBuf {

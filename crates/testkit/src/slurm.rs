@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::hosts::Hosts;
 use crate::needs::{self, find_tool};
 use crate::{Sandbox, wait};
 
@@ -49,6 +50,17 @@ impl Node {
             |number| Self { name: format!("n{number}"), address: "127.0.0.1".to_owned(), agent: Vec::new() };
         (1..=count).map(node).collect()
     }
+
+    /// Describes hosts as nodes of the same names.
+    #[must_use]
+    pub fn on(hosts: &Hosts) -> Vec<Self> {
+        let node = |(number, name): (usize, String)| Self {
+            address: format!("10.99.0.{}", number + 1),
+            agent: hosts.way_to(&name),
+            name,
+        };
+        hosts.names().enumerate().map(node).collect()
+    }
 }
 
 /// A running Slurm.
@@ -67,6 +79,17 @@ impl Slurm {
     /// When a daemon cannot be started, or the nodes do not come up.
     pub fn start(count: usize) -> io::Result<Self> {
         Self::start_on(Node::local(count), "127.0.0.1", &[])
+    }
+
+    /// Starts a Slurm whose nodes are hosts; its controller is on the first. Its programs are to be run on one of them.
+    ///
+    /// # Errors
+    /// When a daemon cannot be started, or the nodes do not come up.
+    pub fn start_over(hosts: &Hosts) -> io::Result<Self> {
+        let nodes = Node::on(hosts);
+        let (address, agent) =
+            nodes.first().map(|node| (node.address.clone(), node.agent.clone())).unwrap_or_default();
+        Self::start_on(nodes, &address, &agent)
     }
 
     /// Starts a Slurm of given nodes. Its controller is reached at `address`, and is run by the words of `agent`.

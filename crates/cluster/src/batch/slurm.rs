@@ -27,7 +27,8 @@ impl Queue for Slurm {
                 "--output=log",
                 "--export=ALL",
             ])
-            .arg(format!("--ntasks={}", order.clients))
+            // On as many hosts as can be: each brings its own link to the file system.
+            .args([format!("--ntasks={}", order.clients), "--spread-job".to_owned()])
             .arg(join("--chdir=", spool.folder()));
         let options = [
             ("--account=", order.account.clone()),
