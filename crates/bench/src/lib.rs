@@ -2,7 +2,8 @@
 //! them, and runs the studies of the documents.
 //!
 //! It knows nothing of the inside of any tool: it runs built programs, haul's own included, times them
-//! from outside and reads what they made. Only `aio`, which measures the engines alone, calls them itself.
+//! from outside and reads what they made. Only `aio`, which measures the engines alone, calls them itself, and
+//! `simulate`, which runs the cluster's scheduler over a modelled file system.
 //!
 //! ```text
 //!   lib ─► compare ─► series ─► ground ─► image      the run engine; compare is its first user
@@ -12,6 +13,7 @@
 //!    │        └─► results ─► table                   what came out
 //!    ├─► trees ─► shapes, noise                      the workloads
 //!    ├─► run (s1 s2 s3 s4) ─► series; findings ─► report, student     the documents' studies
+//!    ├─► simulate ─► haul_cluster; report                    sizes that no machine here has
 //!    └─► aio                                         the engines over one file
 //! ```
 //!
@@ -37,6 +39,7 @@ mod results;
 mod run;
 mod series;
 mod shapes;
+mod simulate;
 mod statistics;
 mod student;
 mod table;
@@ -54,6 +57,7 @@ pub use compare::{CompareOptions, Verdict};
 pub use error::Error;
 pub use run::RunOptions;
 pub use shapes::{Kind, ShapeOptions};
+pub use simulate::SimulateOptions;
 
 use interrupt::Interrupt;
 use shapes::Shape;
@@ -69,6 +73,8 @@ pub enum Command {
     Run(RunOptions),
     /// Measure the engines themselves: one file, records of one size, many in flight
     Aio(AioOptions),
+    /// Simulate jobs on a cluster: the real scheduler over a modelled file system
+    Simulate(SimulateOptions),
 }
 
 /// Says which tree to make, and where.
@@ -119,6 +125,7 @@ pub fn execute(
         Command::Compare(options) => compare::compare(options, output, progress, &interrupt),
         Command::Run(options) => run::run(options, output, progress, &interrupt),
         Command::Aio(options) => aio::aio(options, output, progress, &interrupt),
+        Command::Simulate(options) => simulate::run(options, output, progress, &interrupt),
     }
 }
 

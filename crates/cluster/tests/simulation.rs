@@ -21,6 +21,7 @@ fn machine() -> Machine {
         metadata_latency: little,
         link_rate: 300.0 * MB,
         requests_in_flight: 32,
+        streams: 8,
         request_bytes: 1 << 20,
         files_in_flight: 64,
         file_cost: little,
@@ -102,7 +103,7 @@ fn small_files_are_copied_at_the_rate_of_the_metadata_server() {
             ..machine()
         };
         let workload = Workload::Small { files: 400_000, bytes: 4096, directory_entries: 1000 };
-        let scene = Scene { machine, workload, walk, ..scene(64, &[]) };
+        let scene = Scene { machine, workload, walk, ..scene(16, &[]) };
         let outcome = run(&scene);
         check_whole(&scene, &outcome);
         let ceiling = f64::from(servers) * 10_000.0 / 5.0;
@@ -120,11 +121,12 @@ proptest! {
     #[test]
     fn nothing_is_faster_than_the_hardware_and_the_same_is_the_same(
         clients in 1u32..130, targets in 1u32..90, files in 1u64..200, bytes in 0u64..40_000_000,
-        large in 0u64..3, stripes in 1u32..100, seed in any::<u64>(),
+        large in 0u64..3, stripes in 1u32..100, seed in any::<u64>(), flight in (1u32..40, 1u32..40, 1u32..9),
     ) {
         let mut scene = scene(clients, &[(files, bytes, stripes), (large, 700_000_000, 2 * stripes)]);
         scene.seed = seed;
         scene.machine.targets = targets;
+        (scene.machine.requests_in_flight, scene.machine.files_in_flight, scene.machine.streams) = flight;
         let outcome = run(&scene);
         check_whole(&scene, &outcome);
         let ceiling = (f64::from(clients) * scene.machine.link_rate).min(f64::from(targets) * scene.machine.target_rate);

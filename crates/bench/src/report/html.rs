@@ -7,9 +7,10 @@
 use super::canvas::escaped;
 use super::figure::{Bars, Claim, Dots, Figure, Panel, Row, Source, Table};
 use super::tables::{LEGEND, details};
-use super::{bars, curves, dots, facts, view};
+use super::{View, bars, curves, dots, facts, view};
 use crate::run::findings::Findings;
 use crate::run::published::document;
+use crate::simulate::published::{MACHINE, TITLE};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -18,28 +19,9 @@ pub(crate) fn whole(findings: &Findings) -> String {
     let view = view(findings);
     let document = document(findings.study);
     let name = findings.study.name();
-    let title = escaped(view.title);
-    let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <meta name=\"color-scheme\" content=\"light dark\"/>\
-         <title>haul bench run {name}: {title}</title><style>{STYLE}</style></head><body>\n"
-    );
-    out.push_str(&format!(
-        "<header><p class=\"kicker\">haul bench run {name}</p><h1>{title}</h1><p class=\"lede\">{}</p>\
-         <p class=\"source\">After {}. <span class=\"tag\">published</span> figures were measured on: {}.</p>",
-        escaped(view.about),
-        escaped(document.title),
-        escaped(document.machine)
-    ));
-    write_facts(&mut out, findings);
-    out.push_str("</header>\n<main>\n");
-    write_claims(&mut out, &view.claims);
-    for (index, figure) in view.figures.iter().enumerate() {
-        write_figure(&mut out, index + 1, figure);
-    }
-    out.push_str("<section><h2>The document\u{2019}s tables</h2>\n");
-    view.tables.iter().for_each(|table| write_table(&mut out, table));
+    let mut out = String::new();
+    write_head(&mut out, &format!("haul bench run {name}"), &view, [document.title, document.machine]);
+    write_body(&mut out, &view, &facts(findings), "The document\u{2019}s tables");
     out.push_str(&format!("</section>\n<section><h2>All figures</h2><p>{}</p>\n", escaped(LEGEND)));
     details(findings).iter().for_each(|table| write_table(&mut out, table));
     out.push_str("</section>\n");
@@ -48,10 +30,48 @@ pub(crate) fn whole(findings: &Findings) -> String {
     out
 }
 
-fn write_facts(out: &mut String, findings: &Findings) {
+/// Writes the whole page of what was simulated.
+pub(super) fn simulated(view: &View, facts: &[(&'static str, String)]) -> String {
+    let mut out = String::new();
+    write_head(&mut out, "haul bench simulate", view, [TITLE, MACHINE]);
+    write_body(&mut out, view, facts, "All figures");
+    out.push_str("</section>\n</main></body></html>\n");
+    out
+}
+
+fn write_head(out: &mut String, command: &str, view: &View, [document, machine]: [&str; 2]) {
+    let title = escaped(view.title);
+    out.push_str(&format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <meta name=\"color-scheme\" content=\"light dark\"/>\
+         <title>{command}: {title}</title><style>{STYLE}</style></head><body>\n"
+    ));
+    out.push_str(&format!(
+        "<header><p class=\"kicker\">{command}</p><h1>{title}</h1><p class=\"lede\">{}</p>\
+         <p class=\"source\">After {}. <span class=\"tag\">published</span> figures were measured on: {}.</p>",
+        escaped(view.about),
+        escaped(document),
+        escaped(machine)
+    ));
+}
+
+/// Writes facts, claims, figures, and a section with tables that is not closed.
+fn write_body(out: &mut String, view: &View, facts: &[(&'static str, String)], tables: &str) {
+    write_facts(out, facts);
+    out.push_str("</header>\n<main>\n");
+    write_claims(out, &view.claims);
+    for (index, figure) in view.figures.iter().enumerate() {
+        write_figure(out, index + 1, figure);
+    }
+    out.push_str(&format!("<section><h2>{}</h2>\n", escaped(tables)));
+    view.tables.iter().for_each(|table| write_table(out, table));
+}
+
+fn write_facts(out: &mut String, facts: &[(&'static str, String)]) {
     out.push_str("<dl class=\"facts\">");
-    for (name, fact) in facts(findings) {
-        out.push_str(&format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&fact)));
+    for (name, fact) in facts {
+        out.push_str(&format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(fact)));
     }
     out.push_str("</dl>");
 }

@@ -21,6 +21,7 @@ mod s2;
 mod s3;
 mod s4;
 mod s5;
+pub(crate) mod simulated;
 mod tables;
 pub(crate) mod text;
 

@@ -1,6 +1,7 @@
 //! The workers, and what each has in hand.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use super::{FileId, PartId};
 use crate::transport::Rank;
@@ -8,10 +9,21 @@ use crate::transport::Rank;
 /// One thing that a worker has in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// The parts of a bundle that are not done.
-    Bundle(Vec<PartId>),
+    /// A bundle.
+    Bundle(Bundle),
     /// A range of a file.
     Range(FileId),
+}
+
+/// A bundle in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bundle {
+    /// Its parts that are not done.
+    pub(crate) parts: Vec<PartId>,
+    /// Its entries, all of them.
+    pub(crate) entries: u32,
+    /// When it was given.
+    pub(crate) given: Duration,
 }
 
 /// All workers.
@@ -21,6 +33,10 @@ pub(crate) struct Crew {
     places: HashMap<Rank, usize>,
     hands: Vec<Vec<Held>>,
     last_files: Vec<Option<FileId>>,
+    /// Large files that each has announced since it was through with a bundle.
+    announced: Vec<u32>,
+    /// When each was last through with something.
+    through: Vec<Duration>,
     credit: usize,
     /// Those with nothing in hand.
     idle: BTreeSet<usize>,
@@ -35,6 +51,8 @@ impl Crew {
             hands: vec![Vec::new(); ranks.len()],
             idle: (0..ranks.len()).collect(),
             last_files: vec![None; ranks.len()],
+            announced: vec![0; ranks.len()],
+            through: vec![Duration::ZERO; ranks.len()],
             credit: credit.max(1),
             spare: BTreeSet::new(),
             ranks,
@@ -85,29 +103,43 @@ impl Crew {
         self.settle(worker);
     }
 
-    /// Takes a part out of a worker's hand; with its last part a bundle is gone. What the worker does not have changes nothing.
-    pub(crate) fn part_done(&mut self, rank: Rank, part: PartId) {
-        let Some(&worker) = self.places.get(&rank) else { return };
-        let hand = &mut self.hands[worker];
-        for index in 0..hand.len() {
-            let Held::Bundle(parts) = &mut hand[index] else { continue };
-            if let Some(at) = parts.iter().position(|&id| id == part) {
-                parts.swap_remove(at);
-                if parts.is_empty() {
-                    hand.swap_remove(index);
-                }
-                break;
-            }
+    /// Counts a large file that a worker has met: it is out of the worker's bundle.
+    pub(crate) fn announced(&mut self, rank: Rank) {
+        if let Some(&worker) = self.places.get(&rank) {
+            self.announced[worker] += 1;
         }
+    }
+
+    /// Takes a part out of a worker's hand; with its last part a bundle is gone, and what it took for each entry that the
+    /// worker did itself is returned, in seconds. What the worker does not have changes nothing.
+    pub(crate) fn part_done(&mut self, rank: Rank, part: PartId, now: Duration) -> Option<f64> {
+        let &worker = self.places.get(&rank)?;
+        let hand = &mut self.hands[worker];
+        let (index, at) = hand.iter().enumerate().find_map(|(index, held)| match held {
+            Held::Bundle(bundle) => Some((index, bundle.parts.iter().position(|&id| id == part)?)),
+            Held::Range(_) => None,
+        })?;
+        let Held::Bundle(bundle) = &mut hand[index] else { return None };
+        bundle.parts.swap_remove(at);
+        if !bundle.parts.is_empty() {
+            return None;
+        }
+        let began = bundle.given.max(self.through[worker]);
+        let own = bundle.entries.saturating_sub(std::mem::take(&mut self.announced[worker]));
+        let took = now.saturating_sub(began).as_secs_f64();
+        hand.swap_remove(index);
+        self.through[worker] = now;
         self.settle(worker);
+        (own > 0).then(|| took / f64::from(own))
     }
 
     /// Takes a range out of a worker's hand. What the worker does not have changes nothing.
-    pub(crate) fn range_done(&mut self, rank: Rank, file: FileId) -> Option<Left> {
+    pub(crate) fn range_done(&mut self, rank: Rank, file: FileId, now: Duration) -> Option<Left> {
         let &worker = self.places.get(&rank)?;
         let hand = &mut self.hands[worker];
         let at = hand.iter().position(|held| *held == Held::Range(file))?;
         hand.swap_remove(at);
+        self.through[worker] = now;
         self.settle(worker);
         Some(if self.holds_range_of(worker, file) { Left::Member } else { Left::Gone })
     }

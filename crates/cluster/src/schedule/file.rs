@@ -1,7 +1,6 @@
 //! The large files: their ranges, who counts them, and how large their teams are.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,6 @@ pub(crate) struct Files {
     /// The files of which ranges are left to give.
     wanting: BTreeSet<u64>,
     announced: u64,
-    ranges_left: u64,
     bytes_left: u64,
     rates: Rates,
 }
@@ -81,7 +79,6 @@ impl Files {
             files: BTreeMap::new(),
             wanting: BTreeSet::new(),
             announced: 0,
-            ranges_left: 0,
             bytes_left: 0,
             rates: Rates::default(),
         }
@@ -92,14 +89,19 @@ impl Files {
         self.files.is_empty()
     }
 
-    /// Returns how many ranges wait.
-    pub(crate) fn ranges_left(&self) -> u64 {
-        self.ranges_left
-    }
-
     /// Returns the bytes of the ranges that wait.
     pub(crate) fn bytes_left(&self) -> u64 {
         self.bytes_left
+    }
+
+    /// Tells whether there is a range for everybody.
+    pub(crate) fn abound(&self) -> bool {
+        self.bytes_left / self.workers.max(1) as u64 >= self.limits.range_bytes_least(self.rates.client)
+    }
+
+    /// Returns the bytes of the next range.
+    fn step(&self) -> u64 {
+        self.limits.range_bytes(self.bytes_left, self.workers, self.rates.client)
     }
 
     /// Takes up a file. A number that is in use changes nothing.
@@ -107,24 +109,18 @@ impl Files {
         if self.places.contains_key(&file.id) {
             return;
         }
-        let range_bytes = self.limits.range_bytes(file.size, self.workers);
-        let ranges = Ranges::new(&file, range_bytes);
+        let ranges = Ranges::new(&file);
         let place = self.announced;
         self.announced += 1;
         self.places.insert(file.id, place);
-        self.ranges_left += ranges.count;
         self.bytes_left += ranges.bytes;
-        if ranges.count > 0 {
+        if ranges.bytes > 0 {
             self.wanting.insert(place);
         }
-        let stripe = file.stripe_bytes.max(1);
-        let question = Question {
-            bytes: ranges.bytes,
-            stripes: file.stripes.max(1),
-            range_bytes: range_bytes.div_ceil(stripe).saturating_mul(stripe),
-            clients: self.workers,
-            waiting: 0,
-        };
+        let range_bytes = self.limits.range_bytes_least(self.rates.client).max(file.stripe_bytes);
+        let stripes = file.stripes.max(1);
+        let question =
+            Question { bytes: ranges.bytes, stripes, range_bytes, clients: self.workers, waiting: 0 };
         let mut file = File {
             id: file.id,
             leader: file.leader,
@@ -210,12 +206,12 @@ impl Files {
 
     /// Cuts the next range off a file, for a worker that `joins` its team with it or is of it already.
     pub(crate) fn cut(&mut self, id: FileId, joins: bool, now: Duration) -> Option<Cut> {
+        let step = self.step();
         let place = self.places.get(&id)?;
         let file = self.files.get_mut(place)?;
-        let range = file.ranges.next()?;
-        self.ranges_left -= 1;
+        let range = file.ranges.next(step)?;
         self.bytes_left -= range.end - range.start;
-        if file.ranges.count == 0 {
+        if file.ranges.bytes == 0 {
             self.wanting.remove(place);
         }
         file.in_hand += 1;
@@ -231,9 +227,8 @@ impl Files {
     fn drop_ranges(&mut self, place: u64) {
         self.wanting.remove(&place);
         if let Some(file) = self.files.get_mut(&place) {
-            self.ranges_left -= file.ranges.count;
             self.bytes_left -= file.ranges.bytes;
-            file.ranges = Ranges::none();
+            file.ranges = Ranges::default();
         }
     }
 }
@@ -241,7 +236,7 @@ impl Files {
 impl File {
     /// Tells the leader that the last range is back, if the master counts them; once.
     fn tell_when_over(&mut self, orders: &mut Vec<Order>) {
-        if self.counted_by == CountedBy::Master && !self.told && self.in_hand == 0 && self.ranges.count == 0 {
+        if self.counted_by == CountedBy::Master && !self.told && self.in_hand == 0 && self.ranges.bytes == 0 {
             self.told = true;
             orders.push(Order::RangesOver { to: self.leader, file: self.id, moved: !self.failed });
         }
@@ -262,43 +257,34 @@ impl File {
     }
 }
 
-/// The ranges of a file that are left, cut when they are wanted.
+/// What is left of a file, cut when it is wanted: what a range should be is known better then.
+#[derive(Debug, Default)]
 struct Ranges {
-    next: Box<dyn Iterator<Item = Range<u64>> + Send>,
-    count: u64,
+    gaps: VecDeque<Range<u64>>,
     bytes: u64,
+    stripe_bytes: u64,
 }
 
 impl Ranges {
-    fn new(file: &LargeFile, range_bytes: u64) -> Self {
-        let stripe_bytes = file.stripe_bytes;
-        let gaps = gaps(file.size, &file.done);
-        let cut = move |gap: &Range<u64>| plan::ranges(gap.end - gap.start, range_bytes, stripe_bytes);
-        Self {
-            count: gaps.iter().map(|gap| cut(gap).size_hint().0 as u64).sum(),
-            bytes: gaps.iter().map(|gap| gap.end - gap.start).sum(),
-            next: Box::new(gaps.into_iter().flat_map(move |gap| {
-                let start = gap.start;
-                cut(&gap).map(move |range| start + range.start..start + range.end)
-            })),
+    fn new(file: &LargeFile) -> Self {
+        let gaps = VecDeque::from(gaps(file.size, &file.done));
+        let bytes = gaps.iter().map(|gap| gap.end - gap.start).sum();
+        Self { gaps, bytes, stripe_bytes: file.stripe_bytes }
+    }
+
+    /// Cuts the next range off, of about `range_bytes` bytes.
+    ///
+    /// Invariant: a range ends where a stripe or a gap does, so if what was done before ends on stripes, all ranges begin there.
+    fn next(&mut self, range_bytes: u64) -> Option<Range<u64>> {
+        let gap = self.gaps.front_mut()?;
+        let first = plan::ranges(gap.end - gap.start, range_bytes, self.stripe_bytes).next()?;
+        let range = gap.start..gap.start + first.end;
+        gap.start = range.end;
+        if gap.is_empty() {
+            self.gaps.pop_front();
         }
-    }
-
-    fn none() -> Self {
-        Self { next: Box::new(std::iter::empty()), count: 0, bytes: 0 }
-    }
-
-    fn next(&mut self) -> Option<Range<u64>> {
-        let range = self.next.next()?;
-        self.count -= 1;
         self.bytes -= range.end - range.start;
         Some(range)
-    }
-}
-
-impl fmt::Debug for Ranges {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} ranges, {} bytes", self.count, self.bytes)
     }
 }
 
@@ -341,7 +327,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_byte_is_done_or_in_one_range(
-            size in 0u64..3000, stripe in 0u64..50, range_bytes in 1u64..400,
+            size in 0u64..3000, stripe in 0u64..50, steps in proptest::collection::vec(1u64..400, 1..9),
             done in proptest::collection::vec((0u64..3000, 0u64..800), 0..8),
         ) {
             let done: Vec<_> = done.into_iter().map(|(start, length)| start..start + length).collect();
@@ -349,16 +335,15 @@ mod tests {
                 id: FileId(1), leader: Rank(1), size, stripe_bytes: stripe, stripes: 4,
                 counted_by: CountedBy::Master, done: done.clone(), ticket: Vec::new(),
             };
-            let mut ranges = Ranges::new(&file, range_bytes);
-            let (count, bytes) = (ranges.count, ranges.bytes);
+            let mut ranges = Ranges::new(&file);
+            let bytes = ranges.bytes;
             let mut times = vec![0u8; size as usize];
-            let mut cut = 0;
-            while let Some(range) = ranges.next() {
-                cut += 1;
+            let mut steps = steps.iter().cycle();
+            while let Some(range) = ranges.next(*steps.next().unwrap()) {
                 prop_assert!(range.start < range.end);
                 range.for_each(|byte| times[byte as usize] += 1);
             }
-            prop_assert_eq!((cut, ranges.count, ranges.bytes), (count, 0, 0));
+            prop_assert_eq!(ranges.bytes, 0);
             prop_assert_eq!(times.iter().map(|&times| u64::from(times)).sum::<u64>(), bytes);
             for (byte, &times) in times.iter().enumerate() {
                 let before = done.iter().any(|range| range.contains(&(byte as u64)));

@@ -21,8 +21,9 @@
 //! files, and open files cost); then parts; then, rather than leave a worker idle, a range of any file. So the size of a team
 //! matters only while there is other work.
 //!
-//! **How much.** A bundle is full (256 entries) while much is queued. When no more parts come it is a share of what is left,
-//! half of an even one, so that bundles shrink and all finish together (guided self-scheduling: Polychronopoulos and Kuck,
+//! **How much.** While much is queued a bundle is full: 256 entries, or fewer where that many take longer than three seconds. Nobody
+//! here knows how large entries are, so it is measured, and until the first bundle is back each has one part. When no more
+//! parts come a bundle is a share of what is left, half of an even one, so that bundles shrink and all finish together (guided self-scheduling: Polychronopoulos and Kuck,
 //! IEEE Transactions on Computers C-36 (1987), with a factor of two for uneven parts).
 //!
 //! Promises (each a property test): every part is given once, every byte of a large file is in one range, nobody has more
@@ -46,7 +47,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::transport::Rank;
-use crew::{Crew, Held};
+use crew::{Bundle, Crew, Held};
 use file::{Files, Outcome};
 use queue::PartQueue;
 pub use team::{Choice, Question, Rates, TOLERANCE, choose};
@@ -187,42 +188,67 @@ pub struct Limits {
     pub range_bytes_min: u64,
     /// The largest range.
     pub range_bytes_max: u64,
-    /// Ranges of a file for each worker, between those two: the more, the more evenly it ends.
-    pub ranges_each: u32,
     /// Whether remarks are wanted.
     pub remarks: bool,
 }
 
-/// Entries that a bundle has at least at the end of the work, if there are more than one for each idle worker: below it the
-/// messages cost more than an even end is worth.
-const GUIDED_ENTRIES_MIN: u64 = 16;
+/// How long a bundle may be expected to take. Entries may be anything up to a large file, and 256 of 60 MB given to one rank
+/// are 15 GB that no other can have; 256 small files are done long before.
+const BUNDLE_TIME: Duration = Duration::from_secs(3);
+
+/// What a file must take one rank to be worth a team.
+const LARGE_TIME: Duration = Duration::from_secs(1);
+
+/// What a range must take at least, once it is known how fast clients are.
+const RANGE_TIME: Duration = Duration::from_millis(50);
+
+/// Ranges that each worker is to have of what is left, so long as they are not too small.
+const RANGES_EACH: u64 = 4;
+
+/// Below what a message is not worth it, at the end of the work, if there are more entries than idle workers.
+const WORTH_A_MESSAGE: Duration = Duration::from_millis(2);
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             bundle_entries: 256,
             credit: 2,
-            range_bytes_min: 32 << 20,
+            range_bytes_min: 8 << 20,
             range_bytes_max: 256 << 20,
-            ranges_each: 16,
             remarks: false,
         }
     }
 }
 
 impl Limits {
-    /// Tells whether a file of `size` bytes is worth a team: whether it has more than one range.
+    /// Tells whether a file of `size` bytes is worth a team, for a rank that copies `rate` bytes a second by itself, if it
+    /// knows that yet.
+    ///
+    /// What takes a rank a moment is better left to it: it has many files open, which lie on many targets, and of ranges it
+    /// has two in hand. Docs: `docs/scale.md`.
     #[must_use]
-    pub fn is_large(&self, size: u64) -> bool {
-        size >= 2 * self.range_bytes_min
+    pub fn is_large(&self, size: u64, rate: Option<f64>) -> bool {
+        size >= self.range_bytes_min.saturating_mul(2).max(bytes_within(LARGE_TIME, rate))
     }
 
-    /// Returns the bytes of a range of a file of `size` bytes, for `workers` workers.
-    #[must_use]
-    pub fn range_bytes(&self, size: u64, workers: usize) -> u64 {
-        let ranges = (workers as u64).saturating_mul(u64::from(self.ranges_each)).max(1);
-        (size / ranges).clamp(self.range_bytes_min, self.range_bytes_max.max(self.range_bytes_min))
+    /// Returns the bytes of the least range for clients of `rate` bytes a second: messages and opening must cost little
+    /// beside it.
+    fn range_bytes_least(&self, rate: Option<f64>) -> u64 {
+        self.range_bytes_min.max(bytes_within(RANGE_TIME, rate))
     }
+
+    /// Returns the bytes of the next range when `left` bytes of all files wait for `workers` workers: a piece of an even
+    /// share, so that ranges shrink and all finish together.
+    #[must_use]
+    pub fn range_bytes(&self, left: u64, workers: usize, rate: Option<f64>) -> u64 {
+        let least = self.range_bytes_least(rate);
+        (left / (RANGES_EACH * workers.max(1) as u64)).clamp(least, self.range_bytes_max.max(least))
+    }
+}
+
+/// Returns the bytes that `rate` moves in `time`; 0 if it is not known.
+fn bytes_within(time: Duration, rate: Option<f64>) -> u64 {
+    (rate.unwrap_or_default() * time.as_secs_f64()) as u64
 }
 
 /// The scheduler.
@@ -232,6 +258,7 @@ pub struct Scheduler {
     crew: Crew,
     parts: PartQueue,
     files: Files,
+    pace: Pace,
     source: Source,
     over: bool,
 }
@@ -243,6 +270,29 @@ enum Source {
     Closed,
 }
 
+/// How long an entry took lately, beside the others of its bundle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    seconds: Option<f64>,
+}
+
+impl Pace {
+    /// The weight of the newest bundle.
+    const WEIGHT: f64 = 0.2;
+
+    fn observe(&mut self, seconds: f64) {
+        self.seconds = Some(self.seconds.map_or(seconds, |known| known + Self::WEIGHT * (seconds - known)));
+    }
+
+    /// Returns how many entries take so long; 1 while nothing is known.
+    fn entries_within(&self, time: Duration) -> u32 {
+        match self.seconds {
+            Some(seconds) => (time.as_secs_f64() / seconds.max(1e-9)).min(f64::from(u32::MAX)) as u32,
+            None => 1,
+        }
+    }
+}
+
 impl Scheduler {
     /// Makes a scheduler for `workers`, all of them idle.
     #[must_use]
@@ -251,6 +301,7 @@ impl Scheduler {
             files: Files::new(workers.len(), limits),
             crew: Crew::new(workers, limits.credit),
             parts: PartQueue::default(),
+            pace: Pace::default(),
             source: Source::Open,
             over: false,
             limits,
@@ -271,10 +322,17 @@ impl Scheduler {
         match event {
             Event::Part(part) => self.parts.push(&part),
             Event::Closed => self.source = Source::Closed,
-            Event::Open(file) => self.files.open(file, orders),
-            Event::PartDone { rank, part } => self.crew.part_done(rank, part),
+            Event::Open(file) => {
+                self.crew.announced(file.leader);
+                self.files.open(file, orders);
+            }
+            Event::PartDone { rank, part } => {
+                if let Some(seconds) = self.crew.part_done(rank, part, now) {
+                    self.pace.observe(seconds);
+                }
+            }
             Event::RangeDone { rank, file, range, took, moved } => {
-                if let Some(left) = self.crew.range_done(rank, file) {
+                if let Some(left) = self.crew.range_done(rank, file, now) {
                     let bytes = range.end - range.start;
                     self.files.range_done(file, &Outcome { bytes, took, moved, left }, orders);
                 }
@@ -287,7 +345,7 @@ impl Scheduler {
     pub fn give(&mut self, now: Duration, orders: &mut Vec<Order>) {
         while let Some(worker) = self.crew.first_idle() {
             if !(self.give_range(worker, now, orders)
-                || self.give_parts(worker, self.share(), orders)
+                || self.give_parts(worker, now, orders)
                 || self.give_any_range(worker, now, orders))
             {
                 break;
@@ -339,13 +397,13 @@ impl Scheduler {
     fn give_ahead(&mut self, now: Duration, orders: &mut Vec<Order>) {
         let mut after = None;
         while let Some(worker) = self.crew.next_with_credit(after) {
-            let given = self.ranges_abound()
+            let given = self.files.abound()
                 && (self.give_range(worker, now, orders)
                     || self.parts.is_empty() && self.give_any_range(worker, now, orders))
-                || self.parts_abound() && self.give_parts(worker, self.share(), orders);
+                || self.parts_abound() && self.give_parts(worker, now, orders);
             if !given {
                 // What one may not have another may: it may be of a file's team.
-                if !self.ranges_abound() {
+                if !self.files.abound() {
                     break;
                 }
                 after = Some(worker);
@@ -353,19 +411,12 @@ impl Scheduler {
         }
     }
 
-    /// Tells whether a range may wait at a busy worker: others are left for everybody.
-    fn ranges_abound(&self) -> bool {
-        self.files.ranges_left() >= self.crew.len() as u64
-    }
-
     /// Tells whether a bundle may wait at a busy worker: a full one, and others are left for everybody.
     fn parts_abound(&self) -> bool {
-        let entries = self.parts.entries();
+        let (entries, full) = (self.parts.entries(), u64::from(self.full()));
         match self.source {
-            Source::Open => entries >= u64::from(self.limits.bundle_entries),
-            Source::Closed => {
-                entries / (self.crew.len() as u64).max(1) >= u64::from(self.limits.bundle_entries) / 8
-            }
+            Source::Open => entries >= full,
+            Source::Closed => entries / (self.crew.len() as u64).max(1) >= full.div_ceil(8),
         }
     }
 
@@ -373,11 +424,17 @@ impl Scheduler {
     fn share(&self) -> u32 {
         let entries = self.parts.entries();
         let even = entries.div_ceil((self.crew.idle() as u64).max(1));
+        let least = u64::from(self.pace.entries_within(WORTH_A_MESSAGE));
         let guided = match self.source {
             Source::Open => even,
-            Source::Closed => entries.div_ceil(2 * self.crew.len() as u64).max(GUIDED_ENTRIES_MIN).min(even),
+            Source::Closed => entries.div_ceil(2 * self.crew.len() as u64).max(least).min(even),
         };
-        u32::try_from(guided).unwrap_or(u32::MAX).clamp(1, self.limits.bundle_entries.max(1))
+        u32::try_from(guided).unwrap_or(u32::MAX).clamp(1, self.full())
+    }
+
+    /// Returns how many entries a bundle has while much is queued.
+    fn full(&self) -> u32 {
+        self.pace.entries_within(BUNDLE_TIME).clamp(1, self.limits.bundle_entries.max(1))
     }
 
     /// Gives `worker` a range of the first file that wants it in its team.
@@ -412,12 +469,14 @@ impl Scheduler {
         true
     }
 
-    fn give_parts(&mut self, worker: usize, entries: u32, orders: &mut Vec<Order>) -> bool {
-        let parts = self.parts.pop_bundle(entries);
+    fn give_parts(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
+        let parts = self.parts.pop_bundle(self.share());
         if parts.is_empty() {
             return false;
         }
-        self.crew.hold(worker, Held::Bundle(parts.iter().map(|part| part.id).collect()));
+        let entries = parts.iter().map(|part| part.entries).sum();
+        let bundle = Bundle { parts: parts.iter().map(|part| part.id).collect(), entries, given: now };
+        self.crew.hold(worker, Held::Bundle(bundle));
         orders.push(Order::Parts { to: self.crew.rank(worker), parts });
         true
     }

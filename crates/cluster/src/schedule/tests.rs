@@ -20,6 +20,8 @@ struct Work {
     failure_every: u32,
     /// Parts that the launch process sends for each step of a worker, about.
     walk: u32,
+    /// How long a step takes at most.
+    step_micros: u64,
     seed: u64,
 }
 
@@ -36,6 +38,7 @@ struct Pretended {
     files: HashMap<FileId, Seen>,
     part_times: Vec<u32>,
     messages: u64,
+    now: Duration,
     overs: u32,
     orders: Vec<Order>,
 }
@@ -49,14 +52,8 @@ struct Seen {
     over: bool,
 }
 
-const LIMITS: Limits = Limits {
-    bundle_entries: 256,
-    credit: 2,
-    range_bytes_min: 100,
-    range_bytes_max: 1000,
-    ranges_each: 4,
-    remarks: true,
-};
+const LIMITS: Limits =
+    Limits { bundle_entries: 256, credit: 2, range_bytes_min: 100, range_bytes_max: 1000, remarks: true };
 
 impl Pretended {
     fn new(work: Work) -> Self {
@@ -70,6 +67,7 @@ impl Pretended {
             files: HashMap::new(),
             part_times: vec![0; work.parts.len()],
             messages: 0,
+            now: Duration::ZERO,
             overs: 0,
             orders: Vec::new(),
             work,
@@ -176,7 +174,8 @@ impl Pretended {
 
     fn tell(&mut self, event: Event) {
         let mut orders = std::mem::take(&mut self.orders);
-        self.scheduler.take(event, Duration::ZERO, &mut orders);
+        self.now += Duration::from_micros(self.random.random_range(0..self.work.step_micros));
+        self.scheduler.take(event, self.now, &mut orders);
         for order in orders.drain(..) {
             match &order {
                 Order::Parts { to, .. } => {
@@ -249,13 +248,14 @@ fn work() -> impl Strategy<Value = Work> {
     let entries = prop_oneof![Just(1u32..2), Just(1u32..65), Just(1u32..257)];
     let parts = entries.prop_flat_map(|entries| proptest::collection::vec(entries, 0..400));
     let failures = prop_oneof![Just(0u32), 5u32..60];
-    (workers, parts, 1usize..40, failures, 0u32..20, any::<u64>()).prop_map(
-        |(workers, parts, large_every, failure_every, walk, seed)| Work {
+    (workers, parts, 1usize..40, failures, 0u32..20, 1u64..100_000, any::<u64>()).prop_map(
+        |(workers, parts, large_every, failure_every, walk, step_micros, seed)| Work {
             workers,
             parts,
             large_every,
             failure_every,
             walk,
+            step_micros,
             seed,
         },
     )
@@ -274,7 +274,8 @@ proptest! {
 /// Runs small files only, and returns the messages for a thousand of them.
 fn messages_per_thousand(workers: u32, parts: Vec<u32>, walk: u32) -> f64 {
     let files: u32 = parts.iter().sum();
-    let work = Work { workers, parts, large_every: usize::MAX, failure_every: 0, walk, seed: 1 };
+    let work =
+        Work { workers, parts, large_every: usize::MAX, failure_every: 0, walk, step_micros: 50, seed: 1 };
     let mut crew = Pretended::new(work);
     crew.run();
     crew.check_end();
@@ -293,19 +294,60 @@ fn a_thousand_small_files_cost_fewer_than_ten_messages() {
 }
 
 #[test]
+fn entries_that_take_long_are_not_bundled() {
+    // The first parts take ten seconds for each entry; whoever has no more gets one at a time, and nobody waits for a bundle.
+    let mut scheduler = Scheduler::new(vec![Rank(1), Rank(2)], LIMITS);
+    let mut orders = Vec::new();
+    for part in 0..5000 {
+        scheduler.take(Event::Part(part_of_one(part)), Duration::ZERO, &mut orders);
+    }
+    let done = |seconds, orders: &mut Vec<Order>, scheduler: &mut Scheduler| {
+        let Order::Parts { to, parts } = orders.remove(0) else { unreachable!("there are only parts") };
+        for part in &parts {
+            let event = Event::PartDone { rank: to, part: part.id };
+            scheduler.take(event, Duration::from_secs(seconds), orders);
+        }
+        parts.len()
+    };
+    assert!((1..9).all(|turn| done(10 * turn, &mut orders, &mut scheduler) == 1), "bundles of slow entries");
+    // Then they take nothing, and are bundled.
+    let mut most = 0;
+    while !orders.is_empty() {
+        most = most.max(done(80, &mut orders, &mut scheduler));
+    }
+    assert_eq!(most, 256);
+}
+
+fn part_of_one(id: u64) -> Part {
+    Part { id: PartId(id), entries: 1, body: Vec::new() }
+}
+
+#[test]
 fn at_the_end_the_work_is_shared_evenly() {
     // All is queued before anybody begins, so what each gets first shows how the end is shared.
     for workers in [2u32, 16, 300] {
         let mut scheduler = Scheduler::new((1..=workers).map(Rank).collect(), LIMITS);
         let mut orders = Vec::new();
-        for part in 0..2 * u64::from(workers) {
-            let part = Part { id: PartId(part), entries: 1, body: Vec::new() };
-            scheduler.note(Event::Part(part), Duration::ZERO, &mut orders);
+        // A first round, so that something is measured.
+        for part in 0..u64::from(workers) {
+            scheduler.take(Event::Part(part_of_one(part)), Duration::ZERO, &mut orders);
         }
-        scheduler.note(Event::Closed, Duration::ZERO, &mut orders);
-        scheduler.give(Duration::ZERO, &mut orders);
-        assert_eq!(orders.len(), workers as usize, "one bundle for each");
-        assert!(orders.iter().all(|order| matches!(order, Order::Parts { parts, .. } if parts.len() == 2)));
+        for part in workers.into()..5 * u64::from(workers) {
+            scheduler.note(Event::Part(part_of_one(part)), Duration::ZERO, &mut Vec::new());
+        }
+        scheduler.note(Event::Closed, Duration::ZERO, &mut Vec::new());
+        for order in std::mem::take(&mut orders) {
+            let Order::Parts { to, parts } = order else { unreachable!("there are only parts") };
+            scheduler.note(
+                Event::PartDone { rank: to, part: parts[0].id },
+                Duration::from_millis(2),
+                &mut orders,
+            );
+        }
+        scheduler.give(Duration::from_millis(2), &mut orders);
+        let size = |order: &Order| if let Order::Parts { parts, .. } = order { parts.len() } else { 0 };
+        let sizes: Vec<_> = orders.iter().map(size).collect();
+        assert_eq!(sizes, vec![2; workers as usize], "half of an even share for each");
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum Happening {
     /// A client has sent a piece.
     Sent { job: u32, piece: u32 },
     /// A target has written a piece.
-    Written { job: u32 },
+    Written { job: u32, piece: u32 },
     /// A file is closed and has its name.
     Closed { job: u32 },
 }

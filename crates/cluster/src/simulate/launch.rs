@@ -118,19 +118,20 @@ impl Launch {
             return Step::Wait;
         }
         let mut cost = nanoseconds(machine.launch_part_cost);
+        let mut begin = now;
         if self.listed.is_empty()
             && let Some(directory) = self.directories.next()
         {
             let open_files = u64::from(scene.clients) * u64::from(machine.files_in_flight);
             let made = storage.metadata_between(now, directory, DIRECTORY_OPERATIONS, open_files);
-            cost += (made - now) / u64::from(machine.launch_workers.max(1));
+            begin += (made - now) / u64::from(machine.launch_workers.max(1));
             let files = self.files_of(directory);
             let entries = files.end - files.start;
             if scene.walk == Walk::Ranks {
                 self.listings += 1;
                 self.outstanding += entries;
                 let part = self.part(Content::Listing { directory }, LISTING_ENTRIES);
-                return Step::Part(part, self.served.serve(now, cost));
+                return Step::Part(part, self.served.serve(begin, cost));
             }
             cost += entries * nanoseconds(machine.list_cost);
             self.seen += entries;
@@ -150,7 +151,7 @@ impl Launch {
         }
         self.outstanding += u64::from(entries);
         let part = self.part(content, entries);
-        Step::Part(part, self.served.serve(now, cost))
+        Step::Part(part, self.served.serve(begin, cost))
     }
 
     fn part(&mut self, content: Content, entries: u32) -> Part {

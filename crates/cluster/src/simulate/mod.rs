@@ -60,6 +60,8 @@ pub struct Machine {
     pub link_rate: f64,
     /// Requests that a client has in flight.
     pub requests_in_flight: u32,
+    /// Files or ranges that a client moves at once: its local workers.
+    pub streams: u32,
     /// Bytes of a request, and of a stripe.
     pub request_bytes: u64,
     /// Files that a client has open at once.

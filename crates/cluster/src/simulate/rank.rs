@@ -16,6 +16,9 @@ pub(crate) struct Client {
     pub(crate) ready: VecDeque<u32>,
     /// Files that are not opened: their part and number.
     pub(crate) waiting: VecDeque<(PartId, u64)>,
+    /// Bytes it has written, and when it first asked for some.
+    pub(crate) written: u64,
+    pub(crate) began: Option<Time>,
     /// Files that are open.
     pub(crate) open_files: u32,
     /// Its link, to it and from it.
@@ -26,6 +29,14 @@ pub(crate) struct Client {
     pub(crate) bundle: Option<Vec<Part>>,
     /// Its processors and requests, with small files.
     pub(crate) working: Served,
+}
+
+impl Client {
+    /// Returns the bytes a second that it has copied so far.
+    pub(crate) fn rate(&self, now: Time) -> Option<f64> {
+        let began = self.began.filter(|&began| began < now && self.written > 0)?;
+        Some(self.written as f64 * 1e9 / (now - began) as f64)
+    }
 }
 
 /// Something that is moved: a whole file, or a range of one.

@@ -40,6 +40,9 @@ struct World<'a> {
 }
 
 /// Simulates a scene to its end.
+///
+/// # Panics
+/// When nothing happens any more before all is over: the scheduler has lost something.
 #[must_use]
 pub fn run(scene: &Scene) -> Outcome {
     let mut world = World {
@@ -68,10 +71,12 @@ pub fn run(scene: &Scene) -> Outcome {
         scene,
     };
     world.clock.at(0, Happening::Walk);
-    while !world.over {
-        let Some(happening) = world.clock.next() else { break };
+    while !world.over
+        && let Some(happening) = world.clock.next()
+    {
         world.happen(happening);
     }
+    assert!(world.over, "nothing happens any more, and the job is not over");
     world.finish()
 }
 
@@ -85,7 +90,7 @@ impl World<'_> {
             Happening::Opened { job } => self.opened(job),
             Happening::Read { job, piece } => self.was_read(job, piece),
             Happening::Sent { job, piece } => self.was_sent(job, piece),
-            Happening::Written { job } => self.was_written(job),
+            Happening::Written { job, piece } => self.was_written(job, piece),
             Happening::Closed { job } => self.was_closed(job),
         }
     }
@@ -272,7 +277,8 @@ impl World<'_> {
             let Some((part, file)) = self.clients[rank.index()].waiting.pop_front() else { break };
             self.clients[rank.index()].open_files += 1;
             let size = self.class(file).bytes;
-            let large = self.scene.limits.is_large(size);
+            let rate = self.clients[rank.index()].rate(now);
+            let large = self.scene.limits.is_large(size, rate);
             let work = if large { Work::Announced { part, file: FileId(file) } } else { Work::File { part } };
             let job = self.job(rank, work, file, 0..if large { 0 } else { size });
             let opened = self.storage.metadata(now, file, BEGIN_OPERATIONS);
@@ -345,13 +351,16 @@ impl World<'_> {
         let (now, machine) = (self.clock.now(), &self.scene.machine);
         let client = &mut self.clients[rank.index()];
         while client.in_flight < machine.requests_in_flight {
-            let Some(&place) = client.ready.front() else { break };
-            let Some(job) = self.jobs.get(place) else { break };
-            let Some(piece) = job.pieces.next() else {
-                client.ready.pop_front();
-                continue;
-            };
+            let Some(place) = client.ready.pop_front() else { break };
+            let Some(job) = self.jobs.get(place) else { continue };
+            let Some(piece) = job.pieces.next() else { continue };
+            if !job.pieces.is_empty() {
+                // Each local worker has a file, and they take turns.
+                let behind = client.ready.len().min(machine.streams.saturating_sub(1) as usize);
+                client.ready.insert(behind, place);
+            }
             client.in_flight += 1;
+            client.began.get_or_insert(now);
             let bytes = job.piece_bytes(piece, machine.request_bytes);
             let read = self.storage.read(now, job.source, piece, bytes);
             self.clock.at(read, Happening::Read { job: place, piece });
@@ -374,11 +383,13 @@ impl World<'_> {
         let Some(job) = self.jobs.get(place) else { return };
         let bytes = job.piece_bytes(piece, self.scene.machine.request_bytes);
         let written = self.storage.write(self.clock.now(), job.target, piece, bytes);
-        self.clock.at(written, Happening::Written { job: place });
+        self.clock.at(written, Happening::Written { job: place, piece });
     }
 
-    fn was_written(&mut self, place: u32) {
+    fn was_written(&mut self, place: u32, piece: u32) {
         let Some(job) = self.jobs.get(place) else { return };
+        let bytes = job.piece_bytes(piece, self.scene.machine.request_bytes);
+        self.clients[job.rank.index()].written += bytes;
         job.left -= 1;
         let (rank, moved) = (job.rank, job.left == 0);
         self.clients[rank.index()].in_flight -= 1;

@@ -1,0 +1,337 @@
+//! Shows what was simulated: lines while it goes on, tables for a terminal, and a page with plots.
+
+use haul_cluster::simulate::{Machine, Walk};
+
+use super::View;
+use super::figure::{Claim, Curve, Curves, Figure, Level, Panel, Row, Table, Tone, Value, digits, rate};
+use super::html;
+use crate::run::study::Role;
+use crate::simulate::published::{self, PEAK, Published};
+use crate::simulate::scenes::{Client, SMALL_CLIENTS};
+use crate::simulate::{Point, Simulated};
+
+/// Says in a line what came out of one job.
+pub(crate) fn line(point: &Point) -> String {
+    let (bottleneck, busy) = point.outcome.busy.bottleneck();
+    let what = format!("workload {}, {} clients", point.workload, point.clients);
+    let end = format!("{:.1} s, busiest: {bottleneck} {:.0}%", point.outcome.seconds, 100.0 * busy);
+    match (point.workload, point.client) {
+        ("small", _) => {
+            let (servers, walk) = (point.metadata_servers, walk_name(point.walk));
+            format!(
+                "{what}, {servers} metadata servers, {walk}: {:.0} files/s, {end}",
+                point.outcome.files_rate()
+            )
+        }
+        (_, Client::OneRequest) => format!("{what}, one request in flight: {:.0} MB/s, {end}", point.rate()),
+        (_, Client::Haul) => format!("{what}: {:.0} MB/s, {end}", point.rate()),
+    }
+}
+
+fn walk_name(walk: Walk) -> &'static str {
+    match walk {
+        Walk::Launch => "--walk=launch",
+        Walk::Ranks => "--walk=ranks",
+    }
+}
+
+/// Writes the tables for a terminal.
+pub(crate) fn text(simulated: &Simulated) -> String {
+    let mut out = String::from("Simulated, not measured: the assumptions are in docs/scale.md.\n");
+    for table in tables(simulated) {
+        out.push_str(&format!("\n{}\n{:>12}", table.title, ""));
+        table.columns.iter().for_each(|column| out.push_str(&format!(" {column:>16}")));
+        out.push('\n');
+        for row in &table.rows {
+            out.push_str(&format!("{:>12}", row.name));
+            row.cells.iter().flatten().for_each(|cell| out.push_str(&format!(" {cell:>16}")));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Writes the page.
+pub(crate) fn page(simulated: &Simulated) -> String {
+    let facts = vec![
+        ("What this is", "a discrete-event simulation; nothing here was measured".to_owned()),
+        ("What is real in it", "the scheduler of rank 0, the planner, the model of teams".to_owned()),
+        ("Seed", simulated.seed.to_string()),
+        ("Assumptions", "docs/scale.md; the constants are in the tables below".to_owned()),
+    ];
+    let view = View {
+        title: "Copying with 1 to 512 clients, and 10\u{2079} small files",
+        about: "The scheduler that a job runs, over a modelled file system: the three workloads of the document at their \
+                full size of 240 GB each, and small files on 1,000 ranks.",
+        claims: claims(simulated),
+        figures: figures(simulated),
+        tables: tables(simulated),
+    };
+    html::simulated(&view, &facts)
+}
+
+fn claims(simulated: &Simulated) -> Vec<Claim> {
+    let best = |workload: &str, client| {
+        let points =
+            simulated.points.iter().filter(|point| point.workload == workload && point.client == client);
+        points.max_by(|one, other| one.rate().total_cmp(&other.rate()))
+    };
+    let levels = |client| {
+        let found = published::ALL.iter().filter_map(|published| {
+            let best = best(published.workload, client)?.rate();
+            let enough = |point: &&Point| {
+                point.workload == published.workload && point.client == client && point.rate() >= 0.9 * best
+            };
+            Some(simulated.points.iter().find(enough)?.clients.to_string())
+        });
+        found.collect::<Vec<_>>().join(", ")
+    };
+    let mut claims: Vec<Claim> = published::ALL
+        .iter()
+        .map(|Published { workload, cp, spdcp }| {
+            let said = format!(
+                "Workload {workload}: {cp} MB/s with cp, {spdcp} MB/s at 160 to 256 clients with spdcp"
+            );
+            let found =
+                best(workload, Client::Haul).zip(best(workload, Client::OneRequest)).map(|(haul, one)| {
+                    format!(
+                        "at best {:.0} MB/s with {} clients; with one request in flight {:.0} MB/s with {}",
+                        haul.rate(),
+                        haul.clients,
+                        one.rate(),
+                        one.clients
+                    )
+                });
+            Claim::new(&said, found)
+        })
+        .collect();
+    let found = format!(
+        "workloads 1, 2, 3 reach 90% of their best with {} clients; with one request in flight with {}",
+        levels(Client::Haul),
+        levels(Client::OneRequest)
+    );
+    claims.push(Claim::new(
+        "\u{201c}the scaling of performance levels off at around 100 clients\u{201d}",
+        Some(found),
+    ));
+    claims
+}
+
+fn figures(simulated: &Simulated) -> Vec<Figure> {
+    let rates = published::ALL.iter().map(|published| rate_panel(simulated, published)).collect();
+    let mut figures = vec![
+        Figure {
+            title: "MB/s against clients".to_owned(),
+            caption: "Each workload is 240 GB on 80 targets that give 10,000 MB/s in all (dashed). haul: 32 requests in \
+                      flight for each client, whose link is modelled with 324 MB/s. One request: the same scheduler, clients \
+                      that read a buffer and then write it. Lines across are the document\u{2019}s: GNU cp, and the peak of \
+                      spdcp at 160 to 256 clients."
+                .to_owned(),
+            panels: rates,
+        },
+        Figure {
+            title: "Efficiency against clients".to_owned(),
+            caption: "The rate as a part of what the modelled hardware allows: the links of the clients, or the targets, \
+                      whichever is less. Workload 1 loses some because its files lie on four targets each, by chance more on \
+                      one than on another."
+                .to_owned(),
+            panels: vec![
+                efficiency_panel(simulated, Client::Haul, "haul"),
+                efficiency_panel(simulated, Client::OneRequest, "One request in flight"),
+            ],
+        },
+    ];
+    if simulated.files > 0 {
+        figures.push(small_figure(simulated));
+    }
+    figures.retain(|figure| {
+        figure.panels.iter().any(|panel| matches!(panel, Panel::Curves(curves) if !curves.curves.is_empty()))
+    });
+    figures
+}
+
+fn rate_panel(simulated: &Simulated, published: &Published) -> Panel {
+    let curve = |client, label: &str, role| Curve {
+        label: label.to_owned(),
+        tone: Tone::of(role),
+        points: points(simulated, published.workload, client, Point::rate),
+    };
+    let level = |label: &str, value, role| Level { label: label.to_owned(), tone: Tone::of(role), value };
+    let mut curves = vec![
+        curve(Client::Haul, "haul", Role::Auto),
+        curve(Client::OneRequest, "one request", Role::IoUring),
+    ];
+    curves.retain(|curve| !curve.points.is_empty());
+    Panel::Curves(Curves {
+        title: match published.workload {
+            "1" => "Workload 1: 2400 files of 100 MB",
+            "2" => "Workload 2: 10 files of 24,000 MB",
+            _ => "Workload 3: 1200 of 100 MB, 5 of 24,000 MB",
+        }
+        .to_owned(),
+        axis: "MB/s, simulated".to_owned(),
+        x_axis: "clients".to_owned(),
+        curves,
+        levels: vec![
+            level("targets", PEAK, Role::Ablation),
+            level("spdcp, published", published.spdcp, Role::Sync),
+            level("cp, published", published.cp, Role::Reference),
+        ],
+    })
+}
+
+fn points(simulated: &Simulated, workload: &str, client: Client, of: fn(&Point) -> f64) -> Vec<(f64, Value)> {
+    let of_it = simulated.points.iter().filter(|point| point.workload == workload && point.client == client);
+    of_it.map(|point| (f64::from(point.clients), Value::exactly(of(point)))).collect()
+}
+
+fn efficiency_panel(simulated: &Simulated, client: Client, title: &str) -> Panel {
+    let roles = [Role::IoUring, Role::PosixAio, Role::KernelAio];
+    let curves = published::ALL.iter().zip(roles).map(|(published, role)| Curve {
+        label: format!("workload {}", published.workload),
+        tone: Tone::of(role),
+        points: points(simulated, published.workload, client, |point| 100.0 * point.efficiency()),
+    });
+    Panel::Curves(Curves {
+        title: title.to_owned(),
+        axis: "% of what the hardware allows".to_owned(),
+        x_axis: "clients".to_owned(),
+        curves: curves.filter(|curve| !curve.points.is_empty()).collect(),
+        levels: vec![Level { label: "all of it".to_owned(), tone: Tone::of(Role::Ablation), value: 100.0 }],
+    })
+}
+
+fn small_figure(simulated: &Simulated) -> Figure {
+    let of =
+        |walk| simulated.points.iter().filter(move |point| point.workload == "small" && point.walk == walk);
+    let curves = |value: fn(&Point) -> f64| {
+        [(Walk::Launch, Role::IoUring), (Walk::Ranks, Role::Auto)]
+            .map(|(walk, role)| Curve {
+                label: walk_name(walk).to_owned(),
+                tone: Tone::of(role),
+                points: of(walk)
+                    .map(|point| (f64::from(point.metadata_servers), Value::exactly(value(point))))
+                    .collect(),
+            })
+            .into()
+    };
+    let panel = |title: &str, axis: &str, curves| {
+        let (title, axis, x_axis) = (title.to_owned(), axis.to_owned(), "metadata servers".to_owned());
+        Panel::Curves(Curves { title, axis, x_axis, curves, levels: Vec::new() })
+    };
+    Figure {
+        title: format!("{} small files on {SMALL_CLIENTS} ranks", simulated.files),
+        caption: "Files of 4 KiB, a thousand in a directory; each costs five operations on a metadata server that does \
+                  50,000 a second."
+            .to_owned(),
+        panels: vec![
+            panel("Files a second", "thousand files/s, simulated", curves(|point| point.outcome.files_rate() / 1e3)),
+            panel("The launch process", "% of the time busy", curves(|point| 100.0 * point.outcome.busy.launch)),
+        ],
+    }
+}
+
+fn tables(simulated: &Simulated) -> Vec<Table> {
+    let mut tables = Vec::new();
+    for published in &published::ALL {
+        for (client, name) in [(Client::Haul, "haul"), (Client::OneRequest, "one request in flight")] {
+            let of_it = simulated
+                .points
+                .iter()
+                .filter(|point| point.workload == published.workload && point.client == client);
+            let rows: Vec<Row> =
+                of_it.map(|point| row(point.clients.to_string(), rate_cells(point))).collect();
+            if !rows.is_empty() {
+                tables.push(Table {
+                    title: format!("Workload {}, {name}", published.workload),
+                    note: String::new(),
+                    columns: columns(&["MB/s", "efficiency"]),
+                    rows,
+                });
+            }
+        }
+    }
+    for walk in [Walk::Launch, Walk::Ranks] {
+        let of_it = simulated.points.iter().filter(|point| point.workload == "small" && point.walk == walk);
+        let rows: Vec<Row> =
+            of_it.map(|point| row(point.metadata_servers.to_string(), small_cells(point))).collect();
+        if !rows.is_empty() {
+            tables.push(Table {
+                title: format!("{} small files, {}, by metadata servers", simulated.files, walk_name(walk)),
+                note: String::new(),
+                columns: columns(&["files/s", "messages/1000"]),
+                rows,
+            });
+        }
+    }
+    tables.extend(simulated.machines.iter().map(|(name, machine)| machine_table(name, machine)));
+    tables
+}
+
+fn columns(first: &[&str]) -> Vec<String> {
+    let rest = [
+        "seconds",
+        "busiest",
+        "targets %",
+        "busiest target %",
+        "links %",
+        "metadata %",
+        "rank 0 %",
+        "launch %",
+    ];
+    first.iter().chain(&rest).map(|&column| column.to_owned()).collect()
+}
+
+fn row(name: String, cells: Vec<String>) -> Row {
+    Row { name, cells: Ok(cells), is_auto: false }
+}
+
+fn rate_cells(point: &Point) -> Vec<String> {
+    let mut cells = vec![rate(point.rate()), format!("{:.0}%", 100.0 * point.efficiency())];
+    cells.extend(busy_cells(point));
+    cells
+}
+
+fn small_cells(point: &Point) -> Vec<String> {
+    let messages = point.outcome.messages as f64 * 1000.0 / point.outcome.files.max(1) as f64;
+    let mut cells = vec![format!("{:.0}", point.outcome.files_rate()), digits(messages)];
+    cells.extend(busy_cells(point));
+    cells
+}
+
+fn busy_cells(point: &Point) -> Vec<String> {
+    let busy = &point.outcome.busy;
+    let parts = [busy.targets, busy.busiest_target, busy.links, busy.metadata, busy.rank_0, busy.launch];
+    let mut cells = vec![rate(point.outcome.seconds), busy.bottleneck().0.to_owned()];
+    cells.extend(parts.map(|part| format!("{:.1}", 100.0 * part)));
+    cells
+}
+
+fn machine_table(name: &str, machine: &Machine) -> Table {
+    let rate = |rate: f64| format!("{:.0} MB/s", rate / 1e6);
+    let rows = [
+        ("storage targets", format!("{}, of {} each way", machine.targets, rate(machine.target_rate))),
+        ("a request beside its bytes", format!("{:?}", machine.target_overhead)),
+        ("way to a target and back", format!("{:?}", machine.target_latency)),
+        ("a metadata server", format!("{:.0} operations/s", machine.metadata_rate)),
+        ("a metadata operation alone", format!("{:?}", machine.metadata_latency)),
+        ("a client's link", format!("{} each way", rate(machine.link_rate))),
+        ("requests in flight a client", machine.requests_in_flight.to_string()),
+        ("files moved at once a client", machine.streams.to_string()),
+        ("files open a client", machine.files_in_flight.to_string()),
+        ("a small file's processor time", format!("{:?}", machine.file_cost)),
+        ("a message on its way", format!("{:?}", machine.message_latency)),
+        ("a message, for rank 0", format!("{:?}", machine.message_cost)),
+        ("a part, for rank 0", format!("{:?}", machine.part_cost)),
+        ("an entry, for who lists it", format!("{:?}", machine.list_cost)),
+        ("a part, for the launch process", format!("{:?}", machine.launch_part_cost)),
+        ("directories the launch process makes at once", machine.launch_workers.to_string()),
+        ("entries under way at most", machine.outstanding_entries.to_string()),
+    ];
+    Table {
+        title: format!("The modelled machine: {name}"),
+        note: String::new(),
+        columns: vec!["value".to_owned()],
+        rows: rows.into_iter().map(|(name, value)| row(name.to_owned(), vec![value])).collect(),
+    }
+}

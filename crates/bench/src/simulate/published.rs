@@ -1,0 +1,33 @@
+//! What the document says of `spdcp`: K. Matney, S. Canon and S. Oral, "A first look at scalable I/O in Linux commands", section 5.
+//!
+//! Only what its text says; its figure 3 is not part of the text.
+
+use serde::Serialize;
+
+/// The document's title.
+pub(crate) const TITLE: &str =
+    "K. Matney, S. Canon and S. Oral, \u{201c}A first look at scalable I/O in Linux commands\u{201d}";
+
+/// What it was measured on.
+pub(crate) const MACHINE: &str = "Cray XT3 with 3500 sockets in normal operation, Lustre with 80 OSTs on 20 OSSs; IOR measured over 10 GB/s";
+
+/// The file system's peak, as IOR measured it: "over 10 GB/s", in MB/s.
+pub(crate) const PEAK: f64 = 10_000.0;
+
+/// What the document says of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Published {
+    /// Its number.
+    pub(crate) workload: &'static str,
+    /// GNU cp, MB/s.
+    pub(crate) cp: f64,
+    /// spdcp's peak, MB/s, at 160 to 256 clients.
+    pub(crate) spdcp: f64,
+}
+
+/// The three workloads. The text calls 9,300 the peak of workload 2 and 7,300 that of workload 1.
+pub(crate) const ALL: [Published; 3] = [
+    Published { workload: "1", cp: 324.0, spdcp: 7300.0 },
+    Published { workload: "2", cp: 126.0, spdcp: 9300.0 },
+    Published { workload: "3", cp: 177.0, spdcp: 9100.0 },
+];
