@@ -4,10 +4,12 @@
 //! - [`under_launcher`]: one of the processes of `mpirun -n N haul cp …`.
 
 use std::ffi::OsString;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use haul_cluster::batch::spool::Spool;
 use haul_cluster::direct::Direct;
 use haul_cluster::launch::{Crew, CrewOptions, Journal, Spawn};
 use haul_cluster::link::Link;
@@ -16,7 +18,10 @@ use haul_cluster::mpi::{World, launched};
 use haul_cluster::station::{Station, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
 use haul_flow::Portable;
-use haul_tools::copy::Copier;
+use haul_tools::copy::{Copier, CopyOptions};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::flags::Request;
 
 use crate::report::complain;
 
@@ -63,6 +68,32 @@ pub(crate) fn under_launcher(
         let status = launched.join().unwrap_or(ExitCode::FAILURE);
         if served == ExitCode::SUCCESS { status } else { ExitCode::FAILURE }
     })
+}
+
+/// Opens the journal of a copy, if there is to be one: the user's, or that of the batch job this process runs in.
+pub(crate) fn journal(request: &Request) -> Result<Option<Journal>, String> {
+    if request.cluster.clients.is_none() && !is_under_launcher() || !speaks() {
+        return Ok(None);
+    }
+    let spool = Spool::of_process();
+    let path = request.cluster.journal.clone().or_else(|| spool.map(|spool| spool.journal()));
+    let Some(path) = path else { return Ok(None) };
+    let journal = Journal::open(&path, fingerprint(request));
+    journal.map(Some).map_err(|error| format!("cannot use the journal {}: {error}", path.display()))
+}
+
+/// Returns what tells a copy from every other: what is copied where, from which directory, and how.
+fn fingerprint(request: &Request) -> u64 {
+    let directory = std::env::current_dir().unwrap_or_default();
+    let Request { operands, options, .. } = request;
+    let mut hasher = Xxh3::new();
+    format!("{directory:?} {operands:?} {options:?}").hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Makes a copy's options those of the run that its journal is of.
+pub(crate) fn going_on(options: &CopyOptions, journal: Option<&Journal>) -> CopyOptions {
+    CopyOptions { run: journal.map(Journal::run), ..options.clone() }
 }
 
 /// Makes the crew of a copy by `clients` processes, which are started when they are needed.

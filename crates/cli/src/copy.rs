@@ -44,13 +44,22 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 
 /// Runs one copy, here or by several processes, and tells what became of it.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
+    let journal = match cluster::journal(request) {
+        Ok(journal) => journal,
+        Err(why) => {
+            complain(&messages.debug(&why));
+            return ExitCode::FAILURE;
+        }
+    };
+    let request =
+        &Request { options: cluster::going_on(&request.options, journal.as_ref()), ..request.clone() };
     if cluster::is_under_launcher() && request.cluster.clients.is_none() {
-        return cluster::under_launcher(&request.cluster, None, |crew| {
+        return cluster::under_launcher(&request.cluster, journal, |crew| {
             copy_by(messages, request, Some(crew))
         });
     }
     let Some(clients) = request.cluster.clients else { return copy_by(messages, request, None) };
-    match cluster::crew(clients, &request.cluster, None) {
+    match cluster::crew(clients, &request.cluster, journal) {
         Ok(crew) => copy_by(messages, request, Some(&crew)),
         Err(why) => {
             complain(&messages.debug(&format!("cannot copy with {clients} clients: {why}")));

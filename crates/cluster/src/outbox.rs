@@ -192,7 +192,7 @@ impl<T: Portable> Outlet<T> for Outbox<T> {
     }
 
     fn large(&self, stat: &Stat) -> Option<u64> {
-        if !self.limits.is_large(stat.size) {
+        if !self.limits.is_large(stat.size, None) {
             return None;
         }
         let mut collected = self.collected();

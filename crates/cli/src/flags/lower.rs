@@ -53,7 +53,7 @@ pub(crate) enum When {
 }
 
 /// One copy as it was asked for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// The names.
     pub(crate) operands: Operands,
@@ -445,6 +445,7 @@ impl Typed {
             reflink: if self.sparse == Sparse::Never { Reflink::Never } else { self.reflink },
             sparse: self.sparse,
             layout: self.layout.rule(),
+            run: None,
             verbose: self.verbose || self.debug,
             debug: self.debug,
             through_dangling: environment.posixly_correct,

@@ -211,6 +211,7 @@ pub struct Copier {
 
 impl Copier {
     fn new(options: CopyOptions, named: Named, names_repeat: bool) -> Self {
+        let run = options.run.unwrap_or_else(rand::random);
         Self {
             options,
             process: haul_sys::effective_identity(),
@@ -225,7 +226,7 @@ impl Copier {
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),
-            run: rand::random(),
+            run,
         }
     }
 

@@ -187,6 +187,8 @@ pub struct CopyOptions {
     pub debug: bool,
     /// Whether a dangling symbolic link in the target's place is written through (`POSIXLY_CORRECT`).
     pub through_dangling: bool,
+    /// The number of the run of several processes that this one goes on with, if it does.
+    pub run: Option<u64>,
 }
 
 impl Default for CopyOptions {
@@ -211,6 +213,7 @@ impl Default for CopyOptions {
             verbose: false,
             debug: false,
             through_dangling: false,
+            run: None,
         }
     }
 }
