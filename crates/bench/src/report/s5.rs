@@ -1,8 +1,11 @@
 //! Shows S5: rates over the number of clients, below the ceiling of the file system.
 
 use super::View;
-use super::figure::{Claim, Curve, Curves, Figure, Level, Panel, Row, Table, Tone, Value, rate};
+use super::figure::{
+    Bar, Bars, Claim, Curve, Curves, Figure, Group, Level, Panel, Row, Source, Table, Tone, Value, rate,
+};
 use crate::run::findings::{Findings, Line, Measured};
+use crate::run::published::document;
 use crate::run::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS, ceiling, dcp_id, haul_id};
 use crate::run::study::{CP, Role};
 
@@ -13,7 +16,7 @@ pub(crate) fn view(findings: &Findings) -> View {
         about: "Many files of 100 MB, a few of 24,000 MB, and both at once, copied by 1 to 16 clients, each a process with a \
                 mount of its own of a file system whose rates are known; GNU cp on one client beside them.",
         claims: claims(findings),
-        figures: findings.parts.iter().map(figure).collect(),
+        figures: findings.parts.iter().map(figure).chain(beside(findings)).collect(),
         tables: vec![table(findings)],
     }
 }
@@ -70,6 +73,34 @@ fn curves(part: &Measured) -> Curves {
         curves,
         levels: part.line(CP).and_then(level).into_iter().collect(),
     }
+}
+
+/// How many times as fast as `cp -r` the most clients are, here and in the document.
+fn beside(findings: &Findings) -> Option<Figure> {
+    let most = CLIENTS.last().copied()?;
+    let measured = findings.parts.iter().filter_map(|part| {
+        let (many, alone) = (part.mean(&haul_id(most))?, part.mean(CP)?);
+        Some(Bar::published(&part.label, Tone::of(Role::Auto), many / alone))
+    });
+    let published = findings.published.iter().filter(|one| one.unit == "x");
+    let published = published.map(|one| Bar::published(one.part, Tone::of(Role::Rival), one.value));
+    let panel = |title: String, source, bars| {
+        let groups = vec![Group { heading: String::new(), bars }];
+        Panel::Bars(Bars { title, source, axis: "times as fast as cp -r".to_owned(), groups })
+    };
+    let document = document(findings.study);
+    Some(Figure {
+        title: "Beside one client with cp -r".to_owned(),
+        caption: format!(
+            "How many times as fast as cp -r on one client: here, haul by {most} clients, whose ceiling is {:.1} times that of \
+             one; there, spdcp at its peak, by 160 to 256 clients.",
+            ceiling(most) / ceiling(1),
+        ),
+        panels: vec![
+            panel(format!("haul, {most} clients"), Source::Measured, measured.collect()),
+            panel("spdcp, the document".to_owned(), Source::Published(document.short), published.collect()),
+        ],
+    })
 }
 
 fn table(findings: &Findings) -> Table {

@@ -12,8 +12,9 @@ pub(crate) fn details(findings: &Findings) -> Vec<Table> {
 
 fn part_table(part: &Measured, unit: Unit) -> Table {
     let totals = part.totals;
-    let size = match unit {
-        Unit::Seconds => {
+    let size = match totals.files {
+        1 => format!("one file of {:.1} MB", totals.bytes as f64 / 1e6),
+        _ => {
             format!(
                 "{} files, {} directories, {:.1} MB",
                 totals.files,
@@ -21,7 +22,6 @@ fn part_table(part: &Measured, unit: Unit) -> Table {
                 totals.bytes as f64 / 1e6
             )
         }
-        Unit::MegabytesPerSecond => format!("one file of {:.1} MB", totals.bytes as f64 / 1e6),
     };
     let columns = [
         unit.symbol(),

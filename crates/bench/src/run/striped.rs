@@ -44,7 +44,9 @@ const PACE: &str = "user.standin.pace";
 /// What each rank is started by: `WRAPPER CLIENTS SHARED PROGRAM ...`.
 const WRAPPER: &str = "#!/bin/sh
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}
-exec unshare --mount sh -c 'mount --bind \"$0\" \"$1\" && shift && exec \"$@\"' \"$1$rank\" \"$2\" \"$@\"
+client=$1$rank shared=$2
+shift 2
+exec unshare --mount sh -c 'mount --bind \"$0\" \"$1\" && shift && exec \"$@\"' \"$client\" \"$shared\" \"$@\"
 ";
 /// What the launchers need to know: root, more ranks than processors, and no spinning.
 const LAUNCHERS: [(&str, &str); 5] = [
