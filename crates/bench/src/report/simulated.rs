@@ -335,3 +335,56 @@ fn machine_table(name: &str, machine: &Machine) -> Table {
         rows: rows.into_iter().map(|(name, value)| row(name.to_owned(), vec![value])).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::scenes;
+    use haul_cluster::simulate::run;
+
+    fn example() -> Simulated {
+        let planned = scenes::all(&[64, 100], 50_000, 1);
+        let points = planned.into_iter().map(|planned| Point {
+            workload: planned.workload,
+            client: planned.client,
+            clients: planned.scene.clients,
+            metadata_servers: planned.scene.machine.metadata_servers,
+            walk: planned.scene.walk,
+            ceiling: 1e10,
+            outcome: run(&planned.scene),
+        });
+        let machines = vec![("a machine", scenes::document_machine())];
+        Simulated {
+            seed: 1,
+            files: 50_000,
+            machines,
+            published: published::ALL.to_vec(),
+            points: points.collect(),
+        }
+    }
+
+    #[test]
+    fn the_page_is_whole_and_says_what_it_is() {
+        let simulated = example();
+        let page = page(&simulated);
+        let body = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
+        let document = roxmltree::Document::parse(body).unwrap();
+        let plots = document.descendants().filter(|node| node.tag_name().name() == "svg").count();
+        assert_eq!(plots, 3 + 2 + 2);
+        assert!(!page.contains("NaN") && !page.contains("\"inf"));
+        assert!(page.contains("nothing here was measured") && page.contains("spdcp, published"));
+        let text = text(&simulated);
+        assert!(text.starts_with("Simulated, not measured"), "{text}");
+        // Nearly the document's own rates, and never more than the targets have.
+        for (workload, least) in [("1", 6000.0), ("2", 9000.0), ("3", 7000.0)] {
+            let of_it = |point: &&Point| point.workload == workload && point.client == Client::Haul;
+            for point in simulated.points.iter().filter(of_it) {
+                assert!((least..PEAK).contains(&point.rate()), "{}", line(point));
+                assert_eq!(
+                    (point.outcome.bytes, point.outcome.busy.bottleneck().0),
+                    (240_000_000_000, "storage targets")
+                );
+            }
+        }
+    }
+}
