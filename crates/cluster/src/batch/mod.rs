@@ -26,10 +26,11 @@ pub mod spool;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use crate::Options;
 use crate::launch::command::System;
 
 /// What is to be run, and with what.
@@ -56,6 +57,33 @@ pub struct Order {
 }
 
 impl Order {
+    /// Makes the order for a command line that copies to `target`, and runs where this process does.
+    ///
+    /// The spool goes beside the user's journal if there is one, else beside the target, else into it: folders that the job's
+    /// hosts must see anyway.
+    ///
+    /// # Errors
+    /// When this process has no current directory.
+    pub fn new(system: System, options: &Options, words: Vec<OsString>, target: &Path) -> io::Result<Self> {
+        let beside = |path: &Path| {
+            let path = std::path::absolute(path).ok()?;
+            path.parent().map(Path::to_owned)
+        };
+        let journal = options.journal.as_deref().and_then(beside);
+        let shared = journal.into_iter().chain(beside(target)).chain([target.to_owned()]).collect();
+        Ok(Self {
+            system,
+            words,
+            directory: std::env::current_dir()?,
+            shared,
+            clients: options.clients.unwrap_or(1),
+            account: options.account.clone(),
+            walltime: options.walltime,
+            queue: options.queue.clone(),
+            environment: Vec::new(),
+        })
+    }
+
     /// Begins the command line of a program of the batch system.
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
@@ -202,4 +230,27 @@ fn complaint(output: &Output) -> String {
     let said = String::from_utf8_lossy(&said);
     let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() { output.status.to_string() } else { lines.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spool_lies_where_all_hosts_look() {
+        let order = |options: &Options, target: &str| {
+            Order::new(System::Slurm, options, vec!["true".into()], Path::new(target)).unwrap()
+        };
+        let plain = order(&Options::default(), "/shared/target/");
+        assert_eq!(plain.shared, [Path::new("/shared"), Path::new("/shared/target/")]);
+        assert_eq!(plain.clients, 1);
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(plain.directory, here);
+        let options =
+            Options { clients: Some(4), journal: Some("/notes/journal".into()), ..Options::default() };
+        let with_journal = order(&options, "target");
+        assert_eq!(with_journal.shared, [PathBuf::from("/notes"), here, PathBuf::from("target")]);
+        assert_eq!(with_journal.clients, 4);
+        assert_eq!(order(&Options::default(), "/").shared, [Path::new("/")]);
+    }
 }

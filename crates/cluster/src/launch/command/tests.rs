@@ -1,0 +1,167 @@
+//! Which command line starts the ranks, in made-up surroundings.
+
+use super::*;
+
+fn surroundings(variables: &[(&str, &str)]) -> Surroundings {
+    let find = |wanted: &str| {
+        let found = variables.iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, value)| OsString::from(value))
+    };
+    Surroundings::of(find)
+}
+
+#[test]
+fn an_allocation_of_slurm_says_how_many_it_is_for() {
+    let slots = |counts: &str| {
+        let variables =
+            [("SLURM_JOB_ID", "7"), ("SLURM_TASKS_PER_NODE", counts), ("SLURM_JOB_NUM_NODES", "3")];
+        surroundings(&variables).allocation.unwrap().slots
+    };
+    assert_eq!([slots("2(x3),1"), slots("4"), slots("1,2,3")], [Some(7), Some(4), Some(6)]);
+    assert_eq!([slots("x"), slots("2(x"), slots("4294967295(x2)")], [None; 3]);
+    let few = surroundings(&[("SLURM_JOBID", "8"), ("SLURM_NTASKS", "5")]).allocation.unwrap();
+    assert_eq!(few, Allocation { system: System::Slurm, id: "8".to_owned(), slots: Some(5), hosts: None });
+    assert_eq!(surroundings(&[("SLURM_JOB_ID", "")]).allocation, None);
+}
+
+#[test]
+fn an_allocation_of_pbs_lists_its_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("nodes");
+    fs::write(&list, "a\na\nb\nb\n\n").unwrap();
+    let variables = [("PBS_JOBID", "12.server"), ("PBS_NODEFILE", list.to_str().unwrap())];
+    let found = surroundings(&variables).allocation.unwrap();
+    assert_eq!(found.system, System::Pbs);
+    assert_eq!((found.slots, found.hosts), (Some(4), Some(2)));
+}
+
+#[test]
+fn a_batch_system_is_for_those_outside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert_eq!(surroundings(&[("PATH", path)]).batch_system(), None);
+    make_program(&folder.path().join("qsub"), "");
+    assert_eq!(surroundings(&[("PATH", path)]).batch_system(), Some(System::Pbs));
+    make_program(&folder.path().join("sbatch"), "");
+    assert_eq!(surroundings(&[("PATH", path)]).batch_system(), Some(System::Slurm));
+    assert_eq!(surroundings(&[("PATH", path), ("SLURM_JOB_ID", "1")]).batch_system(), None);
+}
+
+#[test]
+fn launchers_are_told_apart_by_their_versions() {
+    let known = [
+        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", Family::OpenMpi4),
+        ("mpirun.openmpi (OpenRTE) 4.1.4\n", Family::OpenMpi4),
+        ("mpirun (Open MPI) 5.0.11\n", Family::OpenMpi5),
+        ("prterun (PRRTE) 3.0.11\n", Family::OpenMpi5),
+        ("mpirun (Open MPI) 5.1.0a1\n", Family::OpenMpi5),
+        ("HYDRA build details:\n    Version:   4.0.2\n", Family::Mpich),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.5", Family::Mpich),
+        ("slurm 22.05.8\n", Family::Srun),
+        ("", Family::Other),
+    ];
+    for (text, family) in known {
+        assert_eq!(Family::of_version(text), family, "{text}");
+    }
+}
+
+/// Makes a program that prints a text.
+fn make_program(path: &Path, prints: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, format!("#!/bin/sh\nprintf '%s\\n' '{prints}'\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn wanted<'a>(ranks: u32, environment: &'a [(&'a str, OsString)]) -> Wanted<'a> {
+    Wanted {
+        ranks,
+        program: Path::new("/bin/haul"),
+        arguments: &[],
+        environment,
+        launcher: None,
+        library: None,
+    }
+}
+
+fn text(line: &StartLine) -> String {
+    line.words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_family_gets_its_options() {
+    let environment = [("HAUL_X", OsString::from("a b"))];
+    let line = |family: Family, outside: bool| {
+        let variables: &[_] = if outside { &[] } else { &[("SLURM_JOB_ID", "1")] };
+        text(&line_of(&surroundings(variables), &wanted(4, &environment), family, vec!["RUN".into()]))
+    };
+    assert_eq!(
+        line(Family::OpenMpi4, true),
+        "RUN --oversubscribe --bind-to none -n 4 -x HAUL_X=a b /bin/haul"
+    );
+    assert_eq!(
+        line(Family::OpenMpi5, true),
+        "RUN --map-by :OVERSUBSCRIBE --bind-to none -n 4 -x HAUL_X=a b /bin/haul"
+    );
+    assert_eq!(line(Family::OpenMpi5, false), "RUN --bind-to none -n 4 -x HAUL_X=a b /bin/haul");
+    assert_eq!(line(Family::Mpich, true), "RUN -genv HAUL_X a b -n 4 /bin/haul");
+    assert_eq!(
+        line(Family::Srun, false),
+        "RUN --ntasks=4 --input=0 --unbuffered --kill-on-bad-exit=1 /bin/haul"
+    );
+    assert_eq!(line(Family::Other, true), "RUN -n 4 /bin/haul");
+}
+
+#[test]
+fn the_launcher_of_the_librarys_family_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, bin] = ["path", "own/bin"].map(|name| folder.path().join(name));
+    fs::create_dir_all(&path).unwrap();
+    fs::create_dir_all(&bin).unwrap();
+    make_program(&path.join("mpirun"), "mpirun (Open MPI) 4.1.4");
+    make_program(&path.join("mpiexec.mpich"), "HYDRA build details:");
+    make_program(&bin.join("mpiexec"), "HYDRA build details:");
+    let found = |library: Option<&Path>| {
+        let surroundings = surroundings(&[("PATH", path.to_str().unwrap())]);
+        let line = start_line(&surroundings, &Wanted { library, ..wanted(2, &[]) }).unwrap();
+        PathBuf::from(&line.words[0])
+    };
+    assert_eq!(found(None), path.join("mpirun"));
+    assert_eq!(found(Some(Path::new("/usr/lib/x/libmpich.so.12"))), path.join("mpiexec.mpich"));
+    assert_eq!(found(Some(&folder.path().join("own/lib/libmpi_abi.so.1"))), bin.join("mpiexec"));
+}
+
+#[test]
+fn srun_is_told_how_the_library_finds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    make_program(&folder.path().join("srun"), "MPI plugin types are...\n\tpmix\n\tpmi2\n\tnone");
+    let variables = [("PATH", folder.path().to_str().unwrap()), ("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "3")];
+    let line = |library: &str| {
+        let library = Some(Path::new(library));
+        text(&start_line(&surroundings(&variables), &Wanted { library, ..wanted(3, &[]) }).unwrap())
+    };
+    assert!(
+        line("/no/such/lib/libmpi.so.40").contains("srun --mpi=pmix --ntasks=3"),
+        "{}",
+        line("/no/such/lib/libmpi.so.40")
+    );
+    assert!(line("/no/such/lib/libmpi.so.12").contains("srun --mpi=pmi2 --ntasks=3"));
+}
+
+#[test]
+fn what_cannot_be_started_is_refused_with_a_reason() {
+    let nothing = surroundings(&[("PATH", "/no/such/folder")]);
+    let refusal = start_line(&nothing, &wanted(2, &[])).unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "no program to start MPI ranks: looked for mpirun, mpiexec, mpiexec.hydra, mpirun.openmpi, mpiexec.mpich on PATH"
+    );
+    let small = surroundings(&[("SLURM_JOB_ID", "31"), ("SLURM_NTASKS", "3")]);
+    let refusal = start_line(&small, &wanted(4, &[])).unwrap_err();
+    assert_eq!(refusal.to_string(), "4 clients are too many: job 31 has room for 3");
+    let rank = surroundings(&[("OMPI_COMM_WORLD_SIZE", "4")]);
+    let refusal = start_line(&rank, &wanted(4, &[])).unwrap_err();
+    assert_eq!(refusal.to_string(), "this is already one of 4 ranks: it cannot start others");
+    let own = [OsString::from("/no/such/launcher")];
+    let refusal = start_line(&nothing, &Wanted { launcher: Some(&own), ..wanted(2, &[]) }).unwrap_err();
+    assert!(refusal.to_string().starts_with("cannot run /no/such/launcher: No such file"), "{refusal}");
+}
