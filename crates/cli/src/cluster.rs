@@ -3,8 +3,9 @@
 //! - [`rank`]: a process that a launch process has started; it is told over its standard input, or by messages, what to do.
 //! - [`under_launcher`]: one of the processes of `mpirun -n N haul cp …`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::hash::{Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use haul_cluster::mpi::{World, launched};
 use haul_cluster::station::{Station, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
 use haul_flow::Portable;
-use haul_tools::copy::{Copier, CopyOptions};
+use haul_tools::copy::{Copier, CopyOptions, Operands};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::flags::Request;
@@ -78,7 +79,7 @@ pub(crate) fn journal(request: &Request) -> Result<Option<Journal>, String> {
     let spool = Spool::of_process();
     let path = request.cluster.journal.clone().or_else(|| spool.map(|spool| spool.journal()));
     let Some(path) = path else { return Ok(None) };
-    let journal = Journal::open(&path, fingerprint(request));
+    let journal = Journal::open(&path, fingerprint(request), u8::from(copies_to_a_name(&request.operands)));
     journal.map(Some).map_err(|error| format!("cannot use the journal {}: {error}", path.display()))
 }
 
@@ -86,14 +87,29 @@ pub(crate) fn journal(request: &Request) -> Result<Option<Journal>, String> {
 fn fingerprint(request: &Request) -> u64 {
     let directory = std::env::current_dir().unwrap_or_default();
     let Request { operands, options, .. } = request;
+    let options = CopyOptions { verbose: false, debug: false, ..options.clone() };
     let mut hasher = Xxh3::new();
     format!("{directory:?} {operands:?} {options:?}").hash(&mut hasher);
     hasher.finish()
 }
 
-/// Makes a copy's options those of the run that its journal is of.
-pub(crate) fn going_on(options: &CopyOptions, journal: Option<&Journal>) -> CopyOptions {
-    CopyOptions { run: journal.map(Journal::run), ..options.clone() }
+/// Tells whether the last of two names is what the copy will be called, as nothing is there: when the copy goes on later,
+/// something is, and it is still the copy's name.
+fn copies_to_a_name(operands: &Operands) -> bool {
+    match (operands.names.as_slice(), &operands.target_directory) {
+        ([_, target], None) => !Path::new(OsStr::from_bytes(target.to_bytes())).is_dir(),
+        _ => false,
+    }
+}
+
+/// Makes a request that of the run that its journal is of.
+pub(crate) fn going_on(request: &Request, journal: Option<&Journal>) -> Request {
+    let mut request = request.clone();
+    if let Some(journal) = journal {
+        request.options.run = Some(journal.run());
+        request.operands.no_target_directory |= journal.note() == 1;
+    }
+    request
 }
 
 /// Makes the crew of a copy by `clients` processes, which are started when they are needed.

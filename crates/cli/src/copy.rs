@@ -51,8 +51,7 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let request =
-        &Request { options: cluster::going_on(&request.options, journal.as_ref()), ..request.clone() };
+    let request = &cluster::going_on(request, journal.as_ref());
     if cluster::is_under_launcher() && request.cluster.clients.is_none() {
         return cluster::under_launcher(&request.cluster, journal, |crew| {
             copy_by(messages, request, Some(crew))

@@ -29,7 +29,7 @@ use crate::wire::{pack, unpack};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Record {
     /// The first: which run it is, and what is to be done.
-    Run { number: u64, undertaking: u64 },
+    Run { number: u64, undertaking: u64, note: u8 },
     /// A part is done.
     Part(u128),
     /// A large file was begun, under the fingerprint of its entry.
@@ -41,6 +41,7 @@ enum Record {
 /// The journal of a run.
 pub struct Journal {
     run: u64,
+    note: u8,
     parts: HashSet<u128>,
     begun: HashMap<u128, Begun>,
     file: Mutex<Written>,
@@ -53,11 +54,11 @@ struct Written {
 }
 
 impl Journal {
-    /// Opens the journal of what `undertaking` is the fingerprint of, or begins one.
+    /// Opens the journal of what `undertaking` is the fingerprint of, or begins one, with a `note` for those who open it later.
     ///
     /// # Errors
     /// When the file cannot be used, or is the journal of something else.
-    pub fn open(path: &Path, undertaking: u64) -> io::Result<Self> {
+    pub fn open(path: &Path, undertaking: u64, note: u8) -> io::Result<Self> {
         let mut file = File::options().read(true).append(true).create(true).open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -70,7 +71,9 @@ impl Journal {
         let (mut run, mut parts, mut begun) = (None, HashSet::new(), HashMap::<u128, Begun>::new());
         for record in records {
             match record {
-                Record::Run { number, undertaking: other } if other == undertaking => run = Some(number),
+                Record::Run { number, undertaking: other, note } if other == undertaking => {
+                    run = Some((number, note))
+                }
                 Record::Run { .. } => {
                     return Err(io::Error::new(ErrorKind::InvalidInput, "it is the journal of another copy"));
                 }
@@ -93,14 +96,10 @@ impl Journal {
             }
         }
         let is_new = run.is_none();
-        let journal = Self {
-            run: run.unwrap_or_else(rand::random),
-            parts,
-            begun,
-            file: Mutex::new(Written { file, lost: None }),
-        };
+        let (run, note) = run.unwrap_or_else(|| (rand::random(), note));
+        let journal = Self { run, note, parts, begun, file: Mutex::new(Written { file, lost: None }) };
         if is_new {
-            journal.add(&Record::Run { number: journal.run, undertaking });
+            journal.add(&Record::Run { number: run, undertaking, note });
         }
         Ok(journal)
     }
@@ -109,6 +108,12 @@ impl Journal {
     #[must_use]
     pub fn run(&self) -> u64 {
         self.run
+    }
+
+    /// Returns the note that it was begun with.
+    #[must_use]
+    pub fn note(&self) -> u8 {
+        self.note
     }
 
     /// Tells whether a part was done before.
@@ -185,7 +190,7 @@ mod tests {
     fn what_is_recorded_is_known_to_the_next_run_up_to_where_it_was_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        let journal = Journal::open(&path, 7).unwrap();
+        let journal = Journal::open(&path, 7, 1).unwrap();
         let run = journal.run();
         (0..100).for_each(|part| journal.part_done(part));
         journal.file_begun(5, b"ticket".to_vec());
@@ -194,18 +199,18 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for cut in [0, 1, 5, 20] {
             std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-            let journal = Journal::open(&path, 7).unwrap();
+            let journal = Journal::open(&path, 7, 1).unwrap();
             assert_eq!(journal.run(), run);
             assert!((0..100).all(|part| journal.has(part)) && !journal.has(100));
             let done = journal.begun(5).map(|begun| begun.done.clone());
             assert_eq!(done.unwrap_or_default(), Vec::from_iter((cut == 0).then_some(0..10)));
             journal.part_done(100);
             drop(journal);
-            assert!(Journal::open(&path, 7).unwrap().has(100));
+            assert!(Journal::open(&path, 7, 1).unwrap().has(100));
         }
-        assert!(Journal::open(&path, 8).is_err(), "the journal of another copy was taken");
+        assert!(Journal::open(&path, 8, 1).is_err(), "the journal of another copy was taken");
         std::fs::write(&path, "a letter to my aunt").unwrap();
-        assert!(Journal::open(&path, 7).is_err());
+        assert!(Journal::open(&path, 7, 1).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"a letter to my aunt");
     }
 }
