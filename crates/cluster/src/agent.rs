@@ -39,7 +39,7 @@ impl<T: Portable + 'static> Agent<'_, T> {
         match message {
             Message::Parts(parts) => {
                 // All are in hand before the first can be over, so that one report tells of them together.
-                parts.iter().for_each(|(part, _)| self.outbox.begin_part(*part));
+                self.outbox.begin_bundle(parts.iter().map(|(part, _)| *part));
                 parts.into_iter().for_each(|(part, body)| self.begin_part(part, body));
             }
             Message::Range { file, leader, range, ticket } => {

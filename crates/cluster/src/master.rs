@@ -43,6 +43,8 @@ pub struct Master {
     link_told: Instant,
     unfit: Vec<(String, String)>,
     orders: Vec<Order>,
+    /// Whether something was noted since work was last given out.
+    noted: bool,
     outgoing: Vec<(Rank, Message)>,
     messages: u64,
     stopping: bool,
@@ -66,6 +68,7 @@ impl Master {
             link_told: now,
             unfit: Vec::new(),
             orders: Vec::new(),
+            noted: false,
             outgoing: Vec::new(),
             messages: 0,
             stopping: false,
@@ -130,9 +133,9 @@ impl Master {
         match message {
             ToMaster::Brief(brief) => self.begin(*brief),
             ToMaster::Part { part, entries, body } => {
-                self.event(Event::Part(Part { id: part, entries, body }))?
+                self.event(Event::Part(Part { id: part, entries, body }));
             }
-            ToMaster::Closed => self.event(Event::Closed)?,
+            ToMaster::Closed => self.event(Event::Closed),
             ToMaster::Alive => {}
             ToMaster::Stop => {
                 self.stopping = true;
@@ -144,11 +147,10 @@ impl Master {
 
     fn begin(&mut self, brief: Brief) {
         let size = self.peers.len() as u32;
-        let first = u32::from(size >= RANKS_WITH_A_MASTER_APART);
         self.silence = brief.silence;
         self.counted_by = counted_by(brief.leader_counts);
         let limits = limits(&brief);
-        self.scheduler = Some(Scheduler::new((first..size).map(Rank).collect(), limits));
+        self.scheduler = Some(Scheduler::new(workers(size).map(Rank).collect(), limits));
         self.tell_all(&Message::Brief(Box::new(brief)));
     }
 
@@ -192,26 +194,36 @@ impl Master {
     /// Passes a report to the scheduler, and to the launch process.
     fn report(&mut self, from: Rank, report: Report) -> Result<(), Broken> {
         for opened in &report.opened {
-            self.event(Event::Open(large_file(from, self.counted_by, opened)))?;
+            self.event(Event::Open(large_file(from, self.counted_by, opened)));
         }
         for over in &report.parts {
-            self.event(Event::PartDone { rank: from, part: over.part })?;
+            self.event(Event::PartDone { rank: from, part: over.part });
         }
         for over in report.ranges.iter().cloned() {
             let crate::wire::RangeOver { rank, file, range, took, moved } = over;
-            self.event(Event::RangeDone { rank, file, range, took, moved })?;
+            self.event(Event::RangeDone { rank, file, range, took, moved });
         }
         for over in &report.files {
-            self.event(Event::FileOver { file: over.file })?;
+            self.event(Event::FileOver { file: over.file });
         }
         self.tell(ToLaunch::Report { rank: from, report: Box::new(report) })
     }
 
-    fn event(&mut self, event: Event) -> Result<(), Broken> {
-        let Some(scheduler) = &mut self.scheduler else { return Ok(()) };
-        let mut orders = std::mem::take(&mut self.orders);
-        scheduler.take(event, self.began.elapsed(), &mut orders);
-        for order in orders.drain(..) {
+    /// Notes an event; what follows from it is given out with what follows from others, in fuller messages.
+    fn event(&mut self, event: Event) {
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.note(event, self.began.elapsed(), &mut self.orders);
+            self.noted = true;
+        }
+    }
+
+    /// Gives out what there is.
+    pub(crate) fn give(&mut self) -> Result<(), Broken> {
+        let Some(scheduler) = self.scheduler.as_mut().filter(|_| std::mem::take(&mut self.noted)) else {
+            return Ok(());
+        };
+        scheduler.give(self.began.elapsed(), &mut self.orders);
+        for order in std::mem::take(&mut self.orders) {
             match order {
                 Order::Parts { to, parts } => {
                     let parts = parts.into_iter().map(|part| (part.id, part.body)).collect();
@@ -230,7 +242,6 @@ impl Master {
                 Order::Over => {}
             }
         }
-        self.orders = orders;
         Ok(())
     }
 
@@ -262,6 +273,11 @@ impl Master {
         }
         Ok(())
     }
+}
+
+/// Returns which of so many ranks copy.
+pub(crate) fn workers(size: u32) -> std::ops::Range<u32> {
+    u32::from(size >= RANKS_WITH_A_MASTER_APART)..size
 }
 
 fn broken_link(why: String) -> Broken {

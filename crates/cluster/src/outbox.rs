@@ -1,7 +1,7 @@
 //! What a rank has to tell, collected by its workers and sent by its one thread that sends.
 //!
-//! Results go when nothing that was given is left to be done here, so that a bundle of many small parts costs one message;
-//! and once a second besides, so that progress shows.
+//! Results go when a bundle is done, so that one of many small parts costs one message; and once a second besides, so that
+//! progress shows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,9 @@ use crate::wire::{Brief, FileOver, Opened, PackedLine, PackedProblem, PartOver, 
 /// How long results may wait for others.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// Seconds after which a rank knows how fast it is.
+const MEASURED_AFTER: f64 = 0.5;
+
 /// What a range that is being moved is told by.
 struct RangeInHand {
     over: RangeOver,
@@ -33,8 +36,13 @@ struct Collected {
     report: Report,
     /// When the first of it came.
     since: Option<Instant>,
-    /// Parts and ranges in hand.
-    in_hand: usize,
+    /// Parts that are left of each bundle, and the bundle of each part.
+    bundles: HashMap<u64, usize>,
+    bundle_of: HashMap<PartId, u64>,
+    /// Whether a bundle is whole since the last report.
+    whole: bool,
+    /// When the first part or range came, and the bytes moved since.
+    rate: Option<(Instant, u64)>,
     problems: u64,
     /// Ranges in hand, by the numbers of their pieces.
     ranges: HashMap<u64, RangeInHand>,
@@ -71,7 +79,10 @@ impl<T: Portable> Outbox<T> {
         let collected = Collected {
             report: Report::default(),
             since: None,
-            in_hand: 0,
+            bundles: HashMap::new(),
+            bundle_of: HashMap::new(),
+            whole: false,
+            rate: None,
             problems: 0,
             ranges: HashMap::new(),
             began: HashMap::new(),
@@ -104,18 +115,23 @@ impl<T: Portable> Outbox<T> {
         change(&mut collected.report);
     }
 
-    /// Records that a part was given to this rank.
-    pub(crate) fn begin_part(&self, part: PartId) {
+    /// Records that a bundle was given to this rank.
+    pub(crate) fn begin_bundle(&self, parts: impl ExactSizeIterator<Item = PartId>) {
         let mut collected = self.collected();
-        collected.in_hand += 1;
-        let problems = collected.problems;
-        collected.began.insert(part, problems);
+        let (problems, bundle) = (collected.problems, collected.next);
+        collected.next += 1;
+        collected.rate.get_or_insert_with(|| (Instant::now(), 0));
+        collected.bundles.insert(bundle, parts.len());
+        for part in parts {
+            collected.began.insert(part, problems);
+            collected.bundle_of.insert(part, bundle);
+        }
     }
 
     /// Records that a range was given to this rank; returns the number its piece is to have.
     pub(crate) fn begin_range(&self, over: RangeOver, leader: Rank) -> u64 {
         let mut collected = self.collected();
-        collected.in_hand += 1;
+        collected.rate.get_or_insert_with(|| (Instant::now(), 0));
         let number = collected.next;
         collected.next += 1;
         collected.ranges.insert(number, RangeInHand { over, leader, began: Instant::now() });
@@ -130,7 +146,14 @@ impl<T: Portable> Outbox<T> {
 
     fn part_over(&self, part: PartId, outcome: haul_flow::PartOutcome) {
         let mut collected = self.collected();
-        collected.in_hand -= 1;
+        let bundle = collected.bundle_of.remove(&part).unwrap_or_default();
+        if let Some(left) = collected.bundles.get_mut(&bundle) {
+            *left -= 1;
+            if *left == 0 {
+                collected.bundles.remove(&bundle);
+                collected.whole = true;
+            }
+        }
         let flawless = collected.began.remove(&part) == Some(collected.problems);
         collected.since.get_or_insert_with(Instant::now);
         collected.report.parts.push(PartOver { part, outcome, flawless });
@@ -140,7 +163,6 @@ impl<T: Portable> Outbox<T> {
     pub(crate) fn range_over(&self, number: u64, moved: bool) {
         let mut collected = self.collected();
         let Some(range) = collected.ranges.remove(&number) else { return };
-        collected.in_hand -= 1;
         let over = RangeOver { took: range.began.elapsed(), moved, ..range.over };
         collected.since.get_or_insert_with(Instant::now);
         if self.leader_counts {
@@ -164,14 +186,14 @@ impl<T: Portable> Outbox<T> {
     pub(crate) fn take_if_due(&self) -> Option<Report> {
         let mut collected = self.collected();
         let since = collected.since?;
-        let urgent = collected.in_hand == 0
+        let urgent = collected.whole
             || !collected.report.opened.is_empty()
             || !collected.report.files.is_empty()
             || !collected.report.ranges.is_empty();
         if !urgent && since.elapsed() < WAIT_MAX {
             return None;
         }
-        collected.since = None;
+        (collected.since, collected.whole) = (None, false);
         Some(std::mem::take(&mut collected.report))
     }
 
@@ -192,10 +214,14 @@ impl<T: Portable> Outlet<T> for Outbox<T> {
     }
 
     fn large(&self, stat: &Stat) -> Option<u64> {
-        if !self.limits.is_large(stat.size, None) {
+        let mut collected = self.collected();
+        let rate = collected.rate.and_then(|(began, bytes)| {
+            let seconds = began.elapsed().as_secs_f64();
+            (seconds > MEASURED_AFTER).then(|| bytes as f64 / seconds)
+        });
+        if !self.limits.is_large(stat.size, rate) {
             return None;
         }
-        let mut collected = self.collected();
         let number = collected.next;
         collected.next += 1;
         // No two ranks, and no two attempts, give the same number.
@@ -241,7 +267,12 @@ impl<T: Portable> Hears for Outbox<T> {
     fn settled(&self, _: Means) {}
 
     fn count(&self, more: Tally) {
-        self.add(|report| report.news.tally += more);
+        let mut collected = self.collected();
+        collected.since.get_or_insert_with(Instant::now);
+        collected.report.news.tally += more;
+        if let Some((_, bytes)) = &mut collected.rate {
+            *bytes += more.bytes;
+        }
     }
 
     fn problem(&self, problem: Problem) {

@@ -131,6 +131,7 @@ impl<X: Transport> Station<X> {
     fn lead(&mut self) -> Result<bool, Broken> {
         let Some(master) = &mut self.master else { return Ok(false) };
         let mut busy = master.hear_link()?;
+        master.give()?;
         master.tick(Instant::now())?;
         for (to, message) in master.outgoing() {
             busy = true;

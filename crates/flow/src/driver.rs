@@ -107,8 +107,8 @@ pub trait Driver<J: Weigh + Send>: Sync {
         false
     }
 
-    /// Says how many entries of a directory one job should have.
-    fn chunk_entries(&self) -> usize {
+    /// Says how many entries one job should have of those that were just found in a directory.
+    fn chunk_entries(&self, _found: usize) -> usize {
         plan::CHUNK_ENTRIES
     }
 

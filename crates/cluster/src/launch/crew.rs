@@ -14,6 +14,7 @@ use super::journal::Journal;
 use super::remote::Remote;
 use crate::Walk;
 use crate::link::{Arrival, Incoming, Link, Outgoing};
+use crate::master;
 use crate::wire::{Brief, News, RangeOver, Report, Sentences, ToLaunch, ToMaster, Token};
 
 /// How often a job may be started.
@@ -103,6 +104,8 @@ struct Attempt {
     heard: Instant,
     printed: Vec<u8>,
     number: u32,
+    /// Processes that copy.
+    workers: usize,
     /// The messages there were, once all ranks have gone.
     stopped: Option<u64>,
 }
@@ -143,6 +146,11 @@ impl Crew {
         self.journal.as_ref()
     }
 
+    /// Says how many processes copy.
+    pub(crate) fn workers(&self) -> usize {
+        lock(&self.attempt).as_ref().map_or(1, |attempt| attempt.workers)
+    }
+
     /// Tells whether directories are entered by the ranks.
     pub(crate) fn walks_in_ranks(&self) -> bool {
         self.options.walk == Walk::Ranks
@@ -166,7 +174,8 @@ impl Crew {
         let sent = link.send(ToMaster::Brief(Box::new(brief)));
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
-        let mut attempt = Attempt { incoming, processes, hosts, heard, printed, number, stopped: None };
+        let mut attempt =
+            Attempt { incoming, processes, hosts, heard, printed, number, workers: 1, stopped: None };
         let ready = match sent {
             Ok(()) => self.wait_until_ready(&mut attempt, undertaking.report),
             Err(error) => Err(cannot(format!("the processes do not answer: {error}"))),
@@ -234,6 +243,7 @@ impl Crew {
                         hosts.len(),
                         named_once(&hosts)
                     ));
+                    attempt.workers = master::workers(hosts.len() as u32).len();
                     (attempt.hosts, attempt.heard) = (hosts, Instant::now());
                     return Ok(());
                 }

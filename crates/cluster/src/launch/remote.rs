@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use haul_flow::{
     Absent, Driver, Errand, Feed, Job, Local, MakeWorker, PackedPart, Parcel, PartOutcome, Portable, Problem,
-    Undertaking, Wording,
+    Undertaking, Wording, plan,
 };
 
 use super::crew::{Crew, Heard};
@@ -29,9 +29,6 @@ use crate::wire::{News, RangeOver, Report, ToMaster, pack};
 
 /// Entries that may be under way: enough for a thousand ranks to have two bundles each, and as many again in rank 0's queue.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
-
-/// Entries of one part. With a report for each, 1,000 small files cost eight messages.
-pub(crate) const PART_ENTRIES: usize = 256;
 
 /// How long the hearer waits before it looks whether the run is over.
 const HEARING: Duration = Duration::from_millis(20);
@@ -53,6 +50,8 @@ pub(crate) struct Remote<'a, T: Portable> {
     /// Entries that will not be copied.
     lost: AtomicU64,
     closed: AtomicBool,
+    /// Entries found so far.
+    seen: AtomicU64,
 }
 
 impl<'a, T: Portable + 'static> Remote<'a, T> {
@@ -66,6 +65,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             over: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            seen: AtomicU64::new(0),
         }
     }
 
@@ -152,9 +152,10 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             match self.crew.hear(HEARING) {
                 Heard::Report(host, report) => self.take(&host, *report),
                 Heard::Moved(over) => self.range_over(over),
-                Heard::Nothing => self.close(),
+                Heard::Nothing => {}
                 Heard::Lost(why) => self.begin_again(&why),
             }
+            self.close();
         }
     }
 
@@ -273,8 +274,9 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
         true
     }
 
-    fn chunk_entries(&self) -> usize {
-        PART_ENTRIES
+    fn chunk_entries(&self, found: usize) -> usize {
+        let seen = self.seen.fetch_add(found as u64, Ordering::Relaxed) + found as u64;
+        plan::part_entries(seen, self.crew.workers())
     }
 
     fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {

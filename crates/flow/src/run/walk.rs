@@ -205,7 +205,7 @@ impl<T: Tool> Desk<'_, T> {
             let batch = Batch { names: Arc::clone(&directories), range, looked_at: false };
             self.share(Job::Enter(Arc::clone(node), batch));
         }
-        for range in plan::chunks(names.len(), self.run.driver.chunk_entries()) {
+        for range in plan::chunks(names.len(), self.run.driver.chunk_entries(names.len())) {
             // A list for each chunk, so that workers in one directory do not pass the count of its references around.
             let batch = Batch::whole(names.part(range));
             self.share(Job::Files(Arc::clone(node), batch));
