@@ -18,7 +18,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -201,9 +201,9 @@ impl Hosts {
     /// Lists the processes of a host. Those that have ended and are not buried yet are not among them.
     ///
     /// # Errors
-    /// When the command `ip` fails.
+    /// When the processes cannot be listed.
     pub fn processes(&self, host: &str) -> io::Result<Vec<u32>> {
-        processes_in(&self.namespace(host))
+        processes_in(named(&self.namespace(host))?)
     }
 
     /// Kills every process of a host, as the loss of its power would, and waits until all are gone.
@@ -211,7 +211,7 @@ impl Hosts {
     /// # Errors
     /// When the processes cannot be listed or killed.
     pub fn kill_all(&self, host: &str) -> io::Result<()> {
-        kill_all_in(&self.namespace(host))
+        kill_all_in(named(&self.namespace(host))?)
     }
 
     fn namespace(&self, host: &str) -> String {
@@ -287,12 +287,31 @@ fn tool() -> PathBuf {
     find_tool("ip").unwrap_or_else(|| PathBuf::from("ip"))
 }
 
-fn processes_in(namespace: &str) -> io::Result<Vec<u32>> {
-    let listed = mount::run(Command::new(tool()).args(["netns", "pids", namespace]))?;
-    Ok(listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+/// What a namespace is known by, also when its name is gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
 }
 
-fn kill_all_in(namespace: &str) -> io::Result<()> {
+fn identity(of: &Path) -> io::Result<Identity> {
+    let facts = fs::metadata(of)?;
+    Ok(Identity { device: facts.dev(), inode: facts.ino() })
+}
+
+fn named(namespace: &str) -> io::Result<Identity> {
+    identity(&Path::new(NAMES).join(namespace))
+}
+
+fn processes_in(namespace: Identity) -> io::Result<Vec<u32>> {
+    let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    // Those that end meanwhile, or have ended, are in none.
+    let is_in =
+        |pid: &u32| identity(Path::new(&format!("/proc/{pid}/ns/net"))).is_ok_and(|own| own == namespace);
+    Ok(pids.filter(is_in).collect())
+}
+
+fn kill_all_in(namespace: Identity) -> io::Result<()> {
     let mut failure = None;
     // Again and again, because those that live on may start others.
     let all_gone = wait::until(DYING_MAX, || match processes_in(namespace) {
@@ -312,17 +331,21 @@ fn kill_all_in(namespace: &str) -> io::Result<()> {
     match failure {
         Some(error) => Err(error),
         None if all_gone => Ok(()),
-        None => Err(io::Error::other(format!("processes of {namespace} do not die"))),
+        None => Err(io::Error::other("processes of a host do not die")),
     }
 }
 
 /// Kills and removes all that belongs to an identity.
 fn take_down(id: &str) {
     let of_it = format!("{id}-");
-    for namespace in names().filter(|name| name.starts_with(&of_it)) {
-        let ended = kill_all_in(&namespace).and_then(|()| ip(["netns", "delete", &namespace]));
-        if let Err(error) = ended {
-            crate::note!("cannot remove {namespace}: {error}");
+    for name in names().filter(|name| name.starts_with(&of_it)) {
+        // Another test may be taking down the same leftovers.
+        let Ok(namespace) = named(&name) else { continue };
+        let removed = kill_all_in(namespace).and_then(|()| ip(["netns", "delete", &name]));
+        // Somebody may have come in before the name went.
+        let ended = kill_all_in(namespace);
+        if let (Err(error), true) = (removed.and(ended), Path::new(NAMES).join(&name).exists()) {
+            crate::note!("cannot remove {name}: {error}");
         }
     }
     let folder = std::env::temp_dir().join(id);
@@ -384,6 +407,7 @@ mod tests {
         assert_eq!(hosts.processes("h1").unwrap(), []);
         assert!(running.finish().unwrap().crashed());
         let other = hosts.on("h2", "sleep").arg("1000").start().unwrap();
+        assert!(wait::until(DYING_MAX, || hosts.processes("h2").unwrap().contains(&other.process())));
         let (id, folder) = (hosts.id.clone(), hosts.folder.clone());
         drop(hosts);
         assert!(other.finish().unwrap().crashed());
@@ -399,7 +423,9 @@ mod tests {
         ip(["netns", "add", &left]).unwrap();
         let mut process =
             Command::new(tool()).args(["netns", "exec", &left, "sleep", "1000"]).spawn().unwrap();
-        assert!(wait::until(DYING_MAX, || processes_in(&left).unwrap().contains(&process.id())));
+        // Unless another test has already tidied up.
+        let is_inside = |namespace| processes_in(namespace).unwrap().contains(&process.id());
+        assert!(wait::until(DYING_MAX, || named(&left).map_or(true, is_inside)));
         let hosts = Hosts::new(1).unwrap();
         assert!(!names().any(|name| name == left));
         assert!(!process.wait().unwrap().success());
