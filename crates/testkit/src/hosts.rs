@@ -417,17 +417,19 @@ mod tests {
     #[test]
     fn what_a_killed_test_left_behind_goes() {
         crate::require!(needed());
-        let mut dead = Command::new("true").spawn().unwrap();
-        dead.wait().unwrap();
-        let left = format!("{PREFIX}{}-7-h1", dead.id());
+        let mut owner = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let left = format!("{PREFIX}{}-7-h1", owner.id());
         ip(["netns", "add", &left]).unwrap();
         let mut process =
             Command::new(tool()).args(["netns", "exec", &left, "sleep", "1000"]).spawn().unwrap();
-        // Unless another test has already tidied up.
-        let is_inside = |namespace| processes_in(namespace).unwrap().contains(&process.id());
-        assert!(wait::until(DYING_MAX, || named(&left).map_or(true, is_inside)));
+        let namespace = named(&left).unwrap();
+        let is_inside = || processes_in(namespace).unwrap().contains(&process.id());
+        assert!(wait::until(DYING_MAX, is_inside));
+        owner.kill().unwrap();
+        owner.wait().unwrap();
         let hosts = Hosts::new(1).unwrap();
-        assert!(!names().any(|name| name == left));
+        // Another test may be at it, and be a little behind.
+        assert!(wait::until(DYING_MAX, || !names().any(|name| name == left)));
         assert!(!process.wait().unwrap().success());
         assert!(hosts.processes("h1").unwrap().is_empty());
     }
