@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use haul_flow::Report;
@@ -10,6 +11,7 @@ use haul_tools::copy::{self, Outcome};
 use haul_cluster::launch::Crew;
 
 use crate::ahead;
+use crate::batch::{self, Teller};
 use crate::cluster;
 use crate::flags::{self, Environment, Information, Parsed, Request, StatisticsForm};
 use crate::messages::{Charset, Messages};
@@ -44,6 +46,9 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 
 /// Runs one copy, here or by several processes, and tells what became of it.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
+    if let Some(system) = batch::system(request) {
+        return batch::copy(messages, request, system);
+    }
     let journal = match cluster::journal(request) {
         Ok(journal) => journal,
         Err(why) => {
@@ -72,13 +77,10 @@ pub(crate) fn copy_by(messages: Messages, request: &Request, crew: Option<&Crew>
     let began = Instant::now();
     let console = Console::new(messages, Output::standard())
         .with_debug(request.options.debug)
-        .with_progress(request.progress);
+        .with_progress(batch::shown_here(request.progress));
+    let teller = Teller::begin(request.progress, console.figures());
     let outcome = std::thread::scope(|scope| {
-        if console.shows_progress() {
-            let count = || console.count_ahead(|over| ahead::count(request, over));
-            // Without a thread to count there is no percent, and that is all.
-            std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
-        }
+        count_meanwhile(scope, &console, request);
         let Request { operands, options, config, .. } = request;
         let outcome = match crew {
             Some(crew) => {
@@ -91,6 +93,7 @@ pub(crate) fn copy_by(messages: Messages, request: &Request, crew: Option<&Crew>
         console.end_progress();
         outcome
     });
+    drop(teller);
     match outcome {
         Outcome::Success => tell_statistics(&console, request, began.elapsed()),
         Outcome::Failure => {
@@ -101,6 +104,15 @@ pub(crate) fn copy_by(messages: Messages, request: &Request, crew: Option<&Crew>
         Outcome::Fatal(problem) => console.problem(problem),
     }
     console.finish()
+}
+
+/// Counts what there is to do while it is done, if that is shown.
+pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, request: &'a Request) {
+    if console.shows_progress() {
+        let count = || console.count_ahead(|over| ahead::count(request, over));
+        // Without a thread to count there is no percent, and that is all.
+        std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
+    }
 }
 
 /// Lets a crew go, and tells how much it talked.

@@ -3,6 +3,7 @@
 //! - [`personality`]: which program is asked for.
 //! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
 //!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
+//! - [`cluster`], [`batch`]: by several processes, and in a batch job.
 //! - [`spdcp`]: the same copy by the options of `spdcp`.
 //! - [`mod@bench`]: the benchmark.
 //! - [`definitions`]: all commands as data, for what is generated from them.
@@ -11,6 +12,7 @@
 
 mod ahead;
 mod amounts;
+mod batch;
 mod bench;
 mod cluster;
 mod copy;

@@ -39,7 +39,7 @@ impl Personality {
     pub(crate) fn of_call(call: impl IntoIterator<Item = OsString>) -> Self {
         let mut call = call.into_iter();
         let own_name = call.next().unwrap_or_default();
-        match Path::new(&own_name).file_name().and_then(OsStr::to_str) {
+        match command_of(&own_name) {
             Some("cp") => return Self::Copy { program: "cp", words: call.collect() },
             Some("spdcp") => return Self::Spdcp { program: "spdcp", words: call.collect() },
             _ => {}
@@ -66,6 +66,12 @@ impl Personality {
             _ => Self::Unknown { word: command },
         }
     }
+}
+
+/// Tells which command the name is that this is called by, if it is one.
+pub(crate) fn command_of(name: &OsStr) -> Option<&'static str> {
+    let called = Path::new(name).file_name()?;
+    ["cp", "spdcp"].into_iter().find(|command| called == *command)
 }
 
 /// Lists the commands with what each is for.

@@ -81,6 +81,16 @@ impl<W: Write> Console<W> {
         self.progress.is_some()
     }
 
+    /// Returns where the run's figures can be read.
+    pub(crate) fn figures(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.counters) as Arc<dyn Source>
+    }
+
+    /// Takes the figures of a run that is somewhere else.
+    pub(crate) fn set_done(&self, done: Tally) {
+        *self.counters.done.lock().unwrap_or_else(PoisonError::into_inner) = done;
+    }
+
     /// Finds out how much there is to do, by `count`, once progress is shown: waits for that, or for the end of the run.
     /// `count` is given what turns true when the run is over.
     pub(crate) fn count_ahead(&self, count: impl FnOnce(&AtomicBool) -> Option<Whole>) {
@@ -127,6 +137,17 @@ impl<W: Write> Console<W> {
             Some(progress) if self.output.is_terminal() => progress.beside(|| self.output.write(lines)),
             _ => self.output.write(lines),
         }
+    }
+
+    /// Writes to standard output what is to be seen now.
+    pub(crate) fn tell_now(&self, bytes: &[u8]) {
+        self.tell(bytes);
+        self.output.flush();
+    }
+
+    /// Tells of something that is neither a problem nor for `--debug` only.
+    pub(crate) fn remark(&self, text: &str) {
+        self.complain(&self.messages.debug(text));
     }
 
     /// Writes whole lines to standard error, at once.

@@ -74,6 +74,7 @@ fn order(system: System, folder: &Path, environment: (&str, PathBuf), script: &s
         account: None,
         walltime: None,
         queue: None,
+        umask: 0o022,
         environment: vec![(environment.0.into(), environment.1.into_os_string())],
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The spool is looked at more often than the batch system is asked, which has many to answer. An answer that fails is asked for
 //! again later and later. The end is the status in the spool; only if the batch system says that the job is over and the status
-//! does not come is the job lost. Both sides may see the spool through caches, so the status gets time to come.
+//! does not come is the job lost. A command that was ended by a signal has not come to its end yet: a job that is cancelled,
+//! takes too long, or loses a host has its processes ended so, and a job that lost a host begins again. Both sides may see the spool through caches, so the status gets time to come.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -26,6 +27,8 @@ const ASK_MAX: Duration = Duration::from_secs(30);
 const LAG: Duration = Duration::from_secs(5);
 /// How long a cancelled job may take to be gone.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(120);
+/// A status above this says that a signal ended the command: the batch system's, as a rule.
+const SIGNALLED: i32 = 128;
 /// Bytes passed on at a time.
 const PIECE: u64 = 64 << 10;
 
@@ -170,13 +173,14 @@ pub(super) fn follow(
         // In this order: what was written before the status is there when the status is.
         let status = spool.status()?;
         following.look(listener);
-        if let Some(status) = status {
-            return Ok(finished(order, job, spool, status));
+        if let Some(status) = status.filter(|status| *status <= SIGNALLED) {
+            return Ok(Outcome::Finished(status));
         }
-        if let Some((over, since)) = &over
-            && since.elapsed() >= LAG
-        {
-            return Ok(lost(job, spool, over.clone()));
+        // What a signal has ended is over when the job is: that says by whom, or the job begins again.
+        match (&over, status) {
+            (Some((Over::Well | Over::Failed(_), _)), Some(status)) => return Ok(Outcome::Finished(status)),
+            (Some((over, since)), _) if since.elapsed() >= LAG => return Ok(lost(job, spool, over.clone())),
+            _ => {}
         }
         if asked.elapsed() >= pause {
             asked = Instant::now();
@@ -205,24 +209,6 @@ pub(super) fn follow(
 
 fn lost(job: &str, spool: &Spool, over: Over) -> Outcome {
     Outcome::Lost { job: job.to_owned(), over, spool: spool.folder().to_owned() }
-}
-
-/// Judges the end of the command: a job that is cancelled or takes too long may leave its script the time to write what the
-/// command made of the signal.
-fn finished(order: &Order, job: &str, spool: &Spool, status: i32) -> Outcome {
-    const SIGNALLED: i32 = 128;
-    let since = Instant::now();
-    // Until the job is gone, the batch system may only say that it is about to end.
-    while status > SIGNALLED && since.elapsed() < LAG {
-        match order.queue().state(order, job) {
-            Ok(State::Over(over @ (Over::Cancelled | Over::TimedOut | Over::HostFailed))) => {
-                return lost(job, spool, over);
-            }
-            Ok(State::Over(_) | State::Unknown) => break,
-            Ok(_) | Err(_) => thread::sleep(LOOK),
-        }
-    }
-    Outcome::Finished(status)
 }
 
 /// Cancels a job and waits until it is gone. Tells whether it is. Another signal ends the wait.

@@ -25,13 +25,16 @@ pub mod spool;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::Options;
-use crate::launch::command::System;
+use crate::launch::command::{Surroundings, System};
 
 /// What is to be run, and with what.
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub struct Order {
     pub walltime: Option<Duration>,
     /// The queue it goes to.
     pub queue: Option<String>,
+    /// The bits that new files do not get.
+    pub umask: u32,
     /// What the batch system's programs get in their environment beside this process's.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -60,7 +65,7 @@ impl Order {
     /// Makes the order for a command line that copies to `target`, and runs where this process does.
     ///
     /// The spool goes beside the user's journal if there is one, else beside the target, else into it: folders that the job's
-    /// hosts must see anyway.
+    /// hosts must see anyway. They need not see what a target's file system is mounted in: then it goes into it at once.
     ///
     /// # Errors
     /// When this process has no current directory.
@@ -70,7 +75,8 @@ impl Order {
             path.parent().map(Path::to_owned)
         };
         let journal = options.journal.as_deref().and_then(beside);
-        let shared = journal.into_iter().chain(beside(target)).chain([target.to_owned()]).collect();
+        let beside_target = beside(target).filter(|parent| !lies_apart(target, parent));
+        let shared = journal.into_iter().chain(beside_target).chain([target.to_owned()]).collect();
         Ok(Self {
             system,
             words,
@@ -80,6 +86,7 @@ impl Order {
             account: options.account.clone(),
             walltime: options.walltime,
             queue: options.queue.clone(),
+            umask: haul_sys::umask().bits(),
             environment: Vec::new(),
         })
     }
@@ -88,6 +95,8 @@ impl Order {
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.envs(self.environment.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
+        // ^C is for this process: it must not end a submission of which nobody would know whether it was taken.
+        command.process_group(0);
         command
     }
 
@@ -97,6 +106,24 @@ impl Order {
             System::Pbs => &pbs::Pbs,
         }
     }
+}
+
+/// Tells whether a target is of another file system than the folder it is in.
+fn lies_apart(target: &Path, parent: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|found| found.dev());
+    matches!((device(target), device(parent)), (Ok(target), Ok(parent)) if target != parent)
+}
+
+/// Returns the batch system that a job is to be submitted to, where clients are asked for: not if this process has hosts
+/// already, or the user says how they are had.
+#[must_use]
+pub fn system(options: &Options, surroundings: &Surroundings) -> Option<System> {
+    let has_hosts = surroundings.ranks.is_some() || spool::Spool::of_process().is_some();
+    if options.clients.is_none() || options.launcher.is_some() || has_hosts {
+        return None;
+    }
+    let is_there = |system: &System| *system != System::Slurm || slurm::is_configured();
+    surroundings.batch_system().filter(is_there)
 }
 
 /// What a batch system says of a job.
@@ -212,7 +239,8 @@ pub fn run(order: &Order, signals: &follow::Signals, listener: &mut dyn Listener
     };
     listener.remark(&format!("submitted job {job}"));
     let outcome = follow::follow(order, &job, &spool, signals, listener)?;
-    if !matches!(outcome, Outcome::Lost { .. }) {
+    // A job that may still run writes there.
+    if !matches!(outcome, Outcome::Lost { .. } | Outcome::Interrupted { gone: false, .. }) {
         spool.remove()?;
     }
     Ok(outcome)

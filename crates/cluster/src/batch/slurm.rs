@@ -74,6 +74,14 @@ impl Queue for Slurm {
     }
 }
 
+/// Tells whether Slurm's programs know of a Slurm: they can be installed on a host that belongs to none. One that does not
+/// answer is there.
+pub(super) fn is_configured() -> bool {
+    let output =
+        std::process::Command::new("scontrol").arg("ping").stdin(std::process::Stdio::null()).output();
+    output.is_ok_and(|output| !complaint(&output).contains("Could not establish a configuration source"))
+}
+
 fn join(option: &str, path: &std::path::Path) -> std::ffi::OsString {
     let mut word = std::ffi::OsString::from(option);
     word.push(path);

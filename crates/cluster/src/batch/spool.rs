@@ -138,17 +138,23 @@ fn make_folder(parent: &Path) -> io::Result<PathBuf> {
     Err(taken)
 }
 
-/// Writes the script. It may be run again after a host failed: what it finished then, it does not begin again.
+/// Writes the script. It may be run again after a host failed: a command that had ended by itself does not begin again.
 fn script_of(order: &Order, folder: &Path) -> Vec<u8> {
     let command = order.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(OsStr::new(" "));
     let directives = order.queue().directives(order);
-    let parts: [&[u8]; 9] = [
+    let umask = format!("\numask {:04o}\nexport HAUL_SPOOL\n", order.umask);
+    let parts: [&[u8]; 10] = [
         b"#!/bin/sh\n",
         directives.as_bytes(),
         b"# Written by haul for one job; removed at its end.\nHAUL_SPOOL=",
         &quoted(folder.as_os_str()).into_vec(),
-        b"\nexport HAUL_SPOOL\n[ -f \"$HAUL_SPOOL/status\" ] && exit \"$(cat \"$HAUL_SPOOL/status\")\"\n\
-           : >\"$HAUL_SPOOL/begun\"\ncd ",
+        umask.as_bytes(),
+        b"if [ -f \"$HAUL_SPOOL/status\" ]; then\n\
+          read -r status <\"$HAUL_SPOOL/status\"\n\
+          [ \"$status\" -gt 128 ] || exit \"$status\"\n\
+          rm -f \"$HAUL_SPOOL/status\"\n\
+          fi\n\
+          : >\"$HAUL_SPOOL/begun\"\ncd ",
         &quoted(order.directory.as_os_str()).into_vec(),
         b" 2>>\"$HAUL_SPOOL/err\" &&\n",
         &command.into_vec(),
@@ -189,6 +195,7 @@ mod tests {
             account: None,
             walltime: None,
             queue: None,
+            umask: 0o027,
             environment: Vec::new(),
         }
     }
@@ -221,6 +228,19 @@ mod tests {
         assert_eq!(fs::read(spool.file("out")).unwrap().len(), odd.len() + 2);
         spool.remove().unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_command_that_a_signal_ended_begins_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let script = "umask; [ -e again ] && exit 4; : >again; kill -TERM $$";
+        let words = ["/bin/sh", "-c", script].map(OsStr::new);
+        let spool = Spool::create(&order(parent.path(), &words)).unwrap();
+        let run = || Command::new(spool.script()).status().unwrap().code();
+        assert_eq!((run(), spool.status().unwrap()), (Some(143), Some(143)));
+        assert_eq!((run(), spool.status().unwrap()), (Some(4), Some(4)));
+        assert_eq!(run(), Some(4));
+        assert_eq!(fs::read_to_string(spool.file("out")).unwrap(), "0027\n0027\n");
     }
 
     #[test]

@@ -1,0 +1,242 @@
+//! A copy that is made in a batch job: where hosts can only be had from a batch system, the very same command line is
+//! submitted to it, and followed as if it ran here.
+//!
+//! ```text
+//!  outside: copy()                                    inside, on the job's first host: the same command line
+//!  ┌────────────────────────────────────┐  submits   ┌───────────────────────────────────────────────────┐
+//!  │ passes on output, errors, status   │ ─────────► │ copies with its crew, by the spool's journal      │
+//!  │ its display shows what is told     │ ◄───────── │ Teller: what is done so far, about once a second  │
+//!  └────────────────────────────────────┘   spool    └───────────────────────────────────────────────────┘
+//! ```
+//!
+//! What it promises: the job's output comes here byte for byte, and nothing is added to it where it does not go to a terminal
+//! and neither progress nor `--debug` is asked for; the exit status is the job's; ^C ends the job, and with it this process
+//! by 128 and the signal's number. A job that ended otherwise is told of with its spool, whose journal lets a copy go on.
+//!
+//! What it does not do: answer questions (`-i`). Nobody is asked in a job, which is a no.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use haul_cluster::batch::follow::Signals;
+use haul_cluster::batch::spool::Spool;
+use haul_cluster::batch::{self, Listener, Order, Outcome};
+use haul_cluster::launch::command::{Surroundings, System};
+use haul_flow::Tally;
+use haul_tools::copy::Operands;
+
+use crate::copy::count_meanwhile;
+use crate::flags::{Request, When};
+use crate::messages::Messages;
+use crate::output::Output;
+use crate::personality;
+use crate::progress::Source;
+use crate::report::{Console, complain};
+
+/// How often a job tells how far it is.
+const TELL: Duration = Duration::from_secs(1);
+
+/// What a shell adds to the number of the signal that ended a program.
+const SIGNALLED: u8 = 128;
+
+/// Returns the batch system that a copy is to be submitted to, if it is to be.
+pub(crate) fn system(request: &Request) -> Option<System> {
+    let is_wanted = request.cluster.clients.is_some() && target_of(&request.operands).is_some();
+    if is_wanted { batch::system(&request.cluster, &Surroundings::of_process()) } else { None }
+}
+
+/// Returns where a copy goes; nothing if it makes no sense, which needs no job to find out.
+fn target_of(operands: &Operands) -> Option<&Path> {
+    let target = match (&operands.target_directory, operands.names.as_slice()) {
+        (Some(target), [_, ..]) => Some(target),
+        (None, [_, .., target]) => Some(target),
+        _ => None,
+    };
+    target.map(|name: &CString| Path::new(OsStr::from_bytes(name.to_bytes())))
+}
+
+/// Submits the command line of this process, and follows it to its end.
+pub(crate) fn copy(messages: Messages, request: &Request, system: System) -> ExitCode {
+    let prepared = prepare(request, system);
+    let (order, signals) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            complain(&messages.debug(&format!("cannot submit a batch job: {error}")));
+            return ExitCode::FAILURE;
+        }
+    };
+    let console = Console::new(messages, Output::standard())
+        .with_debug(request.options.debug)
+        .with_progress(request.progress);
+    let remarks = request.options.debug || console.shows_progress() || io::stderr().is_terminal();
+    let mut passing = Passing { console: &console, begun: Vec::new(), remarks };
+    let outcome = std::thread::scope(|scope| {
+        count_meanwhile(scope, &console, request);
+        let outcome = batch::run(&order, &signals, &mut passing);
+        passing.finish();
+        console.end_progress();
+        outcome
+    });
+    let status = conclude(&console, outcome);
+    // What was not passed on counts too.
+    match (console.finish(), status) {
+        (finished, 0) => finished,
+        (_, status) => ExitCode::from(status),
+    }
+}
+
+/// Makes the order; listens to signals from then on, so that none comes between the job and the ear.
+fn prepare(request: &Request, system: System) -> io::Result<(Order, Signals)> {
+    let target = target_of(&request.operands).unwrap_or(Path::new("."));
+    let order = Order::new(system, &request.cluster, command_line()?, target)?;
+    Ok((order, Signals::listen()?))
+}
+
+/// Tells what became of the job, and returns the exit status.
+fn conclude(console: &Console, outcome: io::Result<Outcome>) -> u8 {
+    let failed = |text: String| {
+        console.remark(&text);
+        1
+    };
+    match outcome {
+        Ok(Outcome::Finished(status)) => u8::try_from(status).unwrap_or(1),
+        Ok(Outcome::Refused(why)) => failed(format!("the batch system takes no job: {why}")),
+        Ok(Outcome::Lost { job, over, spool }) => failed(format!(
+            "job {job} {over}; to go on where it ended, add --journal={}",
+            spool.join("journal").display()
+        )),
+        Ok(Outcome::Interrupted { job, signal, gone: true }) => {
+            console.remark(&format!("job {job} was cancelled"));
+            SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
+        }
+        Ok(Outcome::Interrupted { job, signal, gone: false }) => {
+            console.remark(&format!("job {job} was to be cancelled, and may still run"));
+            SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
+        }
+        Err(error) => failed(format!("cannot follow a batch job: {error}")),
+    }
+}
+
+/// Passes on what comes from a job.
+struct Passing<'a> {
+    console: &'a Console,
+    /// A line of standard error that is not whole yet: a terminal shows other things between lines.
+    begun: Vec<u8>,
+    /// Whether the user is told of the job itself.
+    remarks: bool,
+}
+
+impl Passing<'_> {
+    /// Passes on what is left when nothing more comes.
+    fn finish(&mut self) {
+        if !self.begun.is_empty() {
+            self.console.complain(&std::mem::take(&mut self.begun));
+        }
+    }
+}
+
+impl Listener for Passing<'_> {
+    fn output(&mut self, bytes: &[u8]) {
+        self.console.tell_now(bytes);
+    }
+
+    fn error(&mut self, bytes: &[u8]) {
+        let (whole, rest) = match bytes.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => bytes.split_at(end + 1),
+            None => (&[][..], bytes),
+        };
+        if !whole.is_empty() {
+            self.begun.extend_from_slice(whole);
+            self.console.complain(&std::mem::take(&mut self.begun));
+        }
+        self.begun.extend_from_slice(rest);
+    }
+
+    fn progress(&mut self, content: &[u8]) {
+        // What is not understood is of another release: the picture stands still, and the copy goes on.
+        if let Ok(done) = serde_json::from_slice(content) {
+            self.console.set_done(done);
+        }
+    }
+
+    fn remark(&mut self, text: &str) {
+        if self.remarks {
+            self.console.remark(text);
+        }
+    }
+}
+
+/// Returns the command line of this process, as it can be given on another host from the same directory.
+fn command_line() -> io::Result<Vec<OsString>> {
+    let mut call = std::env::args_os();
+    let name = call.next().unwrap_or_default();
+    let own = std::env::current_exe()?;
+    let agent = Surroundings::of_process().agent(&own);
+    let mut words = Vec::new();
+    match path_called(&name).filter(|path| agent == own && path.canonicalize().is_ok_and(|path| path == own))
+    {
+        Some(path) => words.push(path.into_os_string()),
+        // The program has another name there: it is told which command it is.
+        None => {
+            words.push(agent.into_os_string());
+            words.extend(personality::command_of(&name).map(OsString::from));
+        }
+    }
+    words.extend(call);
+    Ok(words)
+}
+
+/// Finds the program that a call names: a shell looks up what has no slash.
+fn path_called(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return std::path::absolute(name).ok();
+    }
+    Surroundings::of_process().find(name.to_str()?).and_then(|path| std::path::absolute(path).ok())
+}
+
+/// Tells the process that follows this job how far the copy is, until it is dropped.
+pub(crate) struct Teller {
+    over: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Teller {
+    /// Begins to tell, if this is a job that somebody follows and wants to see.
+    pub(crate) fn begin(wanted: When, source: Arc<dyn Source>) -> Option<Self> {
+        let spool = Spool::of_process().filter(|_| wanted != When::Never)?;
+        let (over, heard) = channel::<()>();
+        let tell = move || loop {
+            let waited = heard.recv_timeout(TELL);
+            let content = serde_json::to_vec::<Tally>(&source.done()).unwrap_or_default();
+            // A picture that cannot be shown is no reason to fail; the next may be.
+            spool.write_progress(&content).unwrap_or_default();
+            if waited != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        };
+        let thread = std::thread::Builder::new().name("teller".to_owned()).spawn(tell).ok();
+        Some(Self { over: Some(over), thread })
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        if let Some(thread) = self.thread.take() {
+            // It cannot fail, and if it did, the copy would still be what counts.
+            thread.join().unwrap_or_default();
+        }
+    }
+}
+
+/// Returns what of a picture is shown by this process itself: in a job, none, as somebody else shows it.
+pub(crate) fn shown_here(wanted: When) -> When {
+    if Spool::of_process().is_some() { When::Never } else { wanted }
+}
