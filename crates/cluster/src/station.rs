@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul_flow::{HeldCache, Local, Portable, Settings, Ways};
+use haul_flow::{Config, HeldCache, Local, Portable, Settings, Ways};
 
 use crate::agent::{Agent, Shop, check_token, work};
 use crate::master::Master;
@@ -28,6 +28,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_
 
 /// How long a rank waits for the brief.
 const BRIEF_WITHIN: Duration = Duration::from_secs(120);
+
+/// Bytes of one read or write.
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// Messages taken in one turn.
 const TURN: usize = 256;
@@ -233,7 +236,8 @@ impl<X: Transport> Briefed<X> {
         std::env::set_current_dir(directory)
             .map_err(|error| format!("cannot work in '{}': {error}", directory.to_string_lossy()))?;
         haul_sys::set_umask(haul_sys::Mode::new(brief.umask));
-        let settings = Settings::resolve(&brief.config);
+        let settings =
+            Settings::resolve(&for_many_hosts(&brief.config));
         if let Err((name, cause)) = settings.first_engine() {
             return Err(format!("cannot use the engine '{name}': {cause}"));
         }
@@ -243,6 +247,12 @@ impl<X: Transport> Briefed<X> {
         }
         Ok((cache, ways, settings))
     }
+}
+
+/// Says how a process that is one of many uses its host where the user does not: what many hosts share is a parallel file
+/// system, which likes large transfers (1 MiB, as the authors of spdcp found for Lustre).
+fn for_many_hosts(config: &Config) -> Config {
+    Config { block_bytes: config.block_bytes.or(Some(BLOCK_BYTES)), ..config.clone() }
 }
 
 impl<X: Transport> Station<X> {

@@ -7,17 +7,23 @@
 //!
 //! Both keep to the states of `file.rs`: a leader's file has no lane, and a member's no beginning and no end.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use haul_sys::Stat;
+use haul_sys::{Advice, Stat, advise};
 
+use super::Job;
 use super::file::Looked;
 use super::lane::Lane;
 use super::worker::Worker;
 use crate::part::LargeFile;
+use crate::plan;
 use crate::report::{Problem, Tally};
 use crate::tool::{Holes, OpenFile, OpenedFile, Role, Tool, Transfer};
 use crate::wording;
+
+/// The least that a worker of a member moves of a piece: a stripe, as parallel file systems usually have them.
+const SHARE_BYTES_MIN: u64 = 1 << 20;
 
 impl<T: Tool> Worker<'_, T> {
     /// Says whether this process does a file by itself.
@@ -66,10 +72,27 @@ impl<T: Tool> Worker<'_, T> {
         let opened = OpenedFile { source: &source, stat: &stat };
         let joined = self.desk.tool().join(&self.desk, &found, &opened, &piece.ticket);
         let Some((own, target)) = joined else { return self.abandon(slot, found, source) };
+        // Only advice: reading ahead of a piece is reading what others read, and its parts are read at once anyway.
+        advise(&source, Advice::Random, 0).unwrap_or_default();
         let how = if piece.by_kernel { Transfer::Kernel(Holes::Read) } else { Transfer::Blocks(Holes::Read) };
-        let (transfer, route) = self.prepare(&found, (&source, &target), &stat, how);
+        let (transfer, route) = self.route_of(&found, (&source, &target), how);
         let file = OpenFile::new(found, source, stat, Some(target), own, (route, Role::Member));
-        self.move_range(slot, Lane::new(Arc::new(file), piece.range, transfer), None);
+        let lane = self.share_piece(Arc::new(file), piece.range, transfer);
+        self.move_range(slot, lane, None);
+    }
+
+    /// Cuts a piece for the workers of this process, so that one reads while another writes, and returns the lane of the
+    /// first part.
+    fn share_piece(&self, file: Arc<OpenFile<T>>, piece: Range<u64>, transfer: Transfer) -> Lane<T> {
+        let length = piece.end - piece.start;
+        let share = (length / self.desk.run.settings.jobs.max(1) as u64).max(SHARE_BYTES_MIN);
+        let mut shares = plan::ranges(length, share, SHARE_BYTES_MIN)
+            .map(|range| piece.start + range.start..piece.start + range.end);
+        let first = shares.next().unwrap_or(piece.clone());
+        for share in shares {
+            self.desk.share(Job::Range(Arc::clone(&file), share, transfer));
+        }
+        Lane::new(file, first, transfer)
     }
 
     /// Tells whether a member has found all bytes of its piece; if not, the file has become shorter, and that is told.
