@@ -1,6 +1,6 @@
 //! Ranks of an MPI job, by an MPI library that is opened at run time.
 //!
-//! One binary serves any MPI: nothing of MPI is needed to build it, and nothing is linked. [`launched`] reads what the launcher
+//! One binary serves any MPI: nothing of MPI is needed to build it, and nothing is linked. [`launched()`] reads what the launcher
 //! put into the environment; [`World::open`] finds the library that belongs to the launcher, knows its binary interface (`abi`),
 //! starts it, and compares its idea of the job with the launcher's, because a library that does not understand the launcher
 //! takes each process for the only one.
