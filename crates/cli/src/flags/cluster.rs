@@ -16,6 +16,8 @@ use super::{Error, Typed};
 const CLIENTS: Bounds = Bounds { least: 1, most: 1 << 20, text: "1 to 1048576" };
 /// `--io-factor`.
 const IO_FACTOR: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
+/// `--range-size`: as little as a page, so that no page is written by two.
+const RANGE_BYTES: Bounds = Bounds { least: 4 << 10, most: 1 << 50, text: "4K to 1P" };
 /// The longest walltime: a year.
 const WALLTIME_SECONDS_MAX: u64 = 366 * 24 * 3600;
 
@@ -92,6 +94,15 @@ impl Typed {
         Ok(())
     }
 
+    /// `--range-size`.
+    pub(super) fn set_range_bytes(&mut self, value: &[u8]) -> Result<(), Error> {
+        const FLAG: &str = "--range-size";
+        let bytes = values::size(FLAG, value, RANGE_BYTES)?;
+        self.cluster.range_bytes = Some(bytes as u64);
+        self.needs_ranks(FLAG);
+        Ok(())
+    }
+
     /// `--walk`.
     pub(super) fn set_walk(&mut self, value: &[u8]) -> Result<(), Error> {
         self.cluster.walk = values::choose("--walk", value, values::WALK)?;
@@ -110,6 +121,11 @@ impl Typed {
         self.without_job.get_or_insert(flag);
     }
 
+    /// Remembers the first flag that says how several ranks share the work.
+    fn needs_ranks(&mut self, flag: &'static str) {
+        self.without_ranks.get_or_insert(flag);
+    }
+
     /// Settles how large a block is, once all flags are known.
     pub(super) fn settle_block_bytes(&mut self) -> Result<(), Error> {
         let Some((flag, factor)) = self.io_factor else { return Ok(()) };
@@ -122,9 +138,10 @@ impl Typed {
         Ok(())
     }
 
-    /// Checks that what is said of a job is said of one.
-    pub(super) fn check_job(&self, clients: &'static str) -> Result<(), Error> {
-        match self.without_job {
+    /// Checks that what is said of a job is said of one: of one that is started, or that this process is a rank of.
+    pub(super) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), Error> {
+        let without_ranks = self.without_ranks.filter(|_| !is_rank);
+        match self.without_job.or(without_ranks) {
             Some(flag) if self.cluster.clients.is_none() => Err(Error::Requires { flag, other: clients }),
             _ => Ok(()),
         }
@@ -244,6 +261,7 @@ mod tests {
             "--walk=ranks",
             "--mpi-lib=/a/libmpi.so",
             "--launcher=srun  --mpi=pmix",
+            "--range-size=1M",
             "--journal",
             "j",
             "a",
@@ -258,7 +276,7 @@ mod tests {
             mpi_library: Some(PathBuf::from("/a/libmpi.so")),
             launcher: Some(vec!["srun".into(), "--mpi=pmix".into()]),
             journal: Some(PathBuf::from("j")),
-            ..haul_cluster::Options::default()
+            range_bytes: Some(1 << 20),
         };
         assert_eq!(request(&line).unwrap().cluster, wanted);
         assert_eq!(request(&["a", "b"]).unwrap().cluster, haul_cluster::Options::default());
@@ -266,10 +284,16 @@ mod tests {
 
     #[test]
     fn what_describes_no_job_is_refused() {
-        for flag in ["--account", "--queue", "--walltime", "--launcher"] {
-            let refused = request(&[&format!("{flag}=1"), "a", "b"]).expect_err(flag);
-            assert_eq!(refused, Error::Requires { flag, other: "--clients" });
+        let valued = ["--account=1", "--queue=1", "--walltime=1", "--launcher=1", "--range-size=1M"];
+        for word in valued {
+            let refused = request(&[word, "a", "b"]).expect_err(word);
+            let flag = word.split('=').next().unwrap();
+            assert!(matches!(refused, Error::Requires { flag: told, other: "--clients" } if told == flag));
         }
+        // A rank that a launcher has started shares the work too.
+        let words = ["--range-size=1M", "a", "b"].map(OsString::from);
+        let rank = super::super::Environment { is_rank: true, ..Default::default() };
+        assert!(super::super::parse(&words, rank, &mut |_| {}).is_ok());
         for word in [
             "--clients=0",
             "--clients=x",
@@ -279,6 +303,8 @@ mod tests {
             "--launcher= ",
             "--mpi-lib=",
             "--journal=",
+            "--range-size=4095",
+            "--range-size=x",
             "--io-factor=0",
             "--io-factor=1.5",
             "--account=a b",

@@ -141,6 +141,8 @@ pub(crate) struct Typed {
     pub(super) io_factor: Option<(&'static str, usize)>,
     /// The first flag that says how a job is to be started.
     pub(super) without_job: Option<&'static str>,
+    /// The first flag that says how ranks share the work.
+    pub(super) without_ranks: Option<&'static str>,
     /// How often `spdcp` was told to tell more.
     pub(super) verbosity: u8,
     /// Whether `spdcp` is to list the targets only.
@@ -184,6 +186,7 @@ impl Default for Typed {
             layout: Layout::default(),
             io_factor: None,
             without_job: None,
+            without_ranks: None,
             verbosity: 0,
             targets_only: false,
             statistics: None,

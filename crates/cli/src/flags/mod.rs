@@ -102,6 +102,8 @@ pub(crate) struct Environment {
     pub(crate) version_control: Option<Vec<u8>>,
     /// `SIMPLE_BACKUP_SUFFIX`: with what suffix if the command line does not say.
     pub(crate) backup_suffix: Option<Vec<u8>>,
+    /// Whether this process is one of several that a launcher of MPI has started.
+    pub(crate) is_rank: bool,
 }
 
 impl Environment {
@@ -113,6 +115,7 @@ impl Environment {
             backup_suffix: bytes("SIMPLE_BACKUP_SUFFIX"),
             posixly_correct: std::env::var_os("POSIXLY_CORRECT").is_some(),
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+            is_rank: crate::cluster::is_under_launcher(),
         }
     }
 }
@@ -138,7 +141,7 @@ pub(crate) fn parse(
     let mut typed = Typed::default();
     match typed.take_words(table::TABLE, words, &environment, warn)? {
         Taken::Operands(names) => {
-            typed.check_job("--clients")?;
+            typed.check_job("--clients", environment.is_rank)?;
             typed.lower(names, &environment).map(|request| Parsed::Copy(Box::new(request)))
         }
         Taken::Information(information) => Ok(Parsed::Tell(information)),

@@ -89,7 +89,7 @@ pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Par
     };
     typed.verbose = typed.verbosity > 0;
     typed.debug = typed.verbosity > 1;
-    typed.check_job("-s")?;
+    typed.check_job("-s", false)?;
     let targets_only = typed.targets_only;
     let request = Box::new(typed.lower(names, environment)?);
     Ok(if targets_only { Parsed::Targets(request) } else { Parsed::Copy(request) })

@@ -377,6 +377,11 @@ pub(crate) static TABLE: &[Flag] = &[
          servers: launch (the default) or ranks",
     ),
     Flag::of_cluster(
+        "range-size",
+        Required("SIZE", Typed::set_range_bytes),
+        "cut large files in ranges of SIZE, which several ranks move, instead of what suits the file",
+    ),
+    Flag::of_cluster(
         "journal",
         Required("FILE", Typed::set_journal),
         "record in FILE what is finished; the same copy, made again, skips it",
