@@ -30,6 +30,9 @@ use crate::wire::{News, RangeOver, Report, ToMaster, pack};
 /// Entries that may be under way: enough for a thousand ranks to have two bundles each, and as many again in rank 0's queue.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
 
+/// Entries of a part where there is a journal: always as many, as a later run knows what is finished by whole parts.
+const JOURNAL_PART_ENTRIES: usize = 32;
+
 /// How long the hearer waits before it looks whether the run is over.
 const HEARING: Duration = Duration::from_millis(20);
 
@@ -275,6 +278,9 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
     }
 
     fn chunk_entries(&self, found: usize) -> usize {
+        if self.crew.journal().is_some() {
+            return JOURNAL_PART_ENTRIES;
+        }
         let seen = self.seen.fetch_add(found as u64, Ordering::Relaxed) + found as u64;
         plan::part_entries(seen, self.crew.workers())
     }
