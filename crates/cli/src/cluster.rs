@@ -58,16 +58,18 @@ pub(crate) fn under_launcher(
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
     if world.rank() != Rank::MASTER {
-        return ended(serve(world, None));
+        return ended(serve(world, None).and_then(|world| world.finish_or_exit(0)));
     }
     let (direct, link) = Direct::new();
     let crew = Crew::new(Box::new(direct), crew_options(options), journal);
     std::thread::scope(|threads| {
         let launched = threads.spawn(|| launch(&crew));
-        let served = ended(serve(world, Some(link)));
+        let served = serve(world, Some(link));
         // A panic ends the process before this.
         let status = launched.join().unwrap_or(ExitCode::FAILURE);
-        if served == ExitCode::SUCCESS { status } else { ExitCode::FAILURE }
+        // All is done and told by now, so a library that does not come back changes nothing.
+        let finished = served.and_then(|world| world.finish_or_exit(u8::from(status != ExitCode::SUCCESS)));
+        if ended(finished) == ExitCode::SUCCESS { status } else { ExitCode::FAILURE }
     })
 }
 
@@ -138,7 +140,7 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
     } else {
         None
     };
-    let status = ended(serve(world, link));
+    let status = ended(serve(world, link).and_then(|world| world.finish_or_exit(0)));
     // Threads that hang in a file system are not waited for.
     std::process::exit(i32::from(status != ExitCode::SUCCESS))
 }
@@ -146,18 +148,17 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
 type MasterLink = Link<haul_cluster::wire::ToLaunch, haul_cluster::wire::ToMaster>;
 
 /// Serves until the end.
-fn serve(world: World, link: Option<MasterLink>) -> Result<(), Broken> {
+fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
     let host = world.host().to_owned();
     let master = link.map(|link| Master::new(link, world.size(), world.version().to_owned()));
-    let world = match Station::new(world, host, master).wait()? {
-        Word::Nothing(world) => world,
-        Word::Brief(briefed) if briefed.tool() == Copier::NAME => briefed.serve::<Copier>()?,
+    match Station::new(world, host, master).wait()? {
+        Word::Nothing(world) => Ok(world),
+        Word::Brief(briefed) if briefed.tool() == Copier::NAME => briefed.serve::<Copier>(),
         Word::Brief(briefed) => {
             let why = format!("the program there has no '{}'", briefed.tool());
-            briefed.refuse(why)?
+            briefed.refuse(why)
         }
-    };
-    world.finish()
+    }
 }
 
 fn ended(outcome: Result<(), Broken>) -> ExitCode {

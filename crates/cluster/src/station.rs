@@ -236,8 +236,7 @@ impl<X: Transport> Briefed<X> {
         std::env::set_current_dir(directory)
             .map_err(|error| format!("cannot work in '{}': {error}", directory.to_string_lossy()))?;
         haul_sys::set_umask(haul_sys::Mode::new(brief.umask));
-        let settings =
-            Settings::resolve(&for_many_hosts(&brief.config));
+        let settings = Settings::resolve(&for_many_hosts(&brief.config));
         if let Err((name, cause)) = settings.first_engine() {
             return Err(format!("cannot use the engine '{name}': {cause}"));
         }

@@ -212,6 +212,8 @@ pub fn punch_hole(file: impl AsFd, offset: u64, length: u64) -> Result<()> {
 pub enum Advice {
     /// They are read in order: read further ahead.
     Sequential,
+    /// They are read in no order: read nothing ahead.
+    Random,
     /// They will be read soon: fetch them now.
     WillNeed,
     /// They are not needed any more.
@@ -234,6 +236,7 @@ pub fn advise_range(file: impl AsFd, advice: Advice, offset: u64, length: u64) -
     let file = file.as_fd();
     let raw = match advice {
         Advice::Sequential => rustix::fs::Advice::Sequential,
+        Advice::Random => rustix::fs::Advice::Random,
         Advice::WillNeed => rustix::fs::Advice::WillNeed,
         Advice::DontNeed => rustix::fs::Advice::DontNeed,
     };

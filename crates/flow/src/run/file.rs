@@ -245,14 +245,25 @@ impl<T: Tool> Worker<'_, T> {
         stat: &Stat,
         transfer: Transfer,
     ) -> (Transfer, Route) {
+        let switches = &self.desk.run.settings.switches;
+        if switches.advise && stat.size >= SEQUENTIAL_BYTES && transfer != Transfer::Nothing {
+            // Only advice: the kernel reads further ahead, or does not.
+            advise(source, Advice::Sequential, 0).unwrap_or_default();
+        }
+        self.route_of(found, (source, target), transfer)
+    }
+
+    /// Chooses which way a file's data goes.
+    pub(super) fn route_of(
+        &self,
+        found: &Found<T>,
+        (source, target): (&Fd, &Fd),
+        transfer: Transfer,
+    ) -> (Transfer, Route) {
         let settings = &self.desk.run.settings;
         let switches = &settings.switches;
         if transfer == Transfer::Nothing {
             return (transfer, Route::usual());
-        }
-        if switches.advise && stat.size >= SEQUENTIAL_BYTES {
-            // Only advice: the kernel reads further ahead, or does not.
-            advise(source, Advice::Sequential, 0).unwrap_or_default();
         }
         if !(switches.direct || switches.drop_cache) {
             return (transfer, Route::usual());

@@ -1,0 +1,327 @@
+//! Processes that die at any moment: what is left is right, or known to be missing, and nobody stays behind.
+//!
+//! The moment is chosen by how far the copy has come, so that all of it is covered on fast and on slow machines: a number of
+//! files that have to be there, and a short pause after that. Both come from a seed that is printed (`HAUL_SEED`).
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use haul_testkit::compare::{About, Difference};
+use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::needs::{self, count_from, is_full_run};
+use haul_testkit::run::Running;
+use haul_testkit::rustix::process::{Pid, Signal, kill_process};
+use haul_testkit::spec::{self, Node, Spec};
+use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, compare, note, program, require, wait};
+
+use crate::start::{Process, Way, relatives, script};
+
+const DIRECTORIES: usize = 12;
+/// Small files, unless a test needs more.
+const FILES: usize = 1440;
+const LARGE: [u64; 3] = [5_000_000, 3_000_001, 4_194_304];
+
+/// How long what was killed, or belongs to it, may stay.
+const DYING_MAX: Duration = Duration::from_secs(10);
+
+/// No copy of these takes so long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    /// A rank that only copies.
+    Rank,
+    /// Rank 0.
+    Master,
+    /// `mpirun`.
+    Launcher,
+    /// The process that the user started.
+    Launch,
+}
+
+/// Numbers from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        let bytes = spec::bytes(self.0, 8);
+        self.0 = u64::from_le_bytes(bytes.try_into().unwrap());
+        usize::try_from(self.0 >> 16).unwrap() % bound
+    }
+}
+
+/// Makes the source: small files, some with two names in two directories, and large ones.
+fn build(root: &Path, files: usize) {
+    let directory = |number| Node::new(0, format!("d{number}"), spec::Kind::Directory).modified(1000, 7);
+    let mut nodes: Vec<_> = (0..DIRECTORIES).map(directory).collect();
+    for number in 0..files {
+        let (parent, seed) = (number % DIRECTORIES + 1, number as u64);
+        nodes.push(Node::file(parent, format!("f{number}"), seed, 10 + seed % 9000).mode(0o640));
+    }
+    for (seed, bytes) in LARGE.into_iter().enumerate() {
+        nodes.push(Node::file(seed + 1, format!("large{seed}"), seed as u64, bytes));
+    }
+    nodes.extend(
+        (0..20).map(|which| Node::new(which + 3, format!("twin{which}"), spec::Kind::HardLink(7 * which))),
+    );
+    Spec { nodes }.build(root).unwrap();
+}
+
+/// A copy that is about to meet an accident.
+struct Scene {
+    sandbox: Sandbox,
+    copy: Program,
+    mark: String,
+}
+
+impl Scene {
+    fn new(mpi: &Mpi, way: Way, own: &[&str], files: usize) -> Self {
+        let sandbox = Sandbox::in_memory().unwrap();
+        build(&sandbox.join("from"), files);
+        let own = [&["--range-size=256K", "-j2"], own].concat();
+        let copy = script(&sandbox, mpi, way, &own);
+        let mark = sandbox.path().file_name().unwrap().to_str().unwrap().to_owned();
+        Self { sandbox, copy, mark }
+    }
+
+    fn from(&self) -> PathBuf {
+        self.sandbox.join("from")
+    }
+
+    fn to(&self) -> PathBuf {
+        self.sandbox.join("to")
+    }
+
+    fn start(&self, options: &[&str]) -> Running {
+        let run = self.copy.run().args(options).args(["-aT", "from", "to"]).in_folder(self.sandbox.path());
+        run.env("HAUL_TEST", &self.mark).env("HAUL_SILENCE", "10").within(LIMIT).start().unwrap()
+    }
+
+    fn relatives(&self) -> Vec<Process> {
+        relatives(&self.mark)
+    }
+
+    fn find(&self, victim: Victim) -> Option<Process> {
+        let is = |process: &Process| match victim {
+            Victim::Rank => process.is_agent && process.rank.is_some_and(|rank| rank > 0),
+            Victim::Master => process.is_agent && process.rank == Some(0),
+            Victim::Launcher => process.rank.is_none() && process.program.starts_with("mpi"),
+            Victim::Launch => process.rank.is_none() && process.program.starts_with("haul"),
+        };
+        self.relatives().into_iter().find(is)
+    }
+
+    /// Kills a process when so many files are copied, and a little later. Returns whether it was there.
+    fn kill(&self, victim: Victim, when: usize, later: Duration) -> bool {
+        let to = self.to();
+        let mut process = None;
+        let is_there = wait::until(LIMIT, || {
+            process = process.take().or_else(|| self.find(victim));
+            process.is_some() && copied(&to, when) || self.relatives().is_empty()
+        });
+        let moment = Instant::now() + later;
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        let Some(process) = process.filter(|_| is_there) else { return false };
+        kill(process.id)
+    }
+
+    /// Tells what is wrong with what is left, when the copy may be unfinished: every file with a name of its own has to be
+    /// right.
+    fn wrong(&self, may_be_unfinished: bool) -> Vec<Difference> {
+        let facts = Facts::PRESERVED;
+        let expected = Snapshot::take(&self.from(), facts).unwrap();
+        let Ok(found) = Snapshot::take(&self.to(), facts) else { return Vec::new() };
+        let mut list = compare(&expected, &found, facts).unwrap().list;
+        if may_be_unfinished {
+            let is_directory = |path: &[u8]| self.from().join(as_path(path)).is_dir();
+            let of_unfinished = |difference: &Difference| match difference.about {
+                About::Missing => true,
+                About::Extra => is_provisional(&difference.path),
+                // Names that are missing make a file that has fewer.
+                About::Links => true,
+                _ => is_directory(&difference.path),
+            };
+            list.retain(|difference| !of_unfinished(difference));
+        }
+        list
+    }
+
+    fn nobody_stays(&self) {
+        let mut left = Vec::new();
+        let gone = wait::until(DYING_MAX, || {
+            left = self.relatives();
+            left.is_empty()
+        });
+        assert!(gone, "left behind: {left:?}");
+    }
+}
+
+fn as_path(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
+}
+
+fn is_provisional(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    name.starts_with(b".haul-")
+}
+
+fn kill(id: u32) -> bool {
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+}
+
+/// Tells whether so many entries are in the directories of a copy.
+fn copied(to: &Path, least: usize) -> bool {
+    let mut found = 0;
+    for directory in 0..DIRECTORIES {
+        found += fs::read_dir(to.join(format!("d{directory}"))).map_or(0, Iterator::count);
+        if found >= least {
+            return true;
+        }
+    }
+    found >= least
+}
+
+/// The whole files of a copy, by name, and when they were changed last.
+fn changes(root: &Path) -> BTreeSet<(PathBuf, (i64, i64))> {
+    let mut found = BTreeSet::new();
+    for directory in 0..DIRECTORIES {
+        let entries = fs::read_dir(root.join(format!("d{directory}"))).into_iter().flatten().flatten();
+        let whole = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with(".haul-"));
+        let changed = |entry: &fs::DirEntry| {
+            let facts = entry.metadata().unwrap();
+            // Another name changes a file too.
+            (facts.nlink() == 1).then(|| (entry.path(), (facts.ctime(), facts.ctime_nsec())))
+        };
+        found.extend(whole.filter_map(|entry| changed(&entry)));
+    }
+    found
+}
+
+fn describe(outcome: &Outcome, wrong: &[Difference]) -> String {
+    let wrong: Vec<_> = wrong.iter().take(10).map(|difference| format!("{difference:?}")).collect();
+    format!("{:?}\n{}{}", outcome.ending, outcome.errors(), wrong.join("\n"))
+}
+
+/// One accident, and what is left of it. Returns the exit status.
+fn accident(mpi: &Mpi, way: Way, victim: Victim, seed: u64) -> i32 {
+    let mut dice = Dice(seed);
+    let scene = Scene::new(mpi, way, &[], FILES);
+    let when = dice.below(FILES + 100);
+    let later = Duration::from_micros(dice.below(30_000) as u64);
+    let running = scene.start(&[]);
+    scene.kill(victim, when, later);
+    let outcome = running.finish().unwrap();
+    let what = format!("{} {way:?} {victim:?} at {when} files, seed {seed}", mpi.kind().name());
+    let status = outcome.status();
+    let wrong = scene.wrong(status != Some(0));
+    assert!(wrong.is_empty(), "{what}: {}", describe(&outcome, &wrong));
+    scene.nobody_stays();
+    match status {
+        Some(0) => {}
+        // A launcher has statuses of its own for jobs that were killed.
+        Some(_) if matches!(way, Way::Ranks(_)) => {}
+        Some(1) => assert!(!outcome.errors().is_empty(), "{what}: no message"),
+        _ => panic!("{what}: {}", describe(&outcome, &[])),
+    }
+    // Whoever trusts what is there gets the rest.
+    let again = if dice.below(2) == 0 { "-n" } else { "-u" };
+    let run = program!().run().args([again, "-aT", "from", "to"]).in_folder(scene.sandbox.path());
+    let outcome = run.finish().unwrap();
+    let mut wrong = scene.wrong(false);
+    // What was linked when its other names were missing stays a file of its own.
+    wrong.retain(|difference| difference.about != About::Links && !is_provisional(&difference.path));
+    assert!(outcome.succeeded() && wrong.is_empty(), "{what}, {again}: {}", describe(&outcome, &wrong));
+    status.unwrap_or(-1)
+}
+
+/// Accidents of all kinds, one after the other.
+fn accidents(kind: Kind, part: u64, count: usize) {
+    require!(needs::root());
+    require!(kind.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(kind).unwrap();
+    let seed = count_from("HAUL_SEED", 5) as u64;
+    let mut statuses = Vec::new();
+    for number in 0..count {
+        let victim = [Victim::Rank, Victim::Master, Victim::Launcher][number % 3];
+        statuses.push(accident(
+            &mpi,
+            Way::Clients(3),
+            victim,
+            seed * 1_000_000 + part * 1000 + number as u64,
+        ));
+    }
+    note!("{}: {count} processes killed (HAUL_SEED={seed}), statuses {statuses:?}", kind.name());
+}
+
+fn of_full(full: usize, usual: usize) -> usize {
+    if is_full_run() { full } else { usual }
+}
+
+#[test]
+fn whoever_is_killed_the_copy_is_right_or_known_to_be_wrong() {
+    accidents(Kind::OpenMpi4, 0, of_full(24, 3));
+}
+
+#[test]
+fn whoever_is_killed_under_mpich_the_copy_is_right_or_known_to_be_wrong() {
+    accidents(Kind::Mpich4, 1, of_full(20, 3));
+}
+
+/// Without a launch process apart nobody is left to begin again; but what is there is right.
+#[test]
+fn a_rank_of_a_plain_job_is_killed() {
+    require!(needs::root());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let seed = count_from("HAUL_SEED", 5) as u64 * 1_000_000 + 2000;
+    for number in 0..of_full(6, 1) as u64 {
+        accident(&mpi, Way::Ranks(3), Victim::Launcher, seed + number);
+    }
+}
+
+/// The process that the user started is killed: its ranks go too, and the same command with the same journal finishes the
+/// copy without doing again what was done.
+#[test]
+fn a_journal_goes_on_where_a_killed_copy_ended() {
+    const MANY: usize = 12_000;
+    // Of three ranks each has two bundles in hand and has told of another that was not recorded yet; and parts in which a
+    // file has several names are not recorded.
+    const NOT_RECORDED: usize = 3 * 3 * 256 + 2 * 20 * 32;
+    require!(needs::root());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    for seed in 0..of_full(5, 1) as u64 {
+        let mut dice = Dice(seed + 99);
+        let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], MANY);
+        let running = scene.start(&[]);
+        let when = MANY / 2 + dice.below(MANY / 4);
+        assert!(scene.kill(Victim::Launch, when, Duration::ZERO));
+        let killed = running.finish().unwrap();
+        scene.nobody_stays();
+        let wrong = scene.wrong(killed.status() != Some(0));
+        assert!(wrong.is_empty(), "seed {seed}: {}", describe(&killed, &wrong));
+        let before = changes(&scene.to());
+        let outcome = scene.start(&[]).finish().unwrap();
+        let wrong = scene.wrong(false);
+        assert!(outcome.succeeded() && wrong.is_empty(), "seed {seed}: {}", describe(&outcome, &wrong));
+        let again = before.difference(&changes(&scene.to())).count();
+        note!("journal: {} files were there, {again} of them were copied again", before.len());
+        assert!(
+            before.len() >= when / 2 && again <= NOT_RECORDED,
+            "{again} of {} were copied again",
+            before.len()
+        );
+    }
+}

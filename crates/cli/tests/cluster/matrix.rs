@@ -1,0 +1,280 @@
+//! Everything that can be copied, in every way: the same as by one process.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use haul_testkit::duel::Duel;
+use haul_testkit::everything;
+use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::needs::{self, is_full_run};
+use haul_testkit::program::Program;
+use haul_testkit::{Facts, Sandbox, Snapshot, compare, message, note, program, require};
+
+use crate::start::{Way, script};
+
+/// Everything goes through ranks, whoever does it.
+const ALL: &str = "-a from to";
+
+/// The command lines. `from` is a tree with everything; `there` is an older copy of a part of it.
+const LINES: [&str; 51] = [
+    ALL,
+    "-a from/. there",
+    "-av from there",
+    "-r from to",
+    "-R --preserve=mode,timestamps from to",
+    "-rp from there",
+    "-rd from to",
+    "-rP from/sub from/odd there",
+    "-dp from/sub/link-file from/sub/owner-link there",
+    "-rL from/odd to",
+    "-rL from/sub/sub from/sub/link-directory from/sub/link-dangling there",
+    "-rH from/sub/link-up/empty from/acl-default there",
+    "-ru from/. there",
+    "-rn from/. there",
+    "-ruv from/. there",
+    "-rnv from/. there",
+    "-rT from there",
+    "-r -t there from/odd from/sub from/size-4097",
+    "-a --parents from/sub/sub/deep from/odd there",
+    "--parents from/sub/sub/deep/hole-many from/size-511 there",
+    "-al from to",
+    "-s from/size-1 from/sub/owner .",
+    "-rs from to",
+    "-a --attributes-only from to",
+    "--attributes-only --preserve=all from/capability from/acl there",
+    "-r --sparse=always from to",
+    "-a --sparse=always from/. there",
+    "-a --walk=ranks from to",
+    "-av --walk=ranks from/. there",
+    "-r --walk=ranks from to",
+    "-ru --walk=ranks from/. there",
+    "-rL --walk=ranks from/odd to",
+    "-r --preserve=links,xattr from to",
+    "-r --preserve=all --no-preserve=links,timestamps from to",
+    "-r --no-preserve=mode from to",
+    "-r --reflink=never from to",
+    "-rf from/. there",
+    "-r --remove-destination from/. there",
+    "-rb from/. there",
+    "-r --backup=numbered from/. there",
+    "-ax from there",
+    "from/size-1048577 to",
+    "-p from/size-1048577 from/sub/twin-1 from/attributes there",
+    "from/size-0 from/size-1 from/missing there",
+    "-v from/size-4095 from/odd there",
+    "from/size-4095 from/size-4096 missing/place",
+    "-a from/size-1 from/size-1 from/odd from/odd there",
+    "-r from from/new",
+    "-a from there from",
+    "-r there there/size-1",
+    "-p --parents from/closed/inside from/sub/../size-1 there",
+];
+
+/// Of those, what every installation is tried with.
+const FEW: [&str; 5] =
+    [ALL, "-rL from/sub/sub there", "-a --walk=ranks from to", "-ruv from/. there", "-r from from/new"];
+
+/// Makes the folder that a command line is run in.
+fn prepare(folder: &Path) -> io::Result<()> {
+    let spec = everything::spec();
+    spec.build(&folder.join("from"))?;
+    let there = folder.join("there");
+    fs::create_dir_all(there.join("sub"))?;
+    fs::create_dir_all(there.join("odd"))?;
+    for name in ["size-0", "size-4096", "size-65536", "sub/mode-0644", "odd/~", "attributes"] {
+        fs::write(there.join(name), "what was there before")?;
+    }
+    // Older than its source, which is of 2009.
+    let old = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1000));
+    fs::File::options().append(true).open(there.join("size-4096"))?.set_times(old)
+}
+
+/// Makes a folder with few files: there are more ranks than work.
+fn prepare_little(folder: &Path) -> io::Result<()> {
+    fs::create_dir(folder.join("from"))?;
+    (0..2).try_for_each(|number| fs::write(folder.join(format!("from/{number}")), format!("{number}\n")))
+}
+
+fn duel(sandbox: &Sandbox, mpi: &Mpi, way: Way) -> Duel {
+    Duel {
+        standard: program!(),
+        judged: script(sandbox, mpi, way, &[]),
+        facts: Facts::PRESERVED,
+        limit: Duration::from_secs(60),
+        input: Vec::new(),
+        environment: vec![("HAUL_SILENCE".into(), "30".into())],
+    }
+}
+
+/// Runs command lines by one process and by several; lists what differs.
+fn differences(
+    mpi: &Mpi,
+    way: Way,
+    lines: &[&str],
+    prepare: &dyn Fn(&Path) -> io::Result<()>,
+) -> Vec<String> {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let duel = duel(&sandbox, mpi, way);
+    let mut failures = Vec::new();
+    for line in lines {
+        let words: Vec<_> = line.split(' ').collect();
+        let verdict = duel.run(prepare, &words, &[]).unwrap();
+        if !verdict.complaints.is_empty() {
+            failures.push(format!("{} {way:?}: {line}\n{}", mpi.kind().name(), verdict.report()));
+        }
+    }
+    failures
+}
+
+fn judge(failures: &[String], runs: usize) {
+    assert!(failures.is_empty(), "{} of {runs} runs differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Two threads at a time, as each launcher waits more than it works.
+fn in_two_threads(lines: &[&str], run: impl Fn(&[&str]) -> Vec<String> + Sync) -> Vec<String> {
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for half in lines.chunks(lines.len().div_ceil(2)) {
+            let (failures, run) = (&failures, &run);
+            scope.spawn(move || failures.lock().unwrap().extend(run(half)));
+        }
+    });
+    failures.into_inner().unwrap()
+}
+
+/// All lines in this way, or a third of them that others complement.
+fn share(part: usize) -> Vec<&'static str> {
+    let chosen = LINES.iter().enumerate().filter(|(index, _)| is_full_run() || index % 3 == part);
+    chosen.map(|(_, line)| *line).collect()
+}
+
+fn every_line(kind: Kind, way: Way, part: usize) {
+    require!(needs::root());
+    require!(kind.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(kind).unwrap();
+    let lines = share(part);
+    let failures = in_two_threads(&lines, |lines| differences(&mpi, way, lines, &prepare));
+    judge(&failures, lines.len());
+}
+
+#[test]
+fn every_line_by_clients_is_as_by_one_process() {
+    every_line(Kind::OpenMpi4, Way::Clients(2), 0);
+}
+
+#[test]
+fn every_line_by_more_clients_is_as_by_one_process() {
+    every_line(Kind::OpenMpi4, Way::Clients(4), 1);
+}
+
+#[test]
+fn every_line_under_a_launcher_is_as_by_one_process() {
+    every_line(Kind::OpenMpi4, Way::Ranks(3), 2);
+}
+
+/// The numbers of ranks, among them one of which the first does no copying.
+#[test]
+fn any_number_of_ranks_makes_the_same_copy() {
+    require!(needs::root());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let mut failures = Vec::new();
+    let ways = [1, 2, 8].map(Way::Clients).into_iter().chain([1, 4, 17].map(Way::Ranks));
+    for way in ways {
+        failures.extend(differences(&mpi, way, &[ALL], &prepare));
+        failures.extend(differences(&mpi, way, &["-r from to"], &prepare_little));
+    }
+    judge(&failures, 12);
+}
+
+/// A few lines, or all in a full run.
+fn under(kind: Kind) {
+    require!(needs::root());
+    require!(kind.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(kind).unwrap();
+    let lines: &[&str] = if is_full_run() { &LINES } else { &FEW };
+    let ways = [Way::Clients(3), Way::Ranks(2)];
+    let failures = in_two_threads(lines, |lines| {
+        ways.into_iter().flat_map(|way| differences(&mpi, way, lines, &prepare)).collect()
+    });
+    judge(&failures, 2 * lines.len());
+}
+
+#[test]
+fn under_open_mpi_5() {
+    under(Kind::OpenMpi5);
+}
+
+#[test]
+fn under_mpich_4() {
+    under(Kind::Mpich4);
+}
+
+#[test]
+fn under_mpich_5() {
+    under(Kind::Mpich5);
+}
+
+#[test]
+fn under_the_standard_abi() {
+    under(Kind::Standard);
+}
+
+/// What a user without rights cannot read is told of in the same words, and the rest is copied.
+#[test]
+fn what_cannot_be_read_is_told_as_by_one_process() {
+    require!(needs::root());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    let published = program!().publish(sandbox.path()).unwrap();
+    let from = sandbox.join("from");
+    everything::spec().build(&from).unwrap();
+    let mut told = Vec::new();
+    for own in [vec![], vec!["--clients=2".to_owned(), format!("--launcher={}", mpi.launcher().display())]] {
+        let folder = sandbox.join(format!("by-{}", own.len()));
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let run = published.run_with(&own).args(["-r", "../from", "to"]).in_folder(&folder).as_nobody();
+        let run = run.env("TMPDIR", "/tmp").env("HOME", "/tmp");
+        let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+        let outcome = run.finish().unwrap();
+        let tree = Snapshot::take(&folder.join("to"), Facts::CONTENT | Facts::MODE).unwrap();
+        told.push((outcome.status(), message::normalise(&outcome.stderr), tree));
+    }
+    let [(status, lines, alone), (found_status, found_lines, found)] = &told[..] else { unreachable!() };
+    assert_eq!((status, lines), (found_status, found_lines));
+    assert!(*status == Some(1) && lines.len() > 3, "{lines:?}");
+    let differences = compare(alone, found, Facts::CONTENT | Facts::MODE | Facts::LINKS).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+}
+
+/// Many small files cost few messages.
+#[test]
+fn a_thousand_small_files_cost_ten_messages() {
+    const FILES: usize = 20_000;
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    for directory in 0..FILES / 1000 {
+        let folder = sandbox.join(format!("from/{directory}"));
+        fs::create_dir_all(&folder).unwrap();
+        (0..1000).for_each(|number| fs::write(folder.join(number.to_string()), "small").unwrap());
+    }
+    let copy: Program = script(&sandbox, &mpi, Way::Clients(4), &["--debug"]);
+    let outcome = copy.run().args(["-r", "from", "to"]).in_folder(sandbox.path()).finish().unwrap();
+    let told = outcome.errors();
+    assert!(outcome.succeeded(), "{told}");
+    let line = told.lines().find_map(|line| line.strip_suffix(" messages between the processes"));
+    let messages: usize = line.and_then(|line| line.rsplit(' ').next()).unwrap().parse().unwrap();
+    note!("{messages} messages for {FILES} small files");
+    assert!(messages <= FILES / 100, "{messages} messages");
+}
