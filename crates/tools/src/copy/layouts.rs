@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, create, striping};
+use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, Striped, create, striping};
 use haul_flow::{Desk, Found, OpenFile, Problem, Striping};
 use haul_sys::{Error, Fd, Mode, Open, Stat, open};
 
@@ -114,6 +114,11 @@ impl Copier {
     }
 
     /// Says how a file that was begun is striped: as its target is, or else its source.
+    /// Tells whether a file is on a striped file system.
+    pub(super) fn is_striped(&self, file: &Fd, stat: &Stat) -> bool {
+        self.layouts.systems.striped(file, stat.identity.device) != Striped::No
+    }
+
     pub(super) fn striping_of(&self, file: &OpenFile<Self>) -> Option<Striping> {
         let device = file.found.node.own.held.identity().device;
         let of = |fd: &Fd, device| striping(&self.layouts.systems, fd, device, file.stat.size);

@@ -156,7 +156,7 @@ impl Copier {
                 return None;
             }
         };
-        let transfer = if reflinked { Transfer::Nothing } else { self.transfer(found, stat) };
+        let transfer = if reflinked { Transfer::Nothing } else { self.transfer(found, source, stat) };
         let skips_holes = matches!(transfer, Transfer::Blocks(Holes::Skip) | Transfer::Kernel(Holes::Skip));
         let offloaded = matches!(transfer, Transfer::Kernel(_));
         let has_holes = skips_holes || (!reflinked && self.options.sparse == Sparse::Always);
@@ -372,7 +372,7 @@ impl Copier {
     }
 
     /// Chooses how the bytes are moved.
-    fn transfer(&self, found: &Found<Self>, stat: &Stat) -> Transfer {
+    fn transfer(&self, found: &Found<Self>, source: &Fd, stat: &Stat) -> Transfer {
         let holes = match self.options.sparse {
             Sparse::Never => Holes::Read,
             Sparse::Auto | Sparse::Always if stat.is_sparse() => Holes::Skip,
@@ -383,7 +383,9 @@ impl Copier {
             && holes == Holes::Read
             && stat.size >= self.offload_bytes
             && self.options.sparse == Sparse::Auto
-            && self.options.reflink != Reflink::Never;
+            && self.options.reflink != Reflink::Never
+            // There the kernel has no copying of its own, and what stands in for it moves a pipe's content at a time.
+            && !self.is_striped(source, stat);
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
     }
 
