@@ -124,7 +124,8 @@ impl Files {
         let mut file = File {
             id: file.id,
             leader: file.leader,
-            counted_by: file.counted_by,
+            // Where an earlier attempt has moved everything, a leader would count in vain.
+            counted_by: if ranges.bytes > 0 { file.counted_by } else { CountedBy::Master },
             ticket: file.ticket.into(),
             question,
             ranges,

@@ -74,7 +74,8 @@ pub struct Part {
 /// Who counts the finished ranges of a large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CountedBy {
-    /// The leader: attributes are preserved, so it must know at once when the last range is there.
+    /// The leader: attributes are preserved, so it must know at once when the last range is there. Where none is left to begin
+    /// with, the master tells it.
     Leader,
     /// The master, which tells the leader when all ranges are over.
     Master,
