@@ -2,7 +2,7 @@
 //!
 //! | name | on | does |
 //! |---|---|---|
-//! | `lustre.lov`, `trusted.lov` | files, directories | the layout, see [`lov`](crate::lov) |
+//! | `lustre.lov`, `trusted.lov` | files, directories | the layout, see [`lov`] |
 //! | `trusted.lma`, `trusted.link` | everything | listed for root; setting them is taken and forgotten, as on Lustre |
 //! | `user.standin.statistics` | the root | what happened so far; read only |
 //! | `user.standin.pace` | the root | `off` has nothing take time, until it is `on` again; write only |
