@@ -5,15 +5,22 @@
 
 use std::time::{Duration, Instant};
 
+/// Two looks are no further apart than this, unless all stood still.
+const STANDSTILL: Duration = Duration::from_secs(1);
+
 /// Waits until `fact` holds, and says whether it did within `limit`.
 #[must_use]
 pub fn until(limit: Duration, mut fact: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
+    let (mut waited, mut looked) = (Duration::ZERO, Instant::now());
     loop {
         if fact() {
             return true;
         }
-        if Instant::now() >= deadline {
+        let now = Instant::now();
+        // Where this and what is waited for stood still, as on a machine that was suspended, nobody was slow.
+        waited += (now - looked).min(STANDSTILL);
+        looked = now;
+        if waited >= limit {
             return false;
         }
         std::thread::park_timeout(Duration::from_micros(200));
