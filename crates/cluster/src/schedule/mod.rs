@@ -187,7 +187,7 @@ pub struct Limits {
     pub credit: usize,
     /// The smallest range, but for the rest of a file.
     pub range_bytes_min: u64,
-    /// The largest range.
+    /// The largest range. If it is the smallest too, that was asked for, and nothing measured changes it.
     pub range_bytes_max: u64,
     /// Whether remarks are wanted.
     pub remarks: bool,
@@ -229,13 +229,20 @@ impl Limits {
     /// has two in hand. Docs: `docs/scale.md`.
     #[must_use]
     pub fn is_large(&self, size: u64, rate: Option<f64>) -> bool {
-        size >= self.range_bytes_min.saturating_mul(2).max(bytes_within(LARGE_TIME, rate))
+        let worth_it = if self.is_exact() { 0 } else { bytes_within(LARGE_TIME, rate) };
+        size >= self.range_bytes_min.saturating_mul(2).max(worth_it)
     }
 
     /// Returns the bytes of the least range for clients of `rate` bytes a second: messages and opening must cost little
     /// beside it.
     fn range_bytes_least(&self, rate: Option<f64>) -> u64 {
-        self.range_bytes_min.max(bytes_within(RANGE_TIME, rate))
+        let worth_it = if self.is_exact() { 0 } else { bytes_within(RANGE_TIME, rate) };
+        self.range_bytes_min.max(worth_it)
+    }
+
+    /// Tells whether all ranges are to be of one size.
+    fn is_exact(&self) -> bool {
+        self.range_bytes_min == self.range_bytes_max
     }
 
     /// Returns the bytes of the next range when `left` bytes of all files wait for `workers` workers: a piece of an even

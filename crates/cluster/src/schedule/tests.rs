@@ -383,3 +383,12 @@ fn a_team_is_no_larger_than_its_stripes_while_others_wait() {
     let remarks = orders.iter().filter(|order| matches!(order, Order::Remark(_))).count();
     assert_eq!(remarks, 3, "one line for each choice");
 }
+
+#[test]
+fn what_was_asked_for_is_not_changed_by_what_is_measured() {
+    let usual = Limits { range_bytes_min: 100, range_bytes_max: 1000, ..Limits::default() };
+    let exact = Limits { range_bytes_max: 100, ..usual };
+    let fast = Some(1e6);
+    assert!(exact.is_large(200, fast) && !exact.is_large(199, None) && !usual.is_large(200, fast));
+    assert_eq!((exact.range_bytes(1 << 30, 3, fast), usual.range_bytes(1 << 30, 3, fast)), (100, 50_000));
+}
