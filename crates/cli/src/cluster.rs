@@ -15,7 +15,7 @@ use haul_cluster::direct::Direct;
 use haul_cluster::launch::{Crew, CrewOptions, Journal, Spawn};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
-use haul_cluster::mpi::{World, launched};
+use haul_cluster::mpi::{Refusal, World, launched};
 use haul_cluster::station::{Station, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
 use haul_flow::Portable;
@@ -55,6 +55,8 @@ pub(crate) fn under_launcher(
 ) -> ExitCode {
     let world = match World::open(options.mpi_library.as_deref()) {
         Ok(world) => world,
+        // Of a library that belongs to another launcher each process would tell; other refusals may be of one host.
+        Err(Refusal::OtherSize { .. } | Refusal::OtherRank { .. }) if !speaks() => return ExitCode::FAILURE,
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
     if world.rank() != Rank::MASTER {

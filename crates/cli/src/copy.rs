@@ -23,19 +23,21 @@ use crate::statistics::Statistics;
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::new(program, Charset::of_process());
     let mut told = true;
-    let mut warn = |warning| told &= complain(&messages.warning(warning));
+    // A script under mpirun that says `cp` means that each of its processes copies what it names, and talks.
+    let speaks = program == "cp" || cluster::speaks();
+    let mut warn = |warning| told &= !speaks || complain(&messages.warning(warning));
     let status = match flags::parse(words, Environment::of_process(), &mut warn) {
-        // A script under mpirun that says `cp` means that each of its processes copies what it names.
         Ok(Parsed::Copy(request)) if program == "cp" && request.cluster.clients.is_none() => {
             copy_by(messages, &request, None)
         }
         Ok(Parsed::Copy(request)) => copy(messages, &request),
+        Ok(Parsed::Tell(_)) if !speaks => ExitCode::SUCCESS,
         Ok(Parsed::Tell(Information::Help)) => tell(messages, &flags::help(program)),
         Ok(Parsed::Tell(Information::Version)) => {
             tell(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
         Err(error) => {
-            if program == "cp" || cluster::speaks() {
+            if speaks {
                 complain(&messages.wrong_flags(&error));
             }
             ExitCode::FAILURE
@@ -66,7 +68,9 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     match cluster::crew(clients, &request.cluster, journal) {
         Ok(crew) => copy_by(messages, request, Some(&crew)),
         Err(why) => {
-            complain(&messages.debug(&format!("cannot copy with {clients} clients: {why}")));
+            if cluster::speaks() {
+                complain(&messages.debug(&format!("cannot copy with {clients} clients: {why}")));
+            }
             ExitCode::FAILURE
         }
     }
