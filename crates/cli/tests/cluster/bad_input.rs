@@ -1,1 +1,141 @@
+//! What cannot be started is refused before anything is touched, in one message.
 
+use std::fs;
+use std::time::Duration;
+
+use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::run::{Outcome, Run};
+use haul_testkit::{Sandbox, message, program, require};
+
+use crate::start::relatives;
+
+/// What is refused is refused in good time.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A folder with a file to copy.
+struct Scene(Sandbox);
+
+impl Scene {
+    fn new() -> Self {
+        let sandbox = Sandbox::in_memory().unwrap();
+        fs::write(sandbox.join("a"), "a").unwrap();
+        Self(sandbox)
+    }
+
+    fn finish(&self, run: Run) -> Outcome {
+        let mark = self.0.path().display().to_string();
+        let run = run.in_folder(self.0.path()).env("HAUL_TEST", &mark).env("HAUL_SILENCE", "10");
+        let outcome = run.within(LIMIT).finish().unwrap();
+        assert_eq!(relatives(&mark), []);
+        let left: Vec<_> =
+            fs::read_dir(self.0.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, ["a"], "{}", outcome.errors());
+        outcome
+    }
+
+    /// Refused with status 1 in one line of haul's that has these words.
+    fn refused(&self, run: Run, words: &[&str]) {
+        let outcome = self.finish(run);
+        let told = outcome.errors();
+        let lines: Vec<_> = message::normalise(&outcome.stderr)
+            .into_iter()
+            .filter(|line| line.starts_with("cp: ") || line.starts_with("haul: "))
+            .collect();
+        assert_eq!((outcome.status(), lines.len()), (Some(1), 1), "{told}");
+        assert!(words.iter().all(|word| lines[0].contains(word)), "{words:?}: {told}");
+    }
+}
+
+fn with(mpi: &Mpi, run: Run) -> Run {
+    mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value))
+}
+
+#[test]
+fn without_mpi_there_are_no_clients() {
+    require!(program!().needs_haul());
+    let scene = Scene::new();
+    let copy = || program!().run().args(["--clients=2", "a", "b"]);
+    scene.refused(copy().env("PATH", ""), &["mpirun", "PATH"]);
+    scene.refused(copy().arg("--launcher=/no/such/program"), &["/no/such/program", "No such file"]);
+    scene.refused(copy().arg("--launcher=true"), &[]);
+    scene.refused(copy().arg("--launcher=false"), &[]);
+}
+
+#[test]
+fn numbers_of_clients_that_make_no_sense_are_refused() {
+    require!(program!().needs_haul());
+    let scene = Scene::new();
+    for number in ["0", "-1", "x", "", "1048577", "99999999999999999999999"] {
+        let run = program!().run().args([&format!("--clients={number}"), "a", "b"]);
+        scene.refused(run, &["--clients"]);
+    }
+    scene.refused(program!().run().args(["--range-size=1M", "a", "b"]), &["--range-size", "--clients"]);
+    scene.refused(program!().run().args(["--clients=2", "--range-size=1", "a", "b"]), &["--range-size"]);
+}
+
+#[test]
+fn libraries_that_are_none_are_refused() {
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    let launcher = format!("--launcher={}", mpi.launcher().display());
+    let copy = |library: &str| {
+        let run = program!().run().args(["--clients=2", &launcher, "a", "b"]);
+        with(&mpi, run.arg(format!("--mpi-lib={library}")))
+    };
+    scene.refused(copy("/no/such/library"), &["/no/such/library", "No such file"]);
+    scene.refused(copy("libc.so.6"), &["libc.so.6"]);
+    scene.refused(copy("/dev/null"), &["/dev/null"]);
+    scene.refused(copy("/"), &["'/'"]);
+}
+
+/// Every rank would be rank 0 of 1, and copy everything.
+#[test]
+fn a_library_of_another_family_than_the_launcher_is_refused() {
+    require!(Kind::OpenMpi4.needed());
+    require!(Kind::Mpich4.needed());
+    require!(program!().needs_haul());
+    let scene = Scene::new();
+    let [first, second] = [Kind::OpenMpi4, Kind::Mpich4].map(|kind| Mpi::find(kind).unwrap());
+    for (launcher, library) in [(&first, &second), (&second, &first)] {
+        let library = format!("--mpi-lib={}", library.library().display());
+        let start = format!("--launcher={}", launcher.launcher().display());
+        let run = program!().run().args(["--clients=2", &start, &library, "a", "b"]);
+        scene.refused(with(launcher, run), &["2 ranks", "another MPI"]);
+        let run = launcher.job(2, program!().path()).args(["cp", &library, "a", "b"]);
+        scene.refused(run, &["2 ranks", "another MPI"]);
+    }
+}
+
+/// What is wrong with a command line is told by one of the processes that were started with it.
+#[test]
+fn ranks_tell_of_a_wrong_command_line_once() {
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    let job = |words: &[&str]| mpi.job(3, program!().path()).arg("cp").args(words);
+    scene.refused(job(&["--nonsense", "a", "b"]), &["--nonsense"]);
+    scene.refused(job(&["a"]), &["missing destination"]);
+    scene.refused(job(&["a", "a", "b"]), &["b'"]);
+    scene.refused(job(&["--clients=2", "a", "b"]), &["one of 3 ranks"]);
+    scene.refused(job(&["missing", "b"]), &["missing", "No such file"]);
+    scene.refused(job(&["--journal=/no/such/place", "a", "b"]), &["/no/such/place"]);
+    let outcome = scene.finish(job(&["--version"]));
+    assert_eq!((outcome.status(), outcome.printed().matches("cp (haul)").count()), (Some(0), 1));
+}
+
+/// A script that says `cp` means that each of its processes copies.
+#[test]
+fn cp_joins_no_job() {
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    let folder = Sandbox::in_memory().unwrap();
+    std::os::unix::fs::symlink(fs::canonicalize(program!().path()).unwrap(), folder.join("cp")).unwrap();
+    let script =
+        format!("{} a {}/copy-$OMPI_COMM_WORLD_RANK", folder.join("cp").display(), folder.path().display());
+    let job = mpi.job(3, std::path::Path::new("/bin/sh")).args(["-c", &script]);
+    let outcome = scene.finish(job);
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    assert!((0..3).all(|rank| folder.join(format!("copy-{rank}")).is_file()));
+}

@@ -1,1 +1,304 @@
+//! Three hosts, of which one is different, or gone.
+//!
+//! The hosts are network namespaces that share the machine's files. What one of them sees or does differently is put in the
+//! agent, the program that ranks run: a script that looks which host it is on (`HAUL_AGENT`).
 
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haul_testkit::hosts::{self, Hosts};
+use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::run::Run;
+use haul_testkit::spec::{self, Node, Spec};
+use haul_testkit::standin::{self, Standin};
+use haul_testkit::{
+    Facts, Outcome, Sandbox, Snapshot, compare, everything, needs, note, program, require, wait,
+};
+
+use crate::start::{explicit, relatives, write_program};
+
+/// No copy of these takes so long.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// How long what is left of a job may stay.
+const DYING_MAX: Duration = Duration::from_secs(30);
+
+/// Three hosts, and a folder that all of them see.
+struct Scene {
+    hosts: Hosts,
+    sandbox: Sandbox,
+    mpi: Mpi,
+    mark: String,
+}
+
+impl Scene {
+    fn new(kind: Kind) -> Self {
+        let (hosts, sandbox) = (Hosts::new(3).unwrap(), Sandbox::in_memory().unwrap());
+        let mark = sandbox.path().file_name().unwrap().to_str().unwrap().to_owned();
+        Self { hosts, sandbox, mpi: Mpi::find(kind).unwrap(), mark }
+    }
+
+    /// Many small files in some directories, so that all ranks get some.
+    fn build_many(&self) {
+        let directory = |number| Node::new(0, format!("d{number}"), spec::Kind::Directory);
+        let mut nodes: Vec<_> = (0..10).map(directory).collect();
+        let file =
+            |number: u64| Node::file(number as usize % 10 + 1, format!("f{number}"), number, 10 + number);
+        nodes.extend((0..6000).map(file));
+        Spec { nodes }.build(&self.sandbox.join("from")).unwrap();
+    }
+
+    /// Begins a copy by six processes that are started from the first host.
+    fn copy(&self) -> Run {
+        let run = self.hosts.on("h1", program!().path()).arg("cp");
+        let launcher = format!("--launcher={}", self.mpi.launcher().display());
+        let run = run.args(["--clients=6", &launcher]).args(explicit(&self.mpi));
+        let run = self.mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+        let across = self.hosts.environment(&self.mpi, 2).unwrap();
+        let run = across.iter().fold(run, |run, (name, value)| run.env(name, value));
+        let run = run.env("HAUL_TEST", &self.mark).env("HAUL_SILENCE", "5");
+        run.in_folder(self.sandbox.path()).within(LIMIT)
+    }
+
+    /// Writes an agent that does `otherwise` on the second host before it becomes haul, or instead. There `$haul` is the
+    /// program with its arguments.
+    fn agent(&self, otherwise: &str) -> PathBuf {
+        let path = self.sandbox.join("agent");
+        let haul = fs::canonicalize(program!().path()).unwrap();
+        let text = format!(
+            "#!/bin/sh\nset -e\nset -- '{}' \"$@\"\ncase $(uname -n) in\n{otherwise}\nesac\nexec \"$@\"\n",
+            haul.display()
+        );
+        write_program(&path, &text);
+        path
+    }
+
+    fn assert_same(&self, facts: Facts, outcome: &Outcome) {
+        let told = outcome.errors();
+        assert!(outcome.succeeded(), "{:?} {told}", outcome.ending);
+        let [from, to] = ["from", "to"].map(|name| Snapshot::take(&self.sandbox.join(name), facts).unwrap());
+        let differences = compare(&from, &to, facts).unwrap();
+        assert!(differences.is_empty(), "{differences}{told}");
+    }
+
+    /// Nothing of haul's is left on any host, and after a while nothing of MPI's.
+    fn nobody_stays(&self) {
+        let is_there =
+            || relatives(&self.mark).into_iter().filter(|process| process.program == "haul").count();
+        assert!(wait::until(DYING_MAX, || is_there() == 0), "left behind: {:?}", relatives(&self.mark));
+        for host in self.hosts.names() {
+            self.hosts.mend(&host).unwrap();
+        }
+        let left = || self.hosts.names().flat_map(|host| self.hosts.processes(&host).unwrap()).count();
+        assert!(wait::until(DYING_MAX, || left() == 0), "{} processes stay", left());
+    }
+
+    fn copied(&self) -> usize {
+        let count =
+            |number| fs::read_dir(self.sandbox.join(format!("to/d{number}"))).map_or(0, Iterator::count);
+        (0..10).map(count).sum()
+    }
+}
+
+macro_rules! needed {
+    ($kind:expr) => {
+        require!(needs::root());
+        require!(hosts::needed());
+        require!($kind.needed());
+        require!(program!().needs_haul());
+    };
+}
+
+fn the_copy_is_the_same(kind: Kind) {
+    let scene = Scene::new(kind);
+    everything::spec().build(&scene.sandbox.join("from")).unwrap();
+    let outcome = scene.copy().args(["-aT", "--range-size=256K", "--debug", "from", "to"]).finish().unwrap();
+    scene.assert_same(Facts::PRESERVED, &outcome);
+    assert!(outcome.errors().contains("6 processes on h1, h2, h3"), "{}", outcome.errors());
+    // Ranks that list directories know them by their inode numbers.
+    fs::remove_dir_all(scene.sandbox.join("to")).unwrap();
+    let outcome = scene.copy().args(["-aT", "--walk=ranks", "from", "to"]).finish().unwrap();
+    scene.assert_same(Facts::PRESERVED, &outcome);
+    scene.nobody_stays();
+}
+
+#[test]
+fn three_hosts_make_the_same_copy() {
+    needed!(Kind::OpenMpi4);
+    the_copy_is_the_same(Kind::OpenMpi4);
+}
+
+#[test]
+fn three_hosts_under_mpich_make_the_same_copy() {
+    needed!(Kind::Mpich4);
+    the_copy_is_the_same(Kind::Mpich4);
+}
+
+/// A host loses its power, or its network, in the middle of the copy; it is named, and the copy is whole, as the host comes
+/// back.
+fn a_host_is_lost(kind: Kind, lose: impl Fn(&Scene)) {
+    let scene = Scene::new(kind);
+    scene.build_many();
+    let running = scene.copy().args(["-aT", "from", "to"]).start().unwrap();
+    assert!(wait::until(LIMIT, || scene.copied() > 300), "the copy does not begin");
+    lose(&scene);
+    let outcome = running.finish().unwrap();
+    let told = outcome.errors();
+    note!("{}: {:?} {}", kind.name(), outcome.ending, told.trim());
+    match outcome.status() {
+        // It may have been over when the host was lost.
+        Some(0) => scene.assert_same(Facts::PRESERVED, &outcome),
+        Some(1) => assert!(told.contains("were not copied"), "{told}"),
+        _ => panic!("{:?} {told}", outcome.ending),
+    }
+    assert!(told.is_empty() || told.contains("h3"), "{told}");
+    scene.nobody_stays();
+}
+
+fn power_is_lost(scene: &Scene) {
+    scene.hosts.kill_all("h3").unwrap();
+}
+
+/// The network comes back when the ranks that could not be reached have been given up.
+fn network_is_lost(scene: &Scene) {
+    let ranks = || -> Vec<u32> {
+        let agents =
+            relatives(&scene.mark).into_iter().filter(|process| process.is_agent && process.rank.is_some());
+        agents.map(|process| process.id).collect()
+    };
+    let before = ranks();
+    scene.hosts.cut("h3").unwrap();
+    let given_up = || ranks().iter().all(|id| !before.contains(id));
+    assert!(wait::until(LIMIT, given_up), "the ranks are not given up");
+    scene.hosts.mend("h3").unwrap();
+}
+
+#[test]
+fn a_host_that_loses_its_power_is_named() {
+    needed!(Kind::OpenMpi4);
+    a_host_is_lost(Kind::OpenMpi4, power_is_lost);
+}
+
+#[test]
+fn a_host_that_loses_its_power_under_mpich_is_named() {
+    needed!(Kind::Mpich4);
+    a_host_is_lost(Kind::Mpich4, power_is_lost);
+}
+
+#[test]
+fn a_host_that_loses_its_network_is_named() {
+    needed!(Kind::OpenMpi4);
+    a_host_is_lost(Kind::OpenMpi4, network_is_lost);
+}
+
+#[test]
+fn a_host_that_loses_its_network_under_mpich_is_named() {
+    needed!(Kind::Mpich4);
+    a_host_is_lost(Kind::Mpich4, network_is_lost);
+}
+
+#[test]
+fn a_host_that_does_not_see_the_target_is_refused() {
+    needed!(Kind::OpenMpi4);
+    let scene = Scene::new(Kind::OpenMpi4);
+    scene.build_many();
+    let to = scene.sandbox.join("to");
+    fs::create_dir(&to).unwrap();
+    let agent = scene.agent(&format!("h2) mount -t tmpfs none '{}';;", to.display()));
+    let outcome = scene.copy().env("HAUL_AGENT", &agent).args(["-a", "from", "to"]).finish().unwrap();
+    let told = outcome.errors();
+    assert_eq!(outcome.status(), Some(1), "{told}");
+    assert!(told.contains("host h2: ") && told.contains("to'"), "{told}");
+    assert!(!told.contains("h3"), "{told}");
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 0, "{told}");
+    scene.nobody_stays();
+}
+
+/// Where a source is not seen, what that host was given is told of, with its name.
+#[test]
+fn a_host_that_does_not_see_the_source_is_told_of() {
+    needed!(Kind::OpenMpi4);
+    let scene = Scene::new(Kind::OpenMpi4);
+    scene.build_many();
+    let from = scene.sandbox.join("from");
+    let agent = scene.agent(&format!("h2) mount -t tmpfs none '{}';;", from.display()));
+    let outcome = scene.copy().env("HAUL_AGENT", &agent).args(["-a", "from", "to"]).finish().unwrap();
+    let told = outcome.errors();
+    assert_eq!(outcome.status(), Some(1), "{told}");
+    assert!(told.contains("h2: ") && !told.contains("h3: "), "{told}");
+    scene.nobody_stays();
+}
+
+#[test]
+fn clocks_need_not_agree() {
+    needed!(Kind::OpenMpi4);
+    require!(needs::tool("faketime"));
+    let scene = Scene::new(Kind::OpenMpi4);
+    scene.build_many();
+    let agent = scene.agent("h2) exec faketime -f +1d \"$@\";; h3) exec faketime -f -3h \"$@\";;");
+    let copy = |option: &str| {
+        let run = scene.copy().env("HAUL_AGENT", &agent).args([option, "-av", "-T", "from", "to"]);
+        run.finish().unwrap()
+    };
+    let outcome = copy("-u");
+    scene.assert_same(Facts::PRESERVED, &outcome);
+    assert_eq!(outcome.printed().lines().count(), 6011);
+    let outcome = copy("-u");
+    scene.assert_same(Facts::PRESERVED, &outcome);
+    assert_eq!(outcome.printed(), "", "what was copied is taken for old");
+    scene.nobody_stays();
+}
+
+#[test]
+fn errors_of_one_host_are_told_with_its_name() {
+    needed!(Kind::OpenMpi4);
+    require!(standin::needed());
+    let scene = Scene::new(Kind::OpenMpi4);
+    scene.build_many();
+    let standin = Standin::start(2, &[]).unwrap();
+    let (shared, other) = (standin.client(0), standin.client(1));
+    // The second host has a client of its own, in the same place.
+    let agent = scene.agent(&format!("h2) mount --bind '{}' '{}';;", other.display(), shared.display()));
+    standin.fail("1 write * EIO").unwrap();
+    let to = shared.join("to");
+    let copy = || scene.copy().env("HAUL_AGENT", &agent).args(["-rT", "from"]).arg(&to).finish().unwrap();
+    let outcome = copy();
+    let told = outcome.errors();
+    assert_eq!(outcome.status(), Some(1), "{told}");
+    let (mut of_it, mut others) = (0, 0);
+    for line in told.lines() {
+        let is_of_it = line.contains("h2: ") && line.contains("Input/output error");
+        *(if is_of_it { &mut of_it } else { &mut others }) += 1;
+    }
+    assert!(of_it > 0 && others == 0, "{of_it} {told}");
+    let found = Snapshot::take(&to, Facts::CONTENT).unwrap();
+    let from = Snapshot::take(&scene.sandbox.join("from"), Facts::CONTENT).unwrap();
+    let missing = compare(&from, &found, Facts::CONTENT).unwrap();
+    assert_eq!(missing.list.len(), of_it, "{missing}");
+    standin.fail("").unwrap();
+    let outcome = copy();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    scene.nobody_stays();
+}
+
+#[test]
+fn a_host_without_io_uring_does_without_unless_it_must() {
+    needed!(Kind::OpenMpi4);
+    require!(needs::tool("strace"));
+    let scene = Scene::new(Kind::OpenMpi4);
+    scene.build_many();
+    let refuse = "strace -f -qq -o /dev/null -e trace=io_uring_setup -e inject=io_uring_setup:error=EPERM";
+    let agent = scene.agent(&format!("h2) exec {refuse} \"$@\";;"));
+    let copy = |options: &[&str]| {
+        let run = scene.copy().env("HAUL_AGENT", &agent).args(options).args(["-aT", "from", "to"]);
+        run.finish().unwrap()
+    };
+    let outcome = copy(&["--engine=io-uring"]);
+    let told = outcome.errors();
+    assert_eq!(outcome.status(), Some(1), "{told}");
+    assert!(told.contains("host h2: ") && told.contains("io-uring"), "{told}");
+    assert!(!scene.sandbox.join("to/d1/f1").exists());
+    scene.assert_same(Facts::PRESERVED, &copy(&[]));
+    scene.nobody_stays();
+}

@@ -1,1 +1,216 @@
+//! Files that are cut in ranges, which several processes move.
 
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::spec::{self, Node, Piece, Spec};
+use haul_testkit::standin::{self, Standin};
+use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, needs, program, require, wait};
+
+use crate::start::{Way, library, script};
+
+const RANGE: &str = "--range-size=64K";
+const RANGE_BYTES: u64 = 64 << 10;
+
+/// No copy of these takes so long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Makes files of about two ranges and of many, with holes and zeros, and one with two names.
+fn build(root: &Path) {
+    let sizes = [2 * RANGE_BYTES - 1, 2 * RANGE_BYTES, 2 * RANGE_BYTES + 1, 1_000_000, 5_000_001];
+    let mut nodes: Vec<_> = sizes
+        .iter()
+        .zip(1..)
+        .map(|(bytes, seed)| Node::file(0, format!("size-{bytes}"), seed, *bytes).mode(0o640).owner(3, 4))
+        .collect();
+    let data = |bytes| Piece::Data { seed: 9, bytes };
+    let pieces = |name: &str, pieces: &[Piece]| Node::new(0, name, spec::Kind::File(pieces.to_vec()));
+    nodes.push(pieces("holes", &[data(300_000), Piece::Hole(1 << 20), data(300_000), Piece::Hole(1 << 20)]));
+    nodes.push(pieces("zeros", &[data(300_000), Piece::Zeros(600_000), data(7)]));
+    nodes.push(Node::file(0, "attributes", 6, 700_000).attribute("user.plain", "value").mode(0o4755));
+    nodes.push(Node::new(0, "twin", spec::Kind::HardLink(3)));
+    Spec { nodes }.build(root).unwrap();
+}
+
+fn assert_same(expected: &Path, found: &Path, facts: Facts, what: &str) {
+    let [expected, found] = [expected, found].map(|root| Snapshot::take(root, facts).unwrap());
+    let differences = compare(&expected, &found, facts).unwrap();
+    assert!(differences.is_empty(), "{what}: {differences}");
+}
+
+/// Copies by teams, by both ways of counting ranges, to where nothing is and onto what is there.
+fn teams_make_the_same_copy(kind: Kind) {
+    require!(needs::root());
+    require!(kind.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(kind).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    build(&sandbox.join("from"));
+    let copy = script(&sandbox, &mpi, Way::Clients(3), &[RANGE, "--debug"]);
+    let plain = Facts::CONTENT | Facts::HOLES | Facts::MODE;
+    let lines: [(&[&str], Facts); 5] = [
+        (&["-a"], Facts::PRESERVED),
+        (&["-r"], plain),
+        (&["-r", "--sparse=always"], plain),
+        (&["-r", "--reflink=never"], plain),
+        (&["-r", "-j1", "--block-size=4K"], plain),
+    ];
+    for (number, (options, facts)) in lines.into_iter().enumerate() {
+        for again in [false, true] {
+            let what = format!("{} {options:?} again: {again}", kind.name());
+            let run = |program: &haul_testkit::Program, to: &str| -> Outcome {
+                let run = program.run().args(options).args(["-T", "from", to]).in_folder(sandbox.path());
+                let outcome = run.umask(0o022).within(LIMIT).finish().unwrap();
+                assert!(outcome.succeeded(), "{what}: {}", outcome.errors());
+                outcome
+            };
+            let (alone, to) = (format!("alone-{number}"), format!("to-{number}"));
+            run(&program!(), &alone);
+            let told = run(&copy, &to).errors();
+            // With holes that are looked for there is no team; of the others each large file has one.
+            let teams = told.lines().filter(|line| line.contains(": a team of ")).count();
+            assert!(teams >= 5, "{what}: {told}");
+            assert_same(&sandbox.join(alone), &sandbox.join(to), facts, &what);
+        }
+    }
+}
+
+#[test]
+fn teams_make_the_same_copy_as_one_process() {
+    teams_make_the_same_copy(Kind::OpenMpi4);
+}
+
+#[test]
+fn teams_under_mpich_make_the_same_copy_as_one_process() {
+    teams_make_the_same_copy(Kind::Mpich4);
+}
+
+/// Tells whether a copy is being made in a folder.
+fn is_begun(folder: &Path) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let provisional = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".haul-");
+    entries.filter(provisional).any(|entry| {
+        // Not the token that shows whether all see the same folder.
+        entry.metadata().is_ok_and(|found| found.size() > 0)
+    })
+}
+
+/// The names that are left in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Changes a source while it is copied at a stated rate; the copy is told of as failed, and has no name.
+fn a_source_that_changes(options: &[&str], change: impl Fn(&Path)) {
+    require!(standin::needed());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let standin = Standin::start(1, &["--client-rate=8MB"]).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    let source = standin.client(0).join("large");
+    fs::write(&source, spec::bytes(1, 12_000_000)).unwrap();
+    let to = sandbox.join("to");
+    fs::create_dir(&to).unwrap();
+    let copy = script(&sandbox, &mpi, Way::Clients(3), &[RANGE]);
+    let running = copy.run().args(options).arg(&source).arg(&to).within(LIMIT).start().unwrap();
+    assert!(wait::until(LIMIT, || is_begun(&to)), "the copy does not begin");
+    change(&source);
+    let outcome = running.finish().unwrap();
+    let (told, left) = (outcome.errors(), names(&to));
+    assert_eq!(outcome.status(), Some(1), "{told} {left:?}");
+    assert!(told.contains("large'"), "{told}");
+    assert!(left.is_empty(), "{left:?}: {told}");
+}
+
+fn shrink(source: &Path) {
+    File::options().write(true).open(source).unwrap().set_len(1_000_000).unwrap();
+}
+
+fn replace(source: &Path) {
+    let other = source.with_extension("other");
+    fs::write(&other, spec::bytes(2, 12_000_000)).unwrap();
+    fs::rename(other, source).unwrap();
+}
+
+#[test]
+fn a_source_that_shrinks_leaves_no_copy() {
+    a_source_that_changes(&[], shrink);
+}
+
+#[test]
+fn a_source_that_shrinks_leaves_no_copy_with_its_attributes() {
+    a_source_that_changes(&["-p"], shrink);
+}
+
+#[test]
+fn a_source_that_is_replaced_leaves_no_copy() {
+    a_source_that_changes(&["-p"], replace);
+}
+
+/// One of two files meets an error in one of its ranges; the other is copied.
+#[test]
+fn an_error_in_one_range_leaves_no_copy() {
+    require!(standin::needed());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let standin = Standin::start(1, &[]).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    let from = sandbox.join("from");
+    fs::create_dir(&from).unwrap();
+    for name in ["bad", "good"] {
+        fs::write(from.join(name), spec::bytes(1, 3_000_000)).unwrap();
+    }
+    for (number, options) in [&["-r"][..], &["-rp"]].into_iter().enumerate() {
+        // The file with a provisional name of `bad` is not known beforehand: of two files the first written fails.
+        let to = standin.client(0).join(format!("to-{number}"));
+        fs::create_dir(&to).unwrap();
+        let copy = script(&sandbox, &mpi, Way::Clients(3), &[RANGE]);
+        standin.fail("* write .haul- EIO").unwrap();
+        let run = copy.run().args(options).arg("-T").arg(&from).arg(&to).within(LIMIT);
+        let outcome = run.finish().unwrap();
+        standin.fail("").unwrap();
+        let (told, left) = (outcome.errors(), names(&to));
+        assert_eq!(outcome.status(), Some(1), "{told}");
+        assert!(told.contains("Input/output error"), "{told}");
+        assert!(left.is_empty(), "{left:?}: {told}");
+        let run = copy.run().args(options).arg("-T").arg(&from).arg(&to).within(LIMIT);
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        assert_same(&from, &to, Facts::CONTENT, "after the error");
+    }
+}
+
+/// A source with an error in the middle of it.
+#[test]
+fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
+    require!(standin::needed());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let standin = Standin::start(1, &["--client-rate=8MB"]).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    let from = standin.client(0).join("from");
+    fs::create_dir(&from).unwrap();
+    for name in ["bad", "good"] {
+        File::create(from.join(name)).unwrap().write_all_at(&spec::bytes(3, 6_000_000), 0).unwrap();
+    }
+    for (number, options) in [&["-r"][..], &["-rp"]].into_iter().enumerate() {
+        let to = sandbox.join(format!("to-{number}"));
+        let copy = script(&sandbox, &mpi, Way::Clients(3), &[RANGE, &library(&mpi)]);
+        let run = copy.run().args(options).arg("-T").arg(&from).arg(&to).within(LIMIT);
+        let running = run.start().unwrap();
+        assert!(wait::until(LIMIT, || is_begun(&to)), "the copy does not begin");
+        standin.fail("* read bad EIO").unwrap();
+        let outcome = running.finish().unwrap();
+        standin.fail("").unwrap();
+        let told = outcome.errors();
+        assert_eq!((outcome.status(), names(&to)), (Some(1), vec!["good".to_owned()]), "{told}");
+        assert!(told.contains("bad': Input/output error"), "{told}");
+    }
+}
