@@ -3,11 +3,12 @@
 //! What costs a metadata operation: everything that names a file or asks for its attributes. What is free: opening (the
 //! lookup before it was counted, and Lustre does both in one), closing, `statfs`.
 
-use std::borrow::Cow;
+mod nodes;
+mod steps;
+
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -16,18 +17,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::layout::Layout;
+use nodes::{attributes, drop_privileges, file_type, maker, read_zeros_beyond, seek, time, truncate};
+
 use crate::model::{Budget, Model};
 use crate::statistics::Kind;
-use crate::tree::{Body, Maker, Node, Object, Outcome, Tree, errno};
+use crate::tree::{Body, Maker, Outcome, Tree, errno};
 
 /// The largest request for data that is asked of the kernel; it has its own limit of usually the same.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -79,88 +80,6 @@ impl Client {
         };
         self.model.timer.at(at, move || answer(reply, outcome));
     }
-
-    fn check(&self, tree: &Tree, operation: &str, about: About<'_>) -> Outcome<()> {
-        self.model.faults.check(self.budget.number, operation, || match about {
-            About::Name(name) => Cow::Borrowed(name.as_bytes()),
-            About::Node(number) => {
-                let name = |node: &Node| Cow::Owned(node.first_name.as_bytes().to_owned());
-                tree.node(number.0).map(name).unwrap_or_default()
-            }
-        })
-    }
-
-    fn entry(&self, what: (Kind, &OsStr), reply: ReplyEntry, act: impl FnOnce(&mut Tree) -> Outcome<u64>) {
-        let cache_time = self.model.settings.cache_time;
-        let act = |tree: &mut Tree| act(tree).and_then(|number| attributes(tree, number));
-        self.operate((what.0, About::Name(what.1)), reply, act, move |reply, outcome| match outcome {
-            Ok(attributes) => reply.entry(&cache_time, &attributes, Generation(0)),
-            Err(errno) => reply.error(told(errno)),
-        });
-    }
-
-    fn empty(&self, what: (Kind, About<'_>), reply: ReplyEmpty, act: impl FnOnce(&mut Tree) -> Outcome<()>) {
-        self.operate(what, reply, act, |reply, outcome| match outcome {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(told(errno)),
-        });
-    }
-
-    fn attr(
-        &self,
-        (kind, number): (Kind, INodeNo),
-        reply: ReplyAttr,
-        act: impl FnOnce(&mut Tree) -> Outcome<()>,
-    ) {
-        let cache_time = self.model.settings.cache_time;
-        let act = |tree: &mut Tree| act(tree).and_then(|()| attributes(tree, number.0));
-        self.operate((kind, About::Node(number)), reply, act, move |reply, outcome| match outcome {
-            Ok(attributes) => reply.attr(&cache_time, &attributes),
-            Err(errno) => reply.error(told(errno)),
-        });
-    }
-
-    fn begin_write(&self, number: u64, range: Range<u64>) -> Outcome<(Option<Object>, Option<Layout>)> {
-        let mut tree = self.model.tree();
-        self.check(&tree, "write", About::Node(INodeNo(number)))?;
-        if layout(tree.node(number)?).is_none() {
-            // Made with a delayed layout that nobody has set since, nor opened the file again: as on Lustre.
-            return Err(Errno::BADF);
-        }
-        tree.lay_out(number, None, range)?;
-        let object = tree.object(number, true)?;
-        Ok((object, layout(tree.node(number)?)))
-    }
-
-    fn begin_read(&self, number: u64, range: &mut Range<u64>) -> Outcome<(Option<Object>, Option<Layout>)> {
-        let mut tree = self.model.tree();
-        self.check(&tree, "read", About::Node(INodeNo(number)))?;
-        let object = tree.object(number, false)?;
-        let node = tree.node(number)?;
-        range.end = range.end.min(node.size);
-        range.start = range.start.min(range.end);
-        Ok((object, layout(node)))
-    }
-
-    fn end_write(&self, number: u64, end: u64, kills: bool) -> Outcome<()> {
-        let mut tree = self.model.tree();
-        let node = tree.node_mut(number)?;
-        node.size = node.size.max(end);
-        node.modify();
-        if kills {
-            drop_privileges(node);
-        }
-        Ok(())
-    }
-
-    fn drain(&self, number: INodeNo, reply: ReplyEmpty) {
-        let at = self.budget.drained(&self.model).max(self.budget.operate(&self.model, Kind::Synchronize));
-        let outcome = self.check(&self.model.tree(), Kind::Synchronize.name(), About::Node(number));
-        self.model.timer.at(at, move || match outcome {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(told(errno)),
-        });
-    }
 }
 
 /// What an operation is about, for faults.
@@ -170,79 +89,6 @@ pub(crate) enum About<'a> {
     Name(&'a OsStr),
     /// A node.
     Node(INodeNo),
-}
-
-fn layout(node: &Node) -> Option<Layout> {
-    match &node.body {
-        Body::File { layout, .. } => layout.clone(),
-        _ => None,
-    }
-}
-
-/// Takes set-id bits off, as a write by somebody else does.
-fn drop_privileges(node: &mut Node) {
-    node.mode &= !libc::S_ISUID;
-    if node.mode & libc::S_IXGRP != 0 {
-        node.mode &= !libc::S_ISGID;
-    }
-    node.xattrs.remove(OsStr::new("security.capability"));
-}
-
-fn attributes(tree: &Tree, number: u64) -> Outcome<FileAttr> {
-    let node = tree.node(number)?;
-    Ok(FileAttr {
-        ino: INodeNo(number),
-        size: node.size,
-        blocks: tree.blocks(number),
-        atime: node.accessed,
-        mtime: node.modified,
-        ctime: node.changed,
-        crtime: node.changed,
-        kind: file_type(node.mode),
-        perm: (node.mode & 0o7777) as u16,
-        nlink: node.links,
-        uid: node.user,
-        gid: node.group,
-        rdev: node.device,
-        blksize: BLOCK_BYTES,
-        flags: 0,
-    })
-}
-
-fn file_type(mode: u32) -> FileType {
-    match mode & libc::S_IFMT {
-        libc::S_IFDIR => FileType::Directory,
-        libc::S_IFLNK => FileType::Symlink,
-        libc::S_IFIFO => FileType::NamedPipe,
-        libc::S_IFSOCK => FileType::Socket,
-        libc::S_IFCHR => FileType::CharDevice,
-        libc::S_IFBLK => FileType::BlockDevice,
-        _ => FileType::RegularFile,
-    }
-}
-
-fn time(wanted: TimeOrNow) -> SystemTime {
-    match wanted {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
-    }
-}
-
-fn maker(request: &Request, mode: u32) -> Maker {
-    Maker { user: request.uid(), group: request.gid(), mode, device: 0 }
-}
-
-fn truncate(tree: &mut Tree, number: u64, size: u64) -> Outcome<()> {
-    if size > 0 {
-        tree.lay_out(number, None, 0..1)?;
-    }
-    if let Some(object) = tree.object(number, size > 0)? {
-        object.set_len(size).map_err(errno)?;
-    }
-    let node = tree.node_mut(number)?;
-    node.size = size;
-    node.modify();
-    Ok(())
 }
 
 impl Filesystem for Client {
@@ -696,37 +542,4 @@ impl Filesystem for Client {
             Err(errno) => reply.error(told(errno)),
         }
     }
-}
-
-/// Finds data or a hole. An object may be shorter than its file, which then ends in a hole.
-fn seek(tree: &mut Tree, number: u64, offset: i64, whence: i32) -> Outcome<i64> {
-    let object = tree.object(number, false)?;
-    let size = tree.node(number)?.size;
-    let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
-    if from >= size {
-        return Err(Errno::NXIO);
-    }
-    let wanted = match whence {
-        libc::SEEK_DATA => SeekFrom::Data(from),
-        libc::SEEK_HOLE => SeekFrom::Hole(from),
-        _ => return Err(Errno::INVAL),
-    };
-    let found = match object.map(|object| rustix::fs::seek(&*object, wanted)) {
-        Some(Err(Errno::NXIO)) | None if whence == libc::SEEK_HOLE => from,
-        Some(outcome) => outcome?,
-        None => return Err(Errno::NXIO),
-    };
-    i64::try_from(found).map_err(|_| Errno::OVERFLOW)
-}
-
-/// Reads an object; what lies beyond its end stays zeros.
-fn read_zeros_beyond(object: &Object, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match object.read_at(&mut bytes[done..], offset + done as u64)? {
-            0 => break,
-            read => done += read,
-        }
-    }
-    Ok(())
 }

@@ -1,0 +1,117 @@
+//! The steps that several operations share: look for a fault, charge what it costs, answer in time.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+
+use fuser::{Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry};
+use rustix::io::Errno;
+
+use super::nodes::{attributes, drop_privileges, layout};
+use super::{About, Client, told};
+use crate::layout::Layout;
+use crate::statistics::Kind;
+use crate::tree::{Node, Object, Outcome, Tree};
+
+impl Client {
+    pub(super) fn check(&self, tree: &Tree, operation: &str, about: About<'_>) -> Outcome<()> {
+        self.model.faults.check(self.budget.number, operation, || match about {
+            About::Name(name) => Cow::Borrowed(name.as_bytes()),
+            About::Node(number) => {
+                let name = |node: &Node| Cow::Owned(node.first_name.as_bytes().to_owned());
+                tree.node(number.0).map(name).unwrap_or_default()
+            }
+        })
+    }
+
+    pub(super) fn entry(
+        &self,
+        what: (Kind, &OsStr),
+        reply: ReplyEntry,
+        act: impl FnOnce(&mut Tree) -> Outcome<u64>,
+    ) {
+        let cache_time = self.model.settings.cache_time;
+        let act = |tree: &mut Tree| act(tree).and_then(|number| attributes(tree, number));
+        self.operate((what.0, About::Name(what.1)), reply, act, move |reply, outcome| match outcome {
+            Ok(attributes) => reply.entry(&cache_time, &attributes, Generation(0)),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    pub(super) fn empty(
+        &self,
+        what: (Kind, About<'_>),
+        reply: ReplyEmpty,
+        act: impl FnOnce(&mut Tree) -> Outcome<()>,
+    ) {
+        self.operate(what, reply, act, |reply, outcome| match outcome {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    pub(super) fn attr(
+        &self,
+        (kind, number): (Kind, INodeNo),
+        reply: ReplyAttr,
+        act: impl FnOnce(&mut Tree) -> Outcome<()>,
+    ) {
+        let cache_time = self.model.settings.cache_time;
+        let act = |tree: &mut Tree| act(tree).and_then(|()| attributes(tree, number.0));
+        self.operate((kind, About::Node(number)), reply, act, move |reply, outcome| match outcome {
+            Ok(attributes) => reply.attr(&cache_time, &attributes),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+
+    pub(super) fn begin_write(
+        &self,
+        number: u64,
+        range: Range<u64>,
+    ) -> Outcome<(Option<Object>, Option<Layout>)> {
+        let mut tree = self.model.tree();
+        self.check(&tree, "write", About::Node(INodeNo(number)))?;
+        if layout(tree.node(number)?).is_none() {
+            // Made with a delayed layout that nobody has set since, nor opened the file again: as on Lustre.
+            return Err(Errno::BADF);
+        }
+        tree.lay_out(number, None, range)?;
+        let object = tree.object(number, true)?;
+        Ok((object, layout(tree.node(number)?)))
+    }
+
+    pub(super) fn begin_read(
+        &self,
+        number: u64,
+        range: &mut Range<u64>,
+    ) -> Outcome<(Option<Object>, Option<Layout>)> {
+        let mut tree = self.model.tree();
+        self.check(&tree, "read", About::Node(INodeNo(number)))?;
+        let object = tree.object(number, false)?;
+        let node = tree.node(number)?;
+        range.end = range.end.min(node.size);
+        range.start = range.start.min(range.end);
+        Ok((object, layout(node)))
+    }
+
+    pub(super) fn end_write(&self, number: u64, end: u64, kills: bool) -> Outcome<()> {
+        let mut tree = self.model.tree();
+        let node = tree.node_mut(number)?;
+        node.size = node.size.max(end);
+        node.modify();
+        if kills {
+            drop_privileges(node);
+        }
+        Ok(())
+    }
+
+    pub(super) fn drain(&self, number: INodeNo, reply: ReplyEmpty) {
+        let at = self.budget.drained(&self.model).max(self.budget.operate(&self.model, Kind::Synchronize));
+        let outcome = self.check(&self.model.tree(), Kind::Synchronize.name(), About::Node(number));
+        self.model.timer.at(at, move || match outcome {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(told(errno)),
+        });
+    }
+}
