@@ -18,6 +18,8 @@ fn open_mpi(text: &str) -> Option<String> {
         return Some(format!("rank {rank} on {host} {end}"));
     }
     let (_, rest) = one_line.split_once("lost communication with a remote daemon")?;
+    // The launcher's own host comes first.
+    let (_, rest) = rest.split_once("Remote daemon: ")?;
     let (_, rest) = rest.split_once(" on node ")?;
     let host = rest.split_whitespace().next()?;
     Some(format!("the host {host} is lost"))
@@ -58,6 +60,9 @@ mod tests {
         assert_eq!(culprit(hydra).unwrap(), "a process on h3 has ended: Killed (signal 9)");
         assert_eq!(culprit(b"srun: error: h2: task 1: Killed\n").unwrap(), "h2: task 1: Killed");
         assert_eq!(culprit(b"haul: no MPI library\nmore\n").unwrap(), "no MPI library");
+        let daemon = b"ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[6090,0],0] on node h1\n  \
+            Remote daemon: [[6090,0],2] on node h2\n\nThis is usually due to ...\n";
+        assert_eq!(culprit(daemon).unwrap(), "the host h2 is lost");
         assert_eq!(culprit(b"all is well\n"), None);
     }
 }

@@ -1,0 +1,417 @@
+//! `haul cp --clients` and `spdcp -s` with a real Slurm: submitted from outside, inside an allocation, cancelled, requeued.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use haul_testkit::compare::compare_paths;
+use haul_testkit::mpi::Mpi;
+use haul_testkit::rustix::process::{Pid, Signal, kill_process};
+use haul_testkit::slurm::{self, Slurm};
+use haul_testkit::standin;
+use haul_testkit::{Facts, Standin, everything, mpi, needs, note, program, require, wait};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What lists of what went wrong are to be.
+const NONE: [String; 0] = [];
+
+/// A Slurm, and a folder that all its nodes see, which are processes of this host.
+struct Ground {
+    slurm: Slurm,
+    mpi: Mpi,
+    library: String,
+    folder: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new(nodes: usize, kind: mpi::Kind) -> Self {
+        let mpi = Mpi::find(kind).unwrap();
+        let library = format!("--mpi-lib={}", mpi.library().display());
+        Self { slurm: Slurm::start(nodes).unwrap(), mpi, library, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Begins a command line with what programs need to find this Slurm and their MPI.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.slurm.command(words);
+        command.current_dir(self.folder.path()).envs(self.mpi.environment().iter().copied());
+        command.env("LC_ALL", "C").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Begins `haul cp` by the ground's MPI, where it is asked for clients.
+    fn copying(&self, words: &[&str]) -> Command {
+        let mut command = self.command(&[program!().path().to_str().unwrap(), "cp", &self.library]);
+        command.args(words);
+        command
+    }
+
+    fn copy(&self, words: &[&str]) -> Output {
+        self.copying(words).output().unwrap()
+    }
+
+    /// Lists what the folder has that no test has made: spools, tokens.
+    fn leftovers(&self) -> Vec<String> {
+        let names = fs::read_dir(self.folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with('.')).collect()
+    }
+
+    /// Lists how all jobs ended that there were, once they have.
+    fn jobs(&self) -> Vec<String> {
+        let states = || lines(self.slurm.said(&["squeue", "-h", "-t", "all", "-o", "%T"]).as_bytes());
+        let is_over = |state: &String| !["RUNNING", "COMPLETING"].contains(&state.as_str());
+        wait::until(PATIENCE, || states().iter().all(is_over)).then(states).unwrap_or_default()
+    }
+
+    /// Says how the copies of a tree differ.
+    fn differences(&self, expected: &str, found: &str) -> Vec<String> {
+        differences(&self.path(expected), &self.path(found), Facts::PRESERVED)
+    }
+
+    /// Waits until nothing of any job runs.
+    fn is_quiet(&self) -> bool {
+        wait::until(PATIENCE, || self.slurm.processes_of_jobs().is_empty())
+    }
+}
+
+fn needed() -> Option<String> {
+    slurm::needed().or_else(|| mpi::Kind::OpenMpi4.needed()).or_else(|| program!().needs_haul())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Says how trees differ in some facts.
+fn differences(expected: &Path, found: &Path, facts: Facts) -> Vec<String> {
+    let differences = compare_paths(expected, found, facts).unwrap();
+    differences.list.iter().map(|difference| format!("{difference:?}")).collect()
+}
+
+/// The lines of a text, sorted: several processes tell of them in any order.
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let mut lines: Vec<_> = text(bytes).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Files that are copied slowly: they lie on a stand-in that takes so many operations on names a second.
+const SLOW: &str = "--client-metadata-rate=2000";
+const FOLDERS: usize = 600;
+/// One, so that what the journal calls a part is a file.
+const FILES: usize = 1;
+const FILE_BYTES: usize = 4 << 10;
+
+/// Makes a tree on the stand-in.
+fn slow_tree(standin: &Standin) -> PathBuf {
+    let root = standin.client(0).join("source");
+    for folder in 0..FOLDERS {
+        let folder = root.join(format!("folder{folder}"));
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..FILES {
+            fs::write(folder.join(format!("file{file}")), vec![b'a' + file as u8; FILE_BYTES]).unwrap();
+        }
+    }
+    root
+}
+
+/// Lists the files of a copy that have their names: which each is (a file that is made again is another), and when it changed
+/// last.
+fn files_in(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
+    let mut files = BTreeMap::new();
+    for folder in fs::read_dir(root).into_iter().flatten().flatten() {
+        for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+            // A name that is only for the time of the copy may be gone by now.
+            let Ok(facts) = file.metadata() else { continue };
+            if file.file_name().to_str().is_some_and(|name| !name.starts_with('.')) {
+                files.insert(file.path(), (facts.ino(), facts.ctime(), facts.ctime_nsec()));
+            }
+        }
+    }
+    files
+}
+
+/// Says which files of a copy are not whole, though they have their names.
+fn not_whole(source: &Path, copy: &Path) -> Vec<PathBuf> {
+    let files = files_in(copy).into_keys();
+    let is_whole = |file: &PathBuf| {
+        let original = source.join(file.strip_prefix(copy).unwrap());
+        fs::read(file).unwrap() == fs::read(original).unwrap()
+    };
+    files.filter(|file| !is_whole(file)).collect()
+}
+
+/// Starts a copy of the slow tree to `copy`, and waits until some of it is there.
+fn begin_slowly(ground: &Ground, source: &Path, words: &[&str]) -> Child {
+    let mut copying = ground.copying(&["-a", "--clients=3"]);
+    copying.args(words).arg(source).arg(ground.path("copy"));
+    let mut child = copying.spawn().unwrap();
+    let some = wait::until(PATIENCE, || files_in(&ground.path("copy")).len() > FOLDERS * FILES / 3);
+    if !some {
+        child.kill().unwrap();
+        panic!("nothing is copied: {:?}", child.wait_with_output().unwrap());
+    }
+    child
+}
+
+/// Gives the id of the one job that is there.
+fn job(ground: &Ground) -> String {
+    ground.slurm.said(&["squeue", "-h", "-o", "%i"]).trim().to_owned()
+}
+
+#[test]
+fn a_copy_from_outside_is_that_of_one_process() {
+    require!(needed());
+    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    everything::spec().build(&ground.path("source")).unwrap();
+    fs::create_dir(ground.path("local")).unwrap();
+    fs::create_dir(ground.path("batch")).unwrap();
+    let local = ground.copy(&["-av", "source", "missing", "local"]);
+    let batch = ground.copy(&["-av", "source", "missing", "batch", "--clients=3"]);
+    assert_eq!((local.status.code(), batch.status.code()), (Some(1), Some(1)), "{batch:?}");
+    assert_eq!(text(&batch.stderr), text(&local.stderr));
+    let said = text(&batch.stdout).replace("batch/", "local/");
+    assert_eq!(lines(said.as_bytes()), lines(&local.stdout));
+    assert_eq!(ground.differences("local/source", "batch/source"), NONE);
+    assert_eq!(ground.jobs(), ["FAILED"]);
+    assert_eq!(ground.leftovers(), NONE);
+}
+
+#[test]
+fn a_copy_from_outside_is_told_of_once_and_made_with_the_callers_umask() {
+    require!(needed().or_else(|| mpi::Kind::Mpich4.needed()));
+    let ground = Ground::new(2, mpi::Kind::Mpich4);
+    fs::create_dir(ground.path("source")).unwrap();
+    fs::write(ground.path("source/file"), "content").unwrap();
+    fs::set_permissions(ground.path("source/file"), fs::Permissions::from_mode(0o666)).unwrap();
+    let haul = program!().path().display().to_string();
+    let masked = |rest: &str| {
+        let script = format!("umask 027; exec {haul} cp {} {rest}", ground.library);
+        ground.command(&["sh", "-c", &script]).output().unwrap()
+    };
+    let copied = masked("-r --clients=2 --stats=json --walltime=600 --queue=main source target");
+    assert!(copied.status.success() && copied.stderr.is_empty(), "{copied:?}");
+    let told = text(&copied.stdout);
+    assert!(told.lines().count() == 1 && told.contains("\"files\":1"), "{told}");
+    assert_eq!(fs::metadata(ground.path("target/file")).unwrap().permissions().mode() & 0o777, 0o640);
+    // With --debug the user is told of the job, too.
+    let copied = masked("-rT --clients=2 --debug source target");
+    let told = text(&copied.stderr);
+    assert!(
+        copied.status.success()
+            && told.contains("haul cp: submitted job ")
+            && told.contains("2 processes on ")
+    );
+    assert_eq!(ground.jobs(), ["COMPLETED", "COMPLETED"]);
+}
+
+#[test]
+fn spdcp_submits_itself_by_its_name() {
+    require!(needed());
+    let ground = Ground::new(2, mpi::Kind::OpenMpi4);
+    let tools = tempfile::tempdir().unwrap();
+    symlink(program!().path(), tools.path().join("spdcp")).unwrap();
+    for launcher in ["mpirun", "orted"] {
+        let found = if launcher == "orted" {
+            needs::find_tool("orted")
+        } else {
+            Some(ground.mpi.launcher().to_owned())
+        };
+        symlink(found.unwrap(), tools.path().join(launcher)).unwrap();
+    }
+    fs::create_dir(ground.path("source")).unwrap();
+    fs::write(ground.path("source/file"), "content").unwrap();
+    let mut path = tools.path().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    let mut spdcp =
+        ground.command(&["/usr/bin/env", "spdcp", "-rp", "-s", "2", "source", "missing", "target"]);
+    fs::create_dir(ground.path("target")).unwrap();
+    let output = spdcp.env("PATH", &path).output().unwrap();
+    assert_eq!(text(&output.stderr), "spdcp: cannot stat 'missing': No such file or directory\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(ground.differences("source", "target/source"), NONE);
+    // A queue that takes no jobs says so; usage errors need no job.
+    for (words, said) in [
+        (&["-r", "-s2", "-q", "closed", "source", "there"][..], "spdcp: the batch system takes no job: "),
+        (&["-r", "-s2", "source"][..], "spdcp: missing destination file operand after 'source'"),
+    ] {
+        let refused = ground
+            .command(&[&["/usr/bin/env", "spdcp"], words].concat())
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        assert!(refused.status.code() == Some(1) && text(&refused.stderr).starts_with(said), "{refused:?}");
+    }
+    assert!(!ground.path("there").exists());
+    assert_eq!(ground.jobs(), ["FAILED"]);
+    assert_eq!(ground.leftovers(), NONE);
+}
+
+#[test]
+fn in_an_allocation_its_hosts_copy_and_no_job_is_submitted() {
+    require!(needed());
+    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    everything::spec().build(&ground.path("source")).unwrap();
+    assert!(ground.copy(&["-a", "source", "local"]).status.success());
+    let haul = program!().path().display().to_string();
+    let inside = |target: &str, clients: u32| {
+        format!("exec {haul} cp -a {} --clients={clients} source {target}", ground.library)
+    };
+    let allocated =
+        ground.command(&["salloc", "-Q", "-N3", "-n3", "sh", "-c", &inside("one", 3)]).output().unwrap();
+    assert!(allocated.status.success() && allocated.stderr.is_empty(), "{allocated:?}");
+    assert_eq!(ground.differences("local", "one"), NONE);
+    fs::write(ground.path("script"), format!("#!/bin/sh\n{}\n", inside("two", 3))).unwrap();
+    let submitted = ground.command(&["sbatch", "-W", "-N3", "-n3", "-o", "log", "script"]).output().unwrap();
+    assert!(submitted.status.success(), "{submitted:?} {:?}", fs::read_to_string(ground.path("log")));
+    assert_eq!(ground.differences("local", "two"), NONE);
+    let crowded = ground.command(&["salloc", "-Q", "-n2", "sh", "-c", &inside("three", 4)]).output().unwrap();
+    let said = text(&crowded.stderr);
+    assert!(crowded.status.code() == Some(1) && !ground.path("three").exists());
+    assert!(said.starts_with("haul cp: cannot copy with 4 clients: 4 clients are too many: job "), "{said}");
+    assert!(said.ends_with(" has room for 2\n"), "{said}");
+    assert_eq!(ground.jobs().len(), 3);
+}
+
+#[test]
+fn an_interrupt_ends_the_job_and_progress_is_shown_until_then() {
+    require!(needed().or_else(standin::needed).or_else(needs::interrupts));
+    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    let standin = Standin::start(1, &[SLOW]).unwrap();
+    let source = slow_tree(&standin);
+    let mut child = begin_slowly(&ground, &source, &["--progress=always"]);
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let shows = |line: &str| line.contains(" files ") && !line.contains(" 0 files ");
+    let mut shown = String::new();
+    while !shown.lines().any(shows) {
+        assert!(said.read_line(&mut shown).unwrap() > 0, "{shown}");
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    said.read_to_string(&mut shown).unwrap();
+    note!("{shown}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{shown}");
+    assert!(shown.contains("haul cp: job ") && shown.ends_with(" was cancelled\n"), "{shown}");
+    assert!(ground.is_quiet());
+    assert_eq!(ground.jobs(), ["CANCELLED"]);
+    assert_eq!(not_whole(&source, &ground.path("copy")), Vec::<PathBuf>::new());
+    assert!(files_in(&ground.path("copy")).len() < FOLDERS * FILES);
+    assert_eq!(ground.leftovers(), NONE);
+}
+
+#[test]
+fn a_job_cancelled_by_others_is_told_of_and_its_journal_lets_the_copy_go_on() {
+    require!(needed().or_else(standin::needed));
+    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    let standin = Standin::start(1, &[SLOW]).unwrap();
+    let source = slow_tree(&standin);
+    let child = begin_slowly(&ground, &source, &[]);
+    let id = job(&ground);
+    ground.slurm.run(&["scancel", &id]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let told = format!("haul cp: job {id} was cancelled; to go on where it ended, add ");
+    let last = said.lines().last().unwrap_or_default();
+    let journal = last.strip_prefix(&told).unwrap_or_else(|| panic!("{said}"));
+    assert!(ground.is_quiet());
+    assert_eq!(not_whole(&source, &ground.path("copy")), Vec::<PathBuf>::new());
+    let half = Half::of(&ground);
+    let target = ground.path("copy");
+    let words = ["-a", "--clients=3", journal, source.to_str().unwrap(), target.to_str().unwrap()];
+    let again = ground.copy(&words);
+    assert!(again.status.success() && again.stderr.is_empty(), "{again:?}");
+    half.judge(&ground, &source);
+}
+
+/// What there was of a copy when it was cut off.
+struct Half {
+    files: BTreeMap<PathBuf, (u64, i64, i64)>,
+    /// Parts that its journal says are done: files.
+    parts: usize,
+}
+
+impl Half {
+    /// Looks at a copy that nobody works on any more.
+    fn of(ground: &Ground) -> Self {
+        let spools = ground.leftovers();
+        let spool = spools.iter().find(|name| name.starts_with(".haul-job-")).unwrap();
+        let journal = fs::read(ground.path(spool).join("journal")).unwrap();
+        Self { files: files_in(&ground.path("copy")), parts: parts_in(&journal) }
+    }
+
+    /// Judges the copy when it went on: it is whole, and what the journal has was not done again.
+    fn judge(&self, ground: &Ground, source: &Path) {
+        // The stand-in has attributes of its own.
+        let facts = Facts::PRESERVED.difference(Facts::ATTRIBUTES | Facts::HOLES);
+        assert_eq!(differences(source, &ground.path("copy"), facts), NONE);
+        let after = files_in(&ground.path("copy"));
+        assert_eq!(after.len(), FOLDERS * FILES);
+        let kept = self.files.iter().filter(|(path, file)| after.get(*path) == Some(*file)).count();
+        let (before, parts) = (self.files.len(), self.parts);
+        note!(
+            "of {before} files that were there, {parts} parts were in the journal, and {kept} were left as they are"
+        );
+        assert!(parts > 0 && kept >= parts, "{parts} parts, {kept} of {before} files");
+    }
+}
+
+/// Counts the parts in a journal: records of a length (2 bytes), a sum (4), and as much that begins with its kind.
+fn parts_in(mut journal: &[u8]) -> usize {
+    const PART: u8 = 1;
+    let mut parts = 0;
+    while let Some((head, rest)) = journal.split_at_checked(6) {
+        let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        parts += usize::from(payload.first() == Some(&PART));
+        journal = rest;
+    }
+    parts
+}
+
+/// Has a copy begun, kills a node of its job, and judges what the job made when it began again.
+fn lose_node(pick: impl Fn(&[String]) -> String) {
+    let ground = Ground::new(4, mpi::Kind::OpenMpi4);
+    let standin = Standin::start(1, &[SLOW]).unwrap();
+    let source = slow_tree(&standin);
+    let mut child = begin_slowly(&ground, &source, &[]);
+    let id = job(&ground);
+    let nodes = ground.slurm.said(&["squeue", "-h", "-o", "%N", "-j", &id]);
+    let nodes = lines(ground.slurm.said(&["scontrol", "show", "hostnames", nodes.trim()]).as_bytes());
+    let node = pick(&nodes);
+    assert!(ground.slurm.kill_node(&node) > 2);
+    let half = Half::of(&ground);
+    ground.slurm.declare_lost(&node).unwrap();
+    let pending = || ground.slurm.state(&id) == "PENDING";
+    let goes_on = wait::until(PATIENCE, || pending() || !matches!(child.try_wait(), Ok(None)));
+    assert!(goes_on && pending(), "{:?}", child.wait_with_output());
+    // Slurm would wait two minutes before it begins it again.
+    ground.slurm.release(&id).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    half.judge(&ground, &source);
+    assert!(ground.is_quiet());
+    assert_eq!(ground.leftovers(), NONE);
+}
+
+#[test]
+fn a_job_whose_first_node_is_killed_goes_on_when_it_begins_again() {
+    require!(needed().or_else(standin::needed));
+    lose_node(|nodes| nodes.first().unwrap().clone());
+}
+
+#[test]
+fn a_job_whose_last_node_is_killed_goes_on_when_it_begins_again() {
+    require!(needed().or_else(standin::needed));
+    lose_node(|nodes| nodes.last().unwrap().clone());
+}
