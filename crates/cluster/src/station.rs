@@ -32,6 +32,9 @@ const BRIEF_WITHIN: Duration = Duration::from_secs(120);
 /// Bytes of one read or write.
 const BLOCK_BYTES: usize = 1 << 20;
 
+/// Workers of a rank: each waits for the metadata servers most of the time.
+const WORKERS: std::ops::RangeInclusive<usize> = 8..=16;
+
 /// Messages taken in one turn.
 const TURN: usize = 256;
 
@@ -249,9 +252,12 @@ impl<X: Transport> Briefed<X> {
 }
 
 /// Says how a process that is one of many uses its host where the user does not: what many hosts share is a parallel file
-/// system, which likes large transfers (1 MiB, as the authors of spdcp found for Lustre).
+/// system, which likes large transfers (1 MiB, as the authors of spdcp found for Lustre), and whose metadata is far away.
 fn for_many_hosts(config: &Config) -> Config {
-    Config { block_bytes: config.block_bytes.or(Some(BLOCK_BYTES)), ..config.clone() }
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let jobs = config.jobs.unwrap_or((2 * processors).clamp(*WORKERS.start(), *WORKERS.end()));
+    let block_bytes = config.block_bytes.unwrap_or(BLOCK_BYTES);
+    Config { jobs: Some(jobs), block_bytes: Some(block_bytes), ..config.clone() }
 }
 
 impl<X: Transport> Station<X> {
