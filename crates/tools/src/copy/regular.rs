@@ -16,7 +16,7 @@ use super::births::Birth;
 use super::holes;
 use super::layouts::Original;
 use super::links::LinkedName;
-use super::options::{Preserve, Reflink, Sparse};
+use super::options::{CopyOptions, Preserve, Reflink, Sparse};
 use super::place::{Left, Place};
 use super::stream;
 use super::target::{failure, open_directory, problem, target_name, target_path};
@@ -46,8 +46,8 @@ pub struct CopiedFile {
 }
 
 impl CopiedFile {
-    /// What is kept for a piece of a file that another process leads: nothing, as that one finishes it.
-    pub(super) fn of_member() -> Self {
+    /// What is kept for a piece of a file that another process leads, and finishes: whether zeros are left out.
+    pub(super) fn of_member(options: &CopyOptions) -> Self {
         Self {
             before: None,
             backup: None,
@@ -55,7 +55,7 @@ impl CopiedFile {
             reflinked: false,
             offloaded: false,
             skips_holes: false,
-            has_holes: false,
+            has_holes: options.sparse == Sparse::Always,
             birth: None,
             provisional: None,
         }

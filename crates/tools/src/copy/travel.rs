@@ -89,7 +89,7 @@ impl Copier {
             Ok((stat(&target)?.kind, target))
         });
         match target {
-            Ok((FileType::Regular, target)) => Some((CopiedFile::of_member(), target)),
+            Ok((FileType::Regular, target)) => Some((CopiedFile::of_member(&self.options), target)),
             Ok((_, target)) => {
                 desk.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
                 target.close().unwrap_or_default();
