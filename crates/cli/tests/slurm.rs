@@ -106,8 +106,8 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 }
 
 /// Files that are copied slowly: they lie on a stand-in that takes so many operations on names a second.
-const SLOW: &str = "--client-metadata-rate=2000";
-const FOLDERS: usize = 600;
+const SLOW: &str = "--client-metadata-rate=1500";
+const FOLDERS: usize = 300;
 /// One, so that what the journal calls a part is a file.
 const FILES: usize = 1;
 const FILE_BYTES: usize = 4 << 10;

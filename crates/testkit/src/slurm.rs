@@ -178,12 +178,13 @@ impl Slurm {
         self.run(&["scontrol", "update", &format!("NodeName={name}"), "State=DOWN", "Reason=lost"]).map(drop)
     }
 
-    /// Lets a job begin that Slurm makes wait before it begins it again.
+    /// Lets a job begin soon that Slurm makes wait before it begins it again. Not at once: node daemons do not run a job that
+    /// was given out in the second in which they were told to end it.
     ///
     /// # Errors
     /// When the controller cannot be told.
     pub fn release(&self, job: &str) -> io::Result<()> {
-        self.run(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now"]).map(drop)
+        self.run(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now+2"]).map(drop)
     }
 
     /// Starts a node's daemon again.
