@@ -20,11 +20,15 @@ use crate::wire::{Brief, News, RangeOver, Report, Sentences, ToLaunch, ToMaster,
 /// How often a job may be started.
 const ATTEMPTS: u32 = 3;
 
-/// How long a job may take until all its ranks have answered.
-const READY_WITHIN: Duration = Duration::from_secs(120);
+/// How long a job may at least take until all its ranks have answered, and how often a silent process may be given up by
+/// then.
+const READY_WITHIN: (Duration, u32) = (Duration::from_secs(30), 2);
 
 /// How long the ranks may take to say good-bye.
 const LEAVE_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a launcher may take to say why its job is over.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The job cannot be started, or done.
 const CANNOT_RUN: Wording = Wording("cannot copy with several processes: {bare}");
@@ -231,10 +235,10 @@ impl Crew {
 
     fn wait_until_ready(&self, attempt: &mut Attempt, report: &dyn Listens) -> Result<(), Problem> {
         let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
-        let began = Instant::now();
+        let (began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
         loop {
-            if began.elapsed() > READY_WITHIN {
-                return Err(cannot(format!("after {} s not all answer", READY_WITHIN.as_secs())));
+            if began.elapsed() > within {
+                return Err(cannot(format!("after {} s not all answer", within.as_secs())));
             }
             match attempt.incoming.wait(Duration::from_millis(100)) {
                 Some(Arrival::Message(ToLaunch::Ready { hosts, carrier })) => {
@@ -359,25 +363,32 @@ impl Crew {
         lock(&self.outgoing).take();
         let ended = lock(&self.attempt).take();
         let Some(mut ended) = ended else { return Err(()) };
+        // A launcher that ends by itself still has to say who has died.
+        ended.processes.leave(LAST_WORDS_WITHIN);
         ended.processes.end();
         let printed = ended.take_printed();
         undertaking.report.note(&printed);
         let why = culprit(&printed).unwrap_or_else(|| why.to_owned());
-        let number = ended.number + 1;
-        if number > ATTEMPTS || !self.start.starts_again() {
-            // Only this thread loses the job.
-            self.lost.set(why).unwrap_or_default();
-            return Err(());
-        }
-        undertaking.report.debug(&format!("{why}: attempt {number} of {ATTEMPTS}"));
-        match self.muster(undertaking, number) {
-            Ok(()) => Ok(why),
-            Err(problem) => {
-                undertaking.report.problem(problem);
-                self.lost.set(why).unwrap_or_default();
-                Err(())
+        for number in ended.number + 1..=ATTEMPTS {
+            if !self.start.starts_again() {
+                break;
+            }
+            undertaking.report.debug(&format!("{why}: attempt {number} of {ATTEMPTS}"));
+            match self.muster(undertaking, number) {
+                Ok(()) => return Ok(why),
+                // What ended the job may still be so, and be over soon.
+                Err(problem) if problem.wording == CANNOT_RUN && number < ATTEMPTS => {
+                    undertaking.report.problem(problem.as_warning());
+                }
+                Err(problem) => {
+                    undertaking.report.problem(problem);
+                    break;
+                }
             }
         }
+        // Only this thread loses the job.
+        self.lost.set(why).unwrap_or_default();
+        Err(())
     }
 
     /// Lets the ranks go home, and hears what they still have to say. Returns how many messages they sent each other.

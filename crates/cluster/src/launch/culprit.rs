@@ -18,8 +18,8 @@ fn open_mpi(text: &str) -> Option<String> {
         return Some(format!("rank {rank} on {host} {end}"));
     }
     let (_, rest) = one_line.split_once("lost communication with a remote daemon")?;
-    // The launcher's own host comes first.
-    let (_, rest) = rest.split_once("Remote daemon: ")?;
+    // The launcher's own is told of first.
+    let (_, rest) = rest.split_once("Remote daemon")?;
     let (_, rest) = rest.split_once(" on node ")?;
     let host = rest.split_whitespace().next()?;
     Some(format!("the host {host} is lost"))
@@ -56,6 +56,8 @@ mod tests {
     fn launchers_name_the_dead() {
         let open_mpi = b"---\nmpirun noticed that process rank 1 with PID 0 on node h2 exited on signal 9 (Killed).\n---\n";
         assert_eq!(culprit(open_mpi).unwrap(), "rank 1 on h2 exited on signal 9 (Killed)");
+        let daemon = b"ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[43721,0],0] on node h1\n  Remote daemon: [[43721,0],2] on node h3\n\nThis is usually due to\n";
+        assert_eq!(culprit(daemon).unwrap(), "the host h3 is lost");
         let hydra = b"=   BAD TERMINATION\n=   PID 13247 RUNNING AT h3\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
         assert_eq!(culprit(hydra).unwrap(), "a process on h3 has ended: Killed (signal 9)");
         assert_eq!(culprit(b"srun: error: h2: task 1: Killed\n").unwrap(), "h2: task 1: Killed");
