@@ -11,6 +11,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use haul_flow::plan::CHUNK_ENTRIES;
 use haul_flow::{Arrivals, Desk, Feed, HeldCache, Job, Local, PackedPart, Piece, Portable};
 use haul_flow::{Problem, Settings, Way, Ways, Wording};
 
@@ -60,7 +61,7 @@ impl<T: Portable + 'static> Agent<'_, T> {
         let (ways, outbox) = (Arc::clone(&self.ways), Arc::clone(&self.outbox));
         self.feed.share(Job::Visit(Box::new(move |desk| {
             match unpacked(&body).and_then(|packed| admit(desk, &ways, packed)) {
-                Ok(job) => desk.share(job),
+                Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
                 Err(problem) => outbox.refuse_part(part, problem),
             }
         })));
@@ -77,7 +78,7 @@ impl<T: Portable + 'static> Agent<'_, T> {
                 admit(desk, &ways, packed)
             });
             match job {
-                Ok(job) => desk.share(job),
+                Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
                 Err(problem) => {
                     haul_flow::Report::problem(&*outbox, problem);
                     outbox.range_over(number, false);
@@ -112,10 +113,12 @@ fn unpacked(body: &[u8]) -> Result<PackedPart, Problem> {
     unpack(body).map_err(|why| Problem::new(CANNOT_UNDERSTAND).naming(why))
 }
 
-fn admit<T: Portable>(desk: &Desk<'_, T>, ways: &Ways, packed: PackedPart) -> Result<Job<T>, Problem> {
+fn admit<T: Portable>(desk: &Desk<'_, T>, ways: &Ways, packed: PackedPart) -> Result<Vec<Job<T>>, Problem> {
     let arrivals = Arrivals { cache: desk.cache(), ways };
+    // Each worker gets some of a part; two each, as they are not equally fast.
+    let chunk = (packed.kinds.len() / (2 * desk.settings().jobs)).clamp(1, CHUNK_ENTRIES);
     let cannot = |(path, cause): (Vec<u8>, _)| Problem::new(CANNOT_REACH).naming(path).because(cause);
-    arrivals.admit(desk.tool(), packed).map_err(cannot)
+    arrivals.admit(desk.tool(), packed, chunk).map_err(cannot)
 }
 
 /// Does parts and ranges until the last feed of the driver is gone.

@@ -25,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::entered::Entered;
 use crate::node::{Found, Node};
+use crate::plan;
 use crate::run::{Batch, Desk, Job};
 use crate::tool::{OpenFile, Tool, Transfer};
 use crate::ways::{Way, Ways};
@@ -353,11 +354,16 @@ impl Arrivals<'_> {
         self.ways.hold(self.cache, way).map_err(|cause| (way.path(), cause))
     }
 
-    /// Makes the job of a part that has arrived.
+    /// Makes the jobs of a part that has arrived, each of at most `chunk` entries, so that several workers do it.
     ///
     /// # Errors
     /// A directory that cannot be held as it was, and its path.
-    pub fn admit<T: Portable>(&self, tool: &T, packed: PackedPart) -> Result<Job<T>, (Vec<u8>, Error)> {
+    pub fn admit<T: Portable>(
+        &self,
+        tool: &T,
+        packed: PackedPart,
+        chunk: usize,
+    ) -> Result<Vec<Job<T>>, (Vec<u8>, Error)> {
         let source = self.hold(&packed.source)?;
         let own = tool.unpack(&packed.own, self)?;
         let mut names = Names::new();
@@ -367,7 +373,9 @@ impl Arrivals<'_> {
         }
         let node = Node::of_part(source, own, Part::new(packed.errand));
         node.expect(names.len());
-        Ok(Job::Files(node, Batch::whole(names)))
+        let whole = Batch::whole(names);
+        let jobs = plan::chunks(packed.kinds.len(), chunk);
+        Ok(jobs.map(|range| Job::Files(Arc::clone(&node), whole.part(range))).collect())
     }
 }
 

@@ -79,6 +79,11 @@ impl Batch {
         Self { range: 0..names.len(), names: Arc::new(names), looked_at: false }
     }
 
+    /// Takes some of the entries, by their places in the list.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        Self { range, ..self.clone() }
+    }
+
     /// Takes one entry that was looked at and is no directory.
     fn looked_at<T: Tool>(found: &Found<T>) -> Self {
         Self { looked_at: true, ..Self::whole(Names::of(found.name(), found.kind)) }
@@ -214,6 +219,12 @@ impl<'r, T: Tool> Desk<'r, T> {
     #[must_use]
     pub fn tool(&self) -> &'r T {
         self.run.tool
+    }
+
+    /// Returns how the machine is used.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.run.settings
     }
 
     /// Returns the directories held.
