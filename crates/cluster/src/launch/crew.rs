@@ -368,7 +368,7 @@ impl Crew {
         ended.processes.end();
         let printed = ended.take_printed();
         undertaking.report.note(&printed);
-        let why = culprit(&printed).unwrap_or_else(|| why.to_owned());
+        let why = culprit(&printed).unwrap_or_else(|| ended.suspects(why));
         for number in ended.number + 1..=ATTEMPTS {
             if !self.start.starts_again() {
                 break;
@@ -426,6 +426,15 @@ impl Crew {
 }
 
 impl Attempt {
+    /// Names the hosts of which one may be lost, where nobody has said which.
+    fn suspects(&self, why: &str) -> String {
+        let several = self.hosts.iter().any(|host| *host != self.hosts[0]);
+        if !several || self.hosts.iter().any(|host| why.contains(&**host)) {
+            return why.to_owned();
+        }
+        format!("{why}: one of the hosts {} may be lost", named_once(&self.hosts))
+    }
+
     fn take_printed(&mut self) -> Vec<u8> {
         let mut printed = std::mem::take(&mut self.printed);
         printed.extend(self.processes.printed());
