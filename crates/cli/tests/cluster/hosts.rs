@@ -112,7 +112,10 @@ macro_rules! needed {
 
 fn the_copy_is_the_same(kind: Kind) {
     let scene = Scene::new(kind);
-    everything::spec().build(&scene.sandbox.join("from")).unwrap();
+    everything::spec().build(&scene.sandbox.join("everything")).unwrap();
+    // Of what one process copies nothing is lost: a link's own attributes are not copied.
+    let alone = program!().run().args(["-aT", "everything", "from"]).in_folder(scene.sandbox.path());
+    assert!(alone.finish().unwrap().succeeded());
     let outcome = scene.copy().args(["-aT", "--range-size=256K", "--debug", "from", "to"]).finish().unwrap();
     scene.assert_same(Facts::PRESERVED, &outcome);
     assert!(outcome.errors().contains("6 processes on h1, h2, h3"), "{}", outcome.errors());
@@ -152,6 +155,7 @@ fn a_host_is_lost(kind: Kind, lose: impl Fn(&Scene)) {
         Some(1) => assert!(told.contains("were not copied"), "{told}"),
         _ => panic!("{:?} {told}", outcome.ending),
     }
+    // Not every launcher says which host is gone; then all that it may be are named.
     assert!(told.is_empty() || told.contains("h3"), "{told}");
     scene.nobody_stays();
 }
@@ -194,6 +198,8 @@ fn a_host_that_loses_its_network_is_named() {
 
 #[test]
 fn a_host_that_loses_its_network_under_mpich_is_named() {
+    // Its launcher waits for a host that it could not reach, for half a minute.
+    require!(needs::full_run());
     needed!(Kind::Mpich4);
     a_host_is_lost(Kind::Mpich4, network_is_lost);
 }
@@ -226,7 +232,7 @@ fn a_host_that_does_not_see_the_source_is_told_of() {
     let outcome = scene.copy().env("HAUL_AGENT", &agent).args(["-a", "from", "to"]).finish().unwrap();
     let told = outcome.errors();
     assert_eq!(outcome.status(), Some(1), "{told}");
-    assert!(told.contains("h2: ") && !told.contains("h3: "), "{told}");
+    assert!(told.lines().all(|line| line.ends_with("(on h2)")) && !told.is_empty(), "{told}");
     scene.nobody_stays();
 }
 
@@ -268,7 +274,7 @@ fn errors_of_one_host_are_told_with_its_name() {
     assert_eq!(outcome.status(), Some(1), "{told}");
     let (mut of_it, mut others) = (0, 0);
     for line in told.lines() {
-        let is_of_it = line.contains("h2: ") && line.contains("Input/output error");
+        let is_of_it = line.ends_with(": Input/output error (on h2)");
         *(if is_of_it { &mut of_it } else { &mut others }) += 1;
     }
     assert!(of_it > 0 && others == 0, "{of_it} {told}");
