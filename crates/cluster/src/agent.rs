@@ -115,8 +115,9 @@ fn unpacked(body: &[u8]) -> Result<PackedPart, Problem> {
 
 fn admit<T: Portable>(desk: &Desk<'_, T>, ways: &Ways, packed: PackedPart) -> Result<Vec<Job<T>>, Problem> {
     let arrivals = Arrivals { cache: desk.cache(), ways };
-    // Each worker gets some of a part; two each, as they are not equally fast.
-    let chunk = (packed.kinds.len() / (2 * desk.settings().jobs)).clamp(1, CHUNK_ENTRIES);
+    // Not smaller than on one machine: the kernel lets one make or rename a file in a directory at a time, so workers are
+    // best in different directories, and so in different parts.
+    let chunk = CHUNK_ENTRIES;
     let cannot = |(path, cause): (Vec<u8>, _)| Problem::new(CANNOT_REACH).naming(path).because(cause);
     arrivals.admit(desk.tool(), packed, chunk).map_err(cannot)
 }
