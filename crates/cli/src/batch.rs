@@ -28,6 +28,7 @@ use std::time::Duration;
 use haul_cluster::batch::follow::Signals;
 use haul_cluster::batch::spool::Spool;
 use haul_cluster::batch::{self, Listener, Order, Outcome};
+use haul_cluster::launch::Crew;
 use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::Tally;
 use haul_tools::copy::Operands;
@@ -108,10 +109,11 @@ fn conclude(console: &Console, outcome: io::Result<Outcome>) -> u8 {
     match outcome {
         Ok(Outcome::Finished(status)) => u8::try_from(status).unwrap_or(1),
         Ok(Outcome::Refused(why)) => failed(format!("the batch system takes no job: {why}")),
-        Ok(Outcome::Lost { job, over, spool }) => failed(format!(
-            "job {job} {over}; to go on where it ended, add --journal={}",
-            spool.join("journal").display()
-        )),
+        Ok(Outcome::GivenUp { job, status, spool }) => {
+            console.remark(&format!("job {job} gave up; {}", way_on(&spool)));
+            u8::try_from(status).unwrap_or(1)
+        }
+        Ok(Outcome::Lost { job, over, spool }) => failed(format!("job {job} {over}; {}", way_on(&spool))),
         Ok(Outcome::Interrupted { job, signal, gone: true }) => {
             console.remark(&format!("job {job} was cancelled"));
             SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
@@ -121,6 +123,20 @@ fn conclude(console: &Console, outcome: io::Result<Outcome>) -> u8 {
             SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
         }
         Err(error) => failed(format!("cannot follow a batch job: {error}")),
+    }
+}
+
+/// Says how a copy goes on that a job did not finish.
+fn way_on(spool: &Path) -> String {
+    format!("to go on where it ended, add --journal={}", spool.join("journal").display())
+}
+
+/// In a job: has the journal of a copy that is given up kept, so that it can go on.
+pub(crate) fn keep_what_is_left(crew: &Crew, console: &Console) {
+    if let Some(spool) = Spool::of_process().filter(|_| crew.leaves_work())
+        && let Err(error) = spool.keep()
+    {
+        console.remark(&format!("cannot keep {}: {error}", spool.folder().display()));
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn copy_by(messages: Messages, request: &Request, crew: Option<&Crew>
             Some(crew) => {
                 let outcome = copy::run_by(crew, operands, options, config, &console);
                 dismiss(crew, &console);
+                batch::keep_what_is_left(crew, &console);
                 outcome
             }
             None => copy::run(operands, options, config, &console),

@@ -8,6 +8,8 @@ mod targets;
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
+use haul_cluster::mpi::library_there;
+
 use crate::copy;
 use crate::flags::spdcp::{Parsed, help, parse};
 use crate::flags::{Environment, Information};
@@ -34,12 +36,17 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     }
 }
 
-/// Says which command this is, and which agent its ranks run: the same program, unless `HAUL_AGENT` names another.
+/// Says which command this is, and which agent its ranks run: the same program, unless `HAUL_AGENT` names another;
+/// and which MPI library is here.
 fn versions() -> String {
     const OWN: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
     let agent = std::env::var_os("HAUL_AGENT").filter(|agent| !agent.is_empty());
     let agent = agent.map_or_else(|| OWN.to_owned(), |agent| version_of(&agent));
-    format!("spdcp ({OWN})\nagent: {agent}\n")
+    let library = match library_there(None) {
+        Ok(library) => library.escape_debug().to_string(),
+        Err(refusal) => refusal.to_string(),
+    };
+    format!("spdcp ({OWN})\nagent: {agent}\nMPI: {library}\n")
 }
 
 /// Asks a program for its version.

@@ -122,7 +122,7 @@ fn the_versions_of_command_and_agent_are_told() {
     let folder = ground();
     let version = env!("CARGO_PKG_VERSION");
     let own = text(&spdcp(folder.path(), &["-V"]).stdout);
-    assert!(own.starts_with(&format!("spdcp (haul {version})\nagent: haul {version}\n")), "{own}");
+    assert!(own.starts_with(&format!("spdcp (haul {version})\nagent: haul {version}\nMPI: ")), "{own}");
     let agent = |agent: &str| {
         let output =
             Command::new(program!().path()).args(["spdcp", "-V"]).env("HAUL_AGENT", agent).output().unwrap();

@@ -258,6 +258,19 @@ impl Transport for World {
     }
 }
 
+/// Tells name, version and path of the library that ranks are likely to open: `explicit`, or the first that there is. MPI is
+/// not started for it, which its standard allows.
+///
+/// # Errors
+/// When there is no library, or it is none.
+pub fn library_there(explicit: Option<&Path>) -> Result<String, Refusal> {
+    let library = match explicit {
+        Some(path) => open_this(path)?,
+        None => find(None)?,
+    };
+    Ok(describe(&library))
+}
+
 /// Says what the library and the launcher do not agree on.
 fn disagreement(launched: &Launched, size: u32, rank: u32, library: &str) -> Option<Refusal> {
     let library = library.to_owned();

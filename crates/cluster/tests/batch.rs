@@ -121,6 +121,21 @@ fn a_job_is_followed_to_its_status() {
 }
 
 #[test]
+fn what_a_command_leaves_for_a_later_one_is_kept() {
+    require!(slurm::needed());
+    let slurm = Slurm::start(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let wanted = in_slurm(
+        &slurm,
+        folder.path(),
+        "echo half >\"$HAUL_SPOOL/journal\"; : >\"$HAUL_SPOOL/unfinished\"; exit 1",
+    );
+    let outcome = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
+    let Outcome::GivenUp { status: 1, spool, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(fs::read_to_string(spool.join("journal")).unwrap(), "half\n");
+}
+
+#[test]
 fn a_queue_that_refuses_is_told_of() {
     require!(slurm::needed());
     let slurm = Slurm::start(1).unwrap();

@@ -171,6 +171,15 @@ impl fmt::Display for Over {
 pub enum Outcome {
     /// The command ended, with this exit status.
     Finished(i32),
+    /// The command ended so, and has left word that what it did not do can be done by its journal ([`spool::Spool::keep`]).
+    GivenUp {
+        /// The job's id.
+        job: String,
+        /// The exit status.
+        status: i32,
+        /// Where the journal is: nothing is removed.
+        spool: PathBuf,
+    },
     /// The job was not taken; the reason in the batch system's words.
     Refused(String),
     /// The job ended before the command did.
@@ -239,11 +248,14 @@ pub fn run(order: &Order, signals: &follow::Signals, listener: &mut dyn Listener
     };
     listener.remark(&format!("submitted job {job}"));
     let outcome = follow::follow(order, &job, &spool, signals, listener)?;
-    // A job that may still run writes there.
-    if !matches!(outcome, Outcome::Lost { .. } | Outcome::Interrupted { gone: false, .. }) {
-        spool.remove()?;
+    match outcome {
+        Outcome::Finished(status) if spool.is_kept() => {
+            Ok(Outcome::GivenUp { job, status, spool: spool.folder().to_owned() })
+        }
+        // A job that may still run writes there.
+        Outcome::Lost { .. } | Outcome::Interrupted { gone: false, .. } => Ok(outcome),
+        _ => spool.remove().map(|()| outcome),
     }
-    Ok(outcome)
 }
 
 /// Runs a program of the batch system for what it prints.

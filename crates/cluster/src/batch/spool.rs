@@ -10,6 +10,7 @@
 //! | `progress` | the job | how far it is; replaced by renaming |
 //! | `status` | the job | the exit status; renamed into place when all else is written |
 //! | `journal` | the job | what is finished, for a job that is begun again |
+//! | `unfinished` | the job | nothing: that the journal is of use to a later copy, so that all is left here |
 //! | `log` | the batch system | what it has to say itself |
 
 use std::env;
@@ -74,6 +75,19 @@ impl Spool {
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.folder.join("journal")
+    }
+
+    /// Leaves word that the command has given up what its journal would let another finish.
+    ///
+    /// # Errors
+    /// When it cannot be left.
+    pub fn keep(&self) -> io::Result<()> {
+        fs::write(self.folder.join("unfinished"), "")
+    }
+
+    /// Tells whether that word was left.
+    pub(super) fn is_kept(&self) -> bool {
+        self.folder.join("unfinished").exists()
     }
 
     /// Tells how far the job is: `content` takes the place of what was told before.

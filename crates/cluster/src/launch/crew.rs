@@ -165,6 +165,11 @@ impl Crew {
         self.lost.get().is_some()
     }
 
+    /// Tells whether the job is lost with some of its work in the journal, so that a later run can go on.
+    pub fn leaves_work(&self) -> bool {
+        self.is_lost() && self.journal.as_ref().is_some_and(Journal::has_records)
+    }
+
     pub(crate) fn why_lost(&self) -> String {
         self.lost.get().cloned().unwrap_or_default()
     }

@@ -50,6 +50,8 @@ pub struct Journal {
 /// What is written, and whether it could be.
 struct Written {
     file: File,
+    /// Records of work added by this run.
+    records: u64,
     lost: Option<io::Error>,
 }
 
@@ -97,7 +99,8 @@ impl Journal {
         }
         let is_new = run.is_none();
         let (run, note) = run.unwrap_or_else(|| (rand::random(), note));
-        let journal = Self { run, note, parts, begun, file: Mutex::new(Written { file, lost: None }) };
+        let journal =
+            Self { run, note, parts, begun, file: Mutex::new(Written { file, records: 0, lost: None }) };
         if is_new {
             journal.add(&Record::Run { number: run, undertaking, note });
         }
@@ -134,6 +137,12 @@ impl Journal {
         !self.begun.is_empty()
     }
 
+    /// Tells whether anything of the work is in it, of this run or of one before.
+    pub(crate) fn has_records(&self) -> bool {
+        let written = self.file.lock().unwrap_or_else(PoisonError::into_inner).records > 0;
+        written || !self.parts.is_empty() || self.has_begun()
+    }
+
     /// Records that a part is done.
     pub fn part_done(&self, part: u128) {
         self.add(&Record::Part(part));
@@ -163,6 +172,8 @@ impl Journal {
         let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = written.file.write_all(&bytes) {
             written.lost.get_or_insert(error);
+        } else if !matches!(record, Record::Run { .. }) {
+            written.records += 1;
         }
     }
 }
@@ -192,10 +203,11 @@ mod tests {
         let path = folder.path().join("journal");
         let journal = Journal::open(&path, 7, 1).unwrap();
         let run = journal.run();
+        assert!(!journal.has_records());
         (0..100).for_each(|part| journal.part_done(part));
         journal.file_begun(5, b"ticket".to_vec());
         journal.range_moved(5, 0..10);
-        assert!(journal.take_failure().is_none());
+        assert!(journal.take_failure().is_none() && journal.has_records());
         let whole = std::fs::read(&path).unwrap();
         for cut in [0, 1, 5, 20] {
             std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
