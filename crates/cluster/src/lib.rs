@@ -14,6 +14,7 @@ mod options;
 mod outbox;
 pub mod schedule;
 pub mod simulate;
+mod standstill;
 pub mod station;
 pub mod transport;
 pub mod wire;

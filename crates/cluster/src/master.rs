@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::link::{Arrival, Link};
 use crate::schedule::{CountedBy, Event, LargeFile, Limits, Order, Part, Scheduler};
+use crate::standstill::Standstill;
 use crate::transport::{Broken, Rank};
 use crate::wire::{Brief, Hello, Message, Opened, Report, ToLaunch, ToMaster, VERSION, counted_by};
 
@@ -48,6 +49,7 @@ pub struct Master {
     outgoing: Vec<(Rank, Message)>,
     messages: u64,
     stopping: bool,
+    standstill: Standstill,
 }
 
 impl Master {
@@ -72,6 +74,7 @@ impl Master {
             outgoing: Vec::new(),
             messages: 0,
             stopping: false,
+            standstill: Standstill::new(now),
         }
     }
 
@@ -250,6 +253,9 @@ impl Master {
         if self.scheduler.is_none() {
             return Ok(());
         }
+        let stood_still = self.standstill.turn(now);
+        self.link_heard += stood_still;
+        self.peers.iter_mut().for_each(|peer| peer.heard += stood_still);
         let rhythm = self.silence / 6;
         for (index, peer) in self.peers.iter().enumerate().skip(1).filter(|(_, peer)| !peer.gone) {
             let silent = now.saturating_duration_since(peer.heard);

@@ -4,6 +4,7 @@
 //! progress shows.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -205,6 +206,18 @@ impl<T: Portable> Outbox<T> {
     }
 }
 
+/// Counts the bytes that are in any of some ranges: in two of them, they are there all the same only once.
+fn covered(ranges: &[Range<u64>]) -> u64 {
+    let mut ranges = ranges.to_vec();
+    ranges.sort_unstable_by_key(|range| range.start);
+    let (mut bytes, mut end) = (0, 0);
+    for range in ranges {
+        bytes += range.end.saturating_sub(range.start.max(end));
+        end = end.max(range.end);
+    }
+    bytes
+}
+
 impl<T: Portable> Outlet<T> for Outbox<T> {
     fn done(&self, part: &Part) {
         if part.errand.piece.is_some() {
@@ -241,7 +254,7 @@ impl<T: Portable> Outlet<T> for Outbox<T> {
         };
         let errand = Errand { piece: Some(piece), ..Errand::default() };
         let member = Parcel::of_one(file.found.clone()).pack(tool, errand);
-        let left = file.stat.size - done.iter().map(|range| range.end - range.start).sum::<u64>();
+        let left = file.stat.size.saturating_sub(covered(&done));
         let striping = tool.striping(&file);
         let opened = Opened {
             file: FileId(number),
@@ -294,5 +307,17 @@ impl<T: Portable> Hears for Outbox<T> {
 
     fn wants_debug(&self) -> bool {
         self.debug
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_two_ranges_counts_once() {
+        assert_eq!(covered(&[]), 0);
+        assert_eq!(covered(&[10..20, 0..5]), 15);
+        assert_eq!(covered(&[10..20, 0..15, 12..14, 20..30]), 30);
     }
 }

@@ -19,6 +19,7 @@ use haul_flow::{Config, HeldCache, Local, Portable, Settings, Ways};
 use crate::agent::{Agent, Shop, check_token, work};
 use crate::master::Master;
 use crate::outbox::Outbox;
+use crate::standstill::Standstill;
 use crate::transport::{Broken, Rank, Transport};
 use crate::wire::{Brief, Hello, Message, VERSION, pack, unpack};
 
@@ -47,6 +48,7 @@ pub struct Station<X: Transport> {
     told: Instant,
     silence: Duration,
     pause: Duration,
+    standstill: Standstill,
 }
 
 /// What a rank has heard.
@@ -74,7 +76,16 @@ impl<X: Transport> Station<X> {
     /// Makes the station of a rank on `host`; rank 0's has the master.
     pub fn new(transport: X, host: String, master: Option<Master>) -> Self {
         let now = Instant::now();
-        Self { transport, master, host, heard: now, told: now, silence: BRIEF_WITHIN, pause: PAUSES.0 }
+        Self {
+            transport,
+            master,
+            host,
+            heard: now,
+            told: now,
+            silence: BRIEF_WITHIN,
+            pause: PAUSES.0,
+            standstill: Standstill::new(now),
+        }
     }
 
     /// Waits for the brief.
@@ -152,6 +163,7 @@ impl<X: Transport> Station<X> {
             return Ok(());
         }
         let now = Instant::now();
+        self.heard += self.standstill.turn(now);
         let silent = now.saturating_duration_since(self.heard);
         if silent > self.silence {
             let why = format!("nothing was heard from rank 0 for {} s", silent.as_secs());

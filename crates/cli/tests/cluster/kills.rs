@@ -279,7 +279,7 @@ fn whoever_is_killed_under_mpich_the_copy_is_right_or_known_to_be_wrong() {
 
 /// Without a launch process apart nobody is left to begin again; but what is there is right.
 #[test]
-fn a_rank_of_a_plain_job_is_killed() {
+fn the_launcher_of_a_plain_job_is_killed() {
     require!(needs::root());
     require!(Kind::OpenMpi4.needed());
     require!(program!().needs_haul());

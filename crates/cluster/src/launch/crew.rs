@@ -15,6 +15,7 @@ use super::remote::Remote;
 use crate::Walk;
 use crate::link::{Arrival, Incoming, Link, Outgoing};
 use crate::master;
+use crate::standstill::Standstill;
 use crate::wire::{Brief, News, RangeOver, Report, Sentences, ToLaunch, ToMaster, Token};
 
 /// How often a job may be started.
@@ -106,6 +107,7 @@ struct Attempt {
     processes: Box<dyn Processes>,
     hosts: Vec<String>,
     heard: Instant,
+    standstill: Standstill,
     printed: Vec<u8>,
     number: u32,
     /// Processes that copy.
@@ -183,8 +185,18 @@ impl Crew {
         let sent = link.send(ToMaster::Brief(Box::new(brief)));
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
-        let mut attempt =
-            Attempt { incoming, processes, hosts, heard, printed, number, workers: 1, stopped: None };
+        let standstill = Standstill::new(heard);
+        let mut attempt = Attempt {
+            incoming,
+            processes,
+            hosts,
+            heard,
+            standstill,
+            printed,
+            number,
+            workers: 1,
+            stopped: None,
+        };
         let ready = match sent {
             Ok(()) => self.wait_until_ready(&mut attempt, undertaking.report),
             Err(error) => Err(cannot(format!("the processes do not answer: {error}"))),
@@ -292,6 +304,7 @@ impl Crew {
             return Heard::Lost(self.why_lost());
         };
         let arrival = attempt.incoming.wait(patience);
+        attempt.heard += attempt.standstill.turn(Instant::now());
         if arrival.is_some() {
             attempt.heard = Instant::now();
         }
