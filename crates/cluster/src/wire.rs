@@ -221,6 +221,14 @@ pub struct PackedLine {
     names: Vec<Vec<u8>>,
 }
 
+impl PackedProblem {
+    /// Tells whether the exit status is affected.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        !self.is_warning
+    }
+}
+
 impl From<Problem> for PackedProblem {
     fn from(problem: Problem) -> Self {
         let cause = problem.cause.map(|cause| {

@@ -488,7 +488,7 @@ impl Conduct for Crew {
         let local = Local::new(settings.jobs).preferring(settings.precedence());
         let remote = Remote::new(&local, self, undertaking);
         let status = run(&remote);
-        if remote.tell_lost() { Status::Failure } else { status }
+        if remote.has_failed() { Status::Failure } else { status }
     }
 }
 

@@ -25,7 +25,7 @@ use super::crew::{Crew, Heard};
 use super::journal::Journal;
 use super::outstanding::{Outstanding, Sent, fingerprint};
 use crate::schedule::PartId;
-use crate::wire::{News, RangeOver, Report, ToMaster, pack};
+use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
 
 /// Entries that may be under way: enough for a thousand ranks to have two bundles each, and as many again in rank 0's queue.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
@@ -55,6 +55,8 @@ pub(crate) struct Remote<'a, T: Portable> {
     closed: AtomicBool,
     /// Entries found so far.
     seen: AtomicU64,
+    /// Whether a rank has told of an error.
+    failed: AtomicBool,
 }
 
 impl<'a, T: Portable + 'static> Remote<'a, T> {
@@ -69,6 +71,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             lost: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             seen: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
         }
     }
 
@@ -171,6 +174,9 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
 
     fn take(&self, host: &str, report: Report) {
         let Report { opened, parts, ranges, files, news } = report;
+        if news.problems.iter().any(PackedProblem::is_error) {
+            self.failed.store(true, Ordering::Relaxed);
+        }
         self.crew.tell(host, news, self.undertaking.report);
         let journal = self.crew.journal();
         for opened in &opened {
@@ -240,14 +246,14 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         }
     }
 
-    /// Tells of what was not copied because the job is lost. Returns whether anything was.
-    pub(crate) fn tell_lost(&self) -> bool {
+    /// Tells of what was not copied because the job is lost. Returns whether anything was, or a rank has told of an error.
+    pub(crate) fn has_failed(&self) -> bool {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
             let why = self.crew.why_lost();
             self.undertaking.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
         }
-        lost > 0
+        lost > 0 || self.failed.load(Ordering::Relaxed)
     }
 }
 
