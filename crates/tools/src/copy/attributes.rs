@@ -14,7 +14,6 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::layout::is_placement;
 use haul_flow::{Desk, Held, HeldCache, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at};
@@ -45,6 +44,14 @@ pub(super) enum Object<'a> {
 }
 
 impl Object<'_> {
+    /// Returns a descriptor on the same file system.
+    pub(super) fn descriptor(&self) -> &Fd {
+        match self {
+            Object::Open(file) => file,
+            Object::Named(directory, _) => directory,
+        }
+    }
+
     fn list(self) -> Result<XattrNames, Error> {
         match self {
             Object::Open(file) => list_xattrs(file),
@@ -164,7 +171,7 @@ impl Copier {
         };
         for key in names.iter() {
             let access = key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST;
-            if key == SECURITY_LABEL || is_placement(key) || !(if access { mode } else { xattr }) {
+            if key == SECURITY_LABEL || !(if access { mode } else { xattr }) || self.is_account(source, key) {
                 continue;
             }
             match source.get(key) {

@@ -7,11 +7,12 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, Striped, create, striping};
+use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement, striping};
 use haul_flow::{Desk, Found, OpenFile, Problem, Striping};
-use haul_sys::{Error, Fd, Mode, Open, Stat, open};
+use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
 use super::Copier;
+use super::attributes::Object;
 use super::options::LayoutRule;
 use super::target::target_path;
 use super::wording;
@@ -114,6 +115,13 @@ impl Copier {
     }
 
     /// Says how a file that was begun is striped: as its target is, or else its source.
+    /// Tells whether an extended attribute is the file system's account of where the bytes are: by its name, and only on file
+    /// systems that keep such accounts, as elsewhere `trusted.link` is anybody's.
+    pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
+        let file = source.descriptor();
+        is_placement(key) && stat(file).is_ok_and(|stat| self.is_striped(file, &stat))
+    }
+
     /// Tells whether a file is on a striped file system.
     pub(super) fn is_striped(&self, file: &Fd, stat: &Stat) -> bool {
         self.layouts.systems.striped(file, stat.identity.device) != Striped::No
