@@ -8,6 +8,7 @@
     clippy::panic,
     reason = "a test says what is wrong by panicking"
 )]
+#![allow(unsafe_code, reason = "an allocator cannot be written without")]
 
 mod ground;
 

@@ -10,6 +10,7 @@
     clippy::panic,
     reason = "a test says what is wrong by panicking"
 )]
+#![allow(unsafe_code, reason = "limits and flags are set behind the back of what is tested")]
 
 mod ground;
 

@@ -6,6 +6,7 @@
     clippy::panic,
     reason = "a test says what is wrong by panicking"
 )]
+#![allow(unsafe_code, reason = "a signal is sent to one thread")]
 
 mod ground;
 

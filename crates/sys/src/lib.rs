@@ -1,6 +1,6 @@
 //! Every system call haul makes.
 //!
-//! This crate is the only way from haul to the kernel, and (beside the loader of MPI) the only crate with `unsafe`.
+//! This crate is the only way from haul to the kernel, and (beside what calls MPI libraries) the only place with `unsafe`.
 //! It knows descriptors, single names, bytes and metadata; it does not know options, policy, or paths joined from parts.
 //!
 //! How it works: each call is one small function that passes through [`gate`], where interrupted calls are repeated,
@@ -13,6 +13,8 @@
 //! - memory that the kernel may still write to is owned by the type that gave it to the kernel.
 //!
 //! Invariant: every call and every completion passes `gate`, so a fault can be put on any of them (tests: the fault sweep).
+
+#![allow(unsafe_code)]
 
 mod answer;
 mod buffer;

@@ -1,5 +1,7 @@
 //! A message between here and there, with the buffer that the library works on.
 
+#![allow(unsafe_code)]
+
 use super::library::{Library, Matched, Slot};
 use crate::transport::{Broken, Rank};
 

@@ -4,6 +4,8 @@
 //! ever closed: MPI libraries leave threads, exit handlers and hooks behind. All calls must come from the thread that opened the
 //! library, which the type upholds by not being `Send`.
 
+#![allow(unsafe_code)]
+
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
 use std::marker::PhantomData;

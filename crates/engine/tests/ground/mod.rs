@@ -6,6 +6,7 @@
     clippy::panic,
     reason = "a test says what is wrong by panicking"
 )]
+#![allow(unsafe_code, reason = "what is forbidden or set here, haul itself never forbids or sets")]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::ffi::{CStr, CString};
