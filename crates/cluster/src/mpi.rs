@@ -137,26 +137,14 @@ impl World {
     /// # Errors
     /// When others do not come to their end within [`GOODBYE_MAX`], or what was sent to them is not taken; when messages were
     /// received and not asked for; when the library fails.
-    pub fn finish_or_exit(self, status: u8) -> Result<(), Broken> {
-        self.finish_guarded(|library| goodbye::guarded(library, FINALIZE_MAX, status))
-    }
-
-    /// Leaves the job as [`World::finish_or_exit`] does, but waits for the library however long it takes.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn finish(self) -> Result<(), Broken> {
-        self.finish_guarded(Library::finish)
-    }
-
-    fn finish_guarded(mut self, end: impl FnOnce(&Library) -> Result<(), Broken>) -> Result<(), Broken> {
+    pub fn finish_or_exit(mut self, status: u8) -> Result<(), Broken> {
         let deadline = Instant::now() + GOODBYE_MAX;
         goodbye::until(deadline, || self.settle())?;
         if !self.receiving.is_empty() {
             return Err(Broken { doing: "ending MPI", why: "not all messages were asked for".to_owned() });
         }
         goodbye::agree(&self.library, self.rank, self.size, deadline)?;
-        end(&self.library)
+        goodbye::guarded(&self.library, FINALIZE_MAX, status)
     }
 
     /// Ends the processes of all ranks, as far as the library can, and this one.

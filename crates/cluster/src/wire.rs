@@ -181,18 +181,6 @@ pub struct Report {
     pub news: News,
 }
 
-impl Report {
-    /// Tells whether there is nothing in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.opened.is_empty()
-            && self.parts.is_empty()
-            && self.ranges.is_empty()
-            && self.files.is_empty()
-            && self.news == News::default()
-    }
-}
-
 /// What the user is to be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct News {
@@ -316,8 +304,6 @@ pub enum ToLaunch {
         /// What.
         report: Box<Report>,
     },
-    /// A range that its leader did not count is over.
-    Moved(RangeOver),
     /// The messages stop, or a rank is silent: the job is over.
     Lost {
         /// What has happened, with the host's name.

@@ -299,14 +299,6 @@ impl<T: Portable> Parcel<T> {
         Some(Self { found: vec![self.found.remove(index)] })
     }
 
-    /// Turns it back into jobs for this process.
-    pub fn into_jobs(self) -> impl Iterator<Item = Job<T>> {
-        self.found.into_iter().map(|found| {
-            let batch = Batch::whole(Names::of(found.name(), found.kind));
-            Job::Files(found.node, batch)
-        })
-    }
-
     /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
     pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, mut outcome: PartOutcome) {
         let mut again = Vec::new();

@@ -90,15 +90,6 @@ impl Layout {
             && self.components.first().is_some_and(|only| only.stripes == Stripes::unspecified())
     }
 
-    /// Forgets where the components were placed.
-    #[must_use]
-    pub fn unplaced(mut self) -> Self {
-        for component in &mut self.components {
-            component.placed = None;
-        }
-        self
-    }
-
     /// Splits a range of the file by target; `None` for bytes that lie with the metadata, or nowhere yet.
     #[must_use]
     pub fn spread(&self, range: Range<u64>) -> Vec<(Option<u16>, u64)> {

@@ -163,12 +163,6 @@ impl Name {
         Self { start: names.entries[index].start, names: Arc::clone(names) }
     }
 
-    /// Returns where in its list the name begins: no two names of a list begin at the same place.
-    #[must_use]
-    pub fn position(&self) -> u32 {
-        self.start
-    }
-
     /// Returns the name, at an address that stays the same as long as any clone of this lives.
     #[must_use]
     pub fn as_c_str(&self) -> &CStr {

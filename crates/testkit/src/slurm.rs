@@ -187,15 +187,6 @@ impl Slurm {
         self.run(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now+2"]).map(drop)
     }
 
-    /// Starts a node's daemon again.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn restart_node(&mut self, name: &str) -> io::Result<()> {
-        let node = self.nodes.iter().find(|node| node.name == name).cloned();
-        node.map_or(Ok(()), |node| self.start_node(&node))
-    }
-
     /// Lists the processes of jobs that still run.
     #[must_use]
     pub fn processes_of_jobs(&self) -> Vec<Pid> {

@@ -16,7 +16,7 @@ use crate::Walk;
 use crate::link::{Arrival, Incoming, Link, Outgoing};
 use crate::master;
 use crate::standstill::Standstill;
-use crate::wire::{Brief, News, RangeOver, Report, Sentences, ToLaunch, ToMaster, Token};
+use crate::wire::{Brief, News, Report, Sentences, ToLaunch, ToMaster, Token};
 
 /// How often a job may be started.
 const ATTEMPTS: u32 = 3;
@@ -93,8 +93,6 @@ pub struct CrewOptions {
 pub(crate) enum Heard {
     /// A host's report.
     Report(String, Box<Report>),
-    /// A range that its leader did not count.
-    Moved(RangeOver),
     /// Nothing of importance.
     Nothing,
     /// The job is over.
@@ -313,7 +311,6 @@ impl Crew {
                 let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
                 Heard::Report(host, report)
             }
-            Some(Arrival::Message(ToLaunch::Moved(over))) => Heard::Moved(over),
             Some(Arrival::Message(ToLaunch::Lost { why })) => Heard::Lost(why),
             Some(Arrival::Message(ToLaunch::Remark(text))) => {
                 let news = News { remarks: vec![text], ..News::default() };
@@ -423,7 +420,7 @@ impl Crew {
         let messages = loop {
             match self.hear(Duration::from_millis(50)) {
                 Heard::Report(host, last) => self.tell(&host, last.news, report),
-                Heard::Moved(_) | Heard::Nothing => {}
+                Heard::Nothing => {}
                 Heard::Lost(why) => break Err(why),
             }
             if let Some(messages) = lock(&self.attempt).as_mut().and_then(|attempt| attempt.stopped.take()) {

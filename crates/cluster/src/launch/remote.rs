@@ -25,7 +25,7 @@ use super::crew::{Crew, Heard};
 use super::journal::Journal;
 use super::outstanding::{Outstanding, Sent, fingerprint};
 use crate::schedule::PartId;
-use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
+use crate::wire::{PackedProblem, RangeOver, Report, ToMaster, pack};
 
 /// Entries that may be under way: enough for a thousand ranks to have two bundles each, and as many again in rank 0's queue.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
@@ -157,7 +157,6 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         while !self.over.load(Ordering::Acquire) {
             match self.crew.hear(HEARING) {
                 Heard::Report(host, report) => self.take(&host, *report),
-                Heard::Moved(over) => self.range_over(over),
                 Heard::Nothing => {}
                 Heard::Lost(why) => self.begin_again(&why),
             }
@@ -298,13 +297,5 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
             self.over.store(true, Ordering::Release);
             absent
         })
-    }
-}
-
-impl News {
-    /// Tells whether nothing is in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
     }
 }

@@ -374,12 +374,6 @@ impl Scheduler {
         self.parts.entries()
     }
 
-    /// Returns how many parts wait here, in nobody's hands.
-    #[must_use]
-    pub fn queued_parts(&self) -> u64 {
-        self.parts.len()
-    }
-
     /// Returns the bytes of large files that wait here, in nobody's hands.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
