@@ -1,7 +1,7 @@
 //! The crew: the job's processes as the launch process sees them, from the first brief to the last good-bye, over as many
 //! attempts as there are.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -108,8 +108,6 @@ struct Attempt {
     standstill: Standstill,
     printed: Vec<u8>,
     number: u32,
-    /// Processes that copy.
-    workers: usize,
     /// The messages there were, once all ranks have gone.
     stopped: Option<u64>,
 }
@@ -121,6 +119,8 @@ pub struct Crew {
     journal: Option<Journal>,
     attempt: Mutex<Option<Attempt>>,
     outgoing: Mutex<Option<(Outgoing<ToMaster>, Instant)>>,
+    /// Processes that copy, in the attempt that runs.
+    workers: AtomicUsize,
     lost: OnceLock<String>,
     sentences: Sentences,
     told_journal: AtomicBool,
@@ -140,6 +140,7 @@ impl Crew {
             journal,
             attempt: Mutex::default(),
             outgoing: Mutex::default(),
+            workers: AtomicUsize::new(1),
             lost: OnceLock::new(),
             sentences: Sentences::default(),
             told_journal: AtomicBool::new(false),
@@ -150,9 +151,9 @@ impl Crew {
         self.journal.as_ref()
     }
 
-    /// Says how many processes copy.
+    /// Says how many processes copy. Never waits: whoever hears holds the attempt meanwhile.
     pub(crate) fn workers(&self) -> usize {
-        lock(&self.attempt).as_ref().map_or(1, |attempt| attempt.workers)
+        self.workers.load(Ordering::Relaxed)
     }
 
     /// Tells whether directories are entered by the ranks.
@@ -184,17 +185,8 @@ impl Crew {
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
         let standstill = Standstill::new(heard);
-        let mut attempt = Attempt {
-            incoming,
-            processes,
-            hosts,
-            heard,
-            standstill,
-            printed,
-            number,
-            workers: 1,
-            stopped: None,
-        };
+        let mut attempt =
+            Attempt { incoming, processes, hosts, heard, standstill, printed, number, stopped: None };
         let ready = match sent {
             Ok(()) => self.wait_until_ready(&mut attempt, undertaking.report),
             Err(error) => Err(cannot(format!("the processes do not answer: {error}"))),
@@ -262,7 +254,7 @@ impl Crew {
                         hosts.len(),
                         named_once(&hosts)
                     ));
-                    attempt.workers = master::workers(hosts.len() as u32).len();
+                    self.workers.store(master::workers(hosts.len() as u32).len(), Ordering::Relaxed);
                     (attempt.hosts, attempt.heard) = (hosts, Instant::now());
                     return Ok(());
                 }
@@ -528,5 +520,31 @@ impl<T> Drop for Tokens<'_, T> {
                 self.undertaking.report.problem(problem.as_warning());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Never;
+
+    impl Start for Never {
+        fn start(&self, _attempt: u32) -> Result<Started, String> {
+            Err("there is nothing to start".to_owned())
+        }
+
+        fn starts_again(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn who_asks_for_the_size_of_the_crew_does_not_wait_for_who_hears() {
+        let options = CrewOptions { silence: Duration::MAX, range_bytes: None, walk: Walk::Launch };
+        let crew = Crew::new(Box::new(Never), options, None);
+        let hearing = lock(&crew.attempt);
+        assert_eq!(crew.workers(), 1);
+        drop(hearing);
     }
 }
