@@ -134,8 +134,8 @@ fn output_that_is_read_late_is_whole() {
         let (mut job, _said) = start(&line);
         drop(job.take_input());
         let mut output = job.take_output().unwrap();
-        // Until the pipe is nearly full.
-        assert!(wait::until(PATIENCE, || rustix::io::ioctl_fionread(&output).unwrap() >= 60_000));
+        // Until it piles up: how full a pipe becomes depends on the pieces that are written.
+        assert!(wait::until(PATIENCE, || rustix::io::ioctl_fionread(&output).unwrap() >= 16_000));
         let mut all = Vec::new();
         output.read_to_end(&mut all).unwrap();
         assert_eq!(all.len(), 3_000_004);
