@@ -7,6 +7,7 @@
 //! The thread that owns the messages never touches a file, so that a file system that hangs does not make the rank silent;
 //! the workers never send.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,7 +42,12 @@ impl<T: Portable + 'static> Agent<'_, T> {
             Message::Parts(parts) => {
                 // All are in hand before the first can be over, so that one report tells of them together.
                 self.outbox.begin_bundle(parts.iter().map(|(part, _)| *part));
-                parts.into_iter().for_each(|(part, body)| self.begin_part(part, body));
+                let parts = parts.into_iter().map(|(part, body)| (part, unpacked(&body))).collect();
+                let directory = |(_, packed): &(_, Result<PackedPart, _>)| {
+                    packed.as_ref().map_or(0, |packed| packed.source.inode())
+                };
+                let parts = in_turn(parts, directory);
+                parts.into_iter().for_each(|(part, packed)| self.begin_part(part, packed));
             }
             Message::Range { file, leader, range, ticket } => {
                 let over = RangeOver { rank: self.rank, file, range, took: Duration::ZERO, moved: false };
@@ -57,10 +63,11 @@ impl<T: Portable + 'static> Agent<'_, T> {
         None
     }
 
-    fn begin_part(&self, part: PartId, body: Vec<u8>) {
+    fn begin_part(&self, part: PartId, packed: Result<PackedPart, Problem>) {
         let (ways, outbox) = (Arc::clone(&self.ways), Arc::clone(&self.outbox));
         self.feed.share(Job::Visit(Box::new(move |desk| {
-            match unpacked(&body).and_then(|packed| admit(desk, &ways, packed)) {
+            let chunk = chunk_entries(desk.settings().jobs, outbox.parts_in_hand());
+            match packed.and_then(|packed| admit(desk, &ways, packed, chunk)) {
                 Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
                 Err(problem) => outbox.refuse_part(part, problem),
             }
@@ -75,7 +82,7 @@ impl<T: Portable + 'static> Agent<'_, T> {
             let job = unpacked(&ticket).and_then(|mut packed| {
                 packed.errand.number = number;
                 packed.errand.piece = packed.errand.piece.map(|piece| Piece { range, ..piece });
-                admit(desk, &ways, packed)
+                admit(desk, &ways, packed, 1)
             });
             match job {
                 Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
@@ -109,15 +116,41 @@ impl<T: Portable + 'static> Agent<'_, T> {
     }
 }
 
+/// Orders the parts of a bundle: one of each directory, then the second of each, and so on.
+///
+/// The kernel lets one process of a host make or rename a file in a directory at a time, so workers, who take parts in this
+/// order, are best in different ones.
+fn in_turn<P>(parts: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
+    let mut turns = HashMap::new();
+    let mut parts: Vec<_> = parts
+        .into_iter()
+        .map(|part| {
+            let turn: &mut usize = turns.entry(directory(&part)).or_default();
+            *turn += 1;
+            (*turn, part)
+        })
+        .collect();
+    parts.sort_by_key(|(turn, _)| *turn);
+    parts.into_iter().map(|(_, part)| part).collect()
+}
+
 fn unpacked(body: &[u8]) -> Result<PackedPart, Problem> {
     unpack(body).map_err(|why| Problem::new(CANNOT_UNDERSTAND).naming(why))
 }
 
-fn admit<T: Portable>(desk: &Desk<'_, T>, ways: &Ways, packed: PackedPart) -> Result<Vec<Job<T>>, Problem> {
+/// Says how many entries one worker is to have of a part, so that all `workers` have something to do while `parts` are in
+/// hand.
+fn chunk_entries(workers: usize, parts: usize) -> usize {
+    CHUNK_ENTRIES.div_ceil(workers.div_ceil(parts.max(1)))
+}
+
+fn admit<T: Portable>(
+    desk: &Desk<'_, T>,
+    ways: &Ways,
+    packed: PackedPart,
+    chunk: usize,
+) -> Result<Vec<Job<T>>, Problem> {
     let arrivals = Arrivals { cache: desk.cache(), ways };
-    // Not smaller than on one machine: the kernel lets one make or rename a file in a directory at a time, so workers are
-    // best in different directories, and so in different parts.
-    let chunk = CHUNK_ENTRIES;
     let cannot = |(path, cause): (Vec<u8>, _)| Problem::new(CANNOT_REACH).naming(path).because(cause);
     arrivals.admit(desk.tool(), packed, chunk).map_err(cannot)
 }
@@ -151,4 +184,22 @@ pub(crate) fn check_token(cache: &HeldCache, ways: &Ways, place: &Way, name: &st
     haul_sys::stat_at(&*directory, &token).map(|_| ()).map_err(|cause| {
         format!("the directory '{path}' is another one there: the file '{name}' is not in it: {cause}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chunk_entries, in_turn};
+
+    #[test]
+    fn neighbours_are_of_different_directories() {
+        let parts = vec![(1, 'a'), (1, 'b'), (1, 'c'), (2, 'd'), (2, 'e'), (3, 'f')];
+        let order: String =
+            in_turn(parts, |(directory, _)| *directory).into_iter().map(|(_, part)| part).collect();
+        assert_eq!(order, "adfbec");
+    }
+
+    #[test]
+    fn few_parts_are_cut_for_all_workers() {
+        assert_eq!([0, 1, 2, 3, 7, 8, 100].map(|parts| chunk_entries(8, parts)), [8, 8, 16, 22, 32, 64, 64]);
+    }
 }

@@ -129,6 +129,11 @@ impl<T: Portable> Outbox<T> {
         }
     }
 
+    /// Says how many parts this rank has to do.
+    pub(crate) fn parts_in_hand(&self) -> usize {
+        self.collected().bundle_of.len()
+    }
+
     /// Records that a range was given to this rank; returns the number its piece is to have.
     pub(crate) fn begin_range(&self, over: RangeOver, leader: Rank) -> u64 {
         let mut collected = self.collected();

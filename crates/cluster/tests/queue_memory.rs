@@ -36,7 +36,7 @@ fn queue(entries: u32) -> u64 {
         scheduler.take(Event::Part(part), Duration::ZERO, &mut orders);
     }
     assert!(
-        scheduler.queued_entries() >= ENTRIES - 1024,
+        scheduler.queued_entries() >= ENTRIES - 2048,
         "two bundles are in the worker's hands, all else is queued"
     );
     let memory = memory_max();

@@ -8,8 +8,9 @@ use std::ops::Range;
 /// nothing beside doing it.
 pub const CHUNK_ENTRIES: usize = 64;
 
-/// Entries of one part at most: what is sent to another host, which reports it as a whole. A full message of rank 0.
-pub const PART_ENTRIES_MAX: u64 = 256;
+/// Entries of one part at most: what is sent to another host, which reports it as a whole. Messages have many, so it need
+/// not be large; and what is left at the end can be shared evenly only if it is small.
+pub const PART_ENTRIES_MAX: u64 = CHUNK_ENTRIES as u64;
 
 /// Parts that each host is to have of what was seen so far, so that the work can be shared evenly though its size is
 /// not known when it is cut.
@@ -119,8 +120,8 @@ mod tests {
     #[test]
     fn a_part_is_a_small_piece_of_a_share_until_it_is_full() {
         assert_eq!([0, 2400, 2400 * 10].map(|seen| part_entries(seen, 512)), [1, 1, 5]);
-        assert_eq!([100, 2400, 50_000].map(|seen| part_entries(seen, 4)), [3, 75, 256]);
-        assert_eq!(part_entries(1_000_000_000, 1000), 256);
+        assert_eq!([100, 2400, 50_000].map(|seen| part_entries(seen, 4)), [3, 64, 64]);
+        assert_eq!(part_entries(1_000_000_000, 1000), 64);
         assert_eq!(part_entries(1_000, 0), 125);
     }
 

@@ -4,7 +4,7 @@
 //! the simulation runs the very same code as a job does.
 //!
 //! ```text
-//!            Part, Closed                                Parts   (a bundle: up to 256 entries)
+//!            Part, Closed                                Parts   (a bundle: up to 1,024 entries)
 //!   launch ───────────────►  ┌───────────────────────┐ ─────────────────────────────► worker
 //!            Open, FileOver  │ queue: parts, packed   │ Range   (one piece of a large file)
 //!   leader ───────────────►  │ files: large, in order │ ─────────────────────────────► worker
@@ -21,7 +21,7 @@
 //! files, and open files cost); then parts; then, rather than leave a worker idle, a range of any file. So the size of a team
 //! matters only while there is other work.
 //!
-//! **How much.** While much is queued a bundle is full: 256 entries, or fewer where that many take longer than three seconds. Nobody
+//! **How much.** While much is queued a bundle is full: 1,024 entries, or fewer where that many take longer than three seconds. Nobody
 //! here knows how large entries are, so it is measured, and until the first bundle is back each has one part. When no more
 //! parts come a bundle is a share of what is left, half of an even one, so that bundles shrink and all finish together (guided self-scheduling: Polychronopoulos and Kuck,
 //! IEEE Transactions on Computers C-36 (1987), with a factor of two for uneven parts).
@@ -193,8 +193,8 @@ pub struct Limits {
     pub remarks: bool,
 }
 
-/// How long a bundle may be expected to take. Entries may be anything up to a large file, and 256 of 60 MB given to one rank
-/// are 15 GB that no other can have; 256 small files are done long before.
+/// How long a bundle may be expected to take. Entries may be anything up to a large file, and 1,024 of 60 MB given to one rank
+/// are 60 GB that no other can have; 1,024 small files are done long before.
 const BUNDLE_TIME: Duration = Duration::from_secs(3);
 
 /// What a file must take one rank to be worth a team.
@@ -212,7 +212,7 @@ const WORTH_A_MESSAGE: Duration = Duration::from_millis(2);
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            bundle_entries: 256,
+            bundle_entries: 1024,
             credit: 2,
             range_bytes_min: 8 << 20,
             range_bytes_max: 256 << 20,
