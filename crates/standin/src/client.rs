@@ -4,6 +4,7 @@
 //! lookup before it was counted, and Lustre does both in one), closing, `statfs`.
 
 mod nodes;
+mod opens;
 mod steps;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use nodes::{attributes, drop_privileges, file_type, maker, read_zeros_beyond, seek, time, truncate};
+use opens::Opens;
 
 use crate::model::{Budget, Model};
 use crate::statistics::Kind;
@@ -43,6 +45,7 @@ type Listing = Arc<Vec<(u64, u32, OsString)>>;
 pub struct Client {
     model: Arc<Model>,
     budget: Arc<Budget>,
+    opens: Opens,
     listings: Mutex<HashMap<u64, Listing>>,
     next_listing: AtomicU64,
 }
@@ -57,7 +60,8 @@ impl Client {
     #[must_use]
     pub fn new(model: Arc<Model>, number: usize) -> Self {
         let budget = Arc::new(Budget::new(number, &model.settings));
-        Self { model, budget, listings: Mutex::default(), next_listing: AtomicU64::new(1) }
+        let (opens, listings) = (Opens::default(), Mutex::default());
+        Self { model, budget, opens, listings, next_listing: AtomicU64::new(1) }
     }
 
     /// What the clients share.
@@ -256,7 +260,11 @@ impl Filesystem for Client {
         });
         drop(tree);
         match outcome {
-            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES),
+            Ok(()) => {
+                let mut flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+                flags.set(FopenFlags::FOPEN_KEEP_CACHE, self.opens.begin(number.0));
+                reply.opened(FileHandle(0), flags);
+            }
             Err(errno) => reply.error(told(errno)),
         }
     }
@@ -283,6 +291,7 @@ impl Filesystem for Client {
                 tree.lay_out(number, Some(parent.0), 0..1)?;
             }
             tree.open(number)?;
+            self.opens.begin(number);
             attributes(tree, number)
         };
         self.operate((Kind::Create, About::Name(name)), reply, make, move |reply, outcome| match outcome {
@@ -369,6 +378,7 @@ impl Filesystem for Client {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        self.opens.end(number.0);
         self.model.tree().close(number.0);
         reply.ok();
     }
