@@ -13,7 +13,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_sys::{DirectoryReader, EntryType, Error, Fd, Identity, Names, Stat, stat};
+use haul_sys::{DirectoryReader, Error, Fd, Identity, Names, PackedNames, Stat, stat};
 use serde::{Deserialize, Serialize};
 
 use crate::node::{Found, Node};
@@ -30,9 +30,7 @@ pub struct Entered {
     stat: Stat,
     follow: bool,
     own: Vec<u8>,
-    names: Vec<u8>,
-    /// For each name what it is, and its inode number.
-    entries: Vec<(u8, u64)>,
+    names: PackedNames,
 }
 
 /// What a directory came to in a process that enters it for another.
@@ -69,19 +67,12 @@ impl<T: Tool> Desk<'_, T> {
             Enter::Visit(own) => own,
             Enter::Bare(_) | Enter::Over => return Elsewhere::Over,
         };
-        let (mut bytes, mut entries) = (Vec::new(), Vec::with_capacity(names.len()));
-        for index in 0..names.len() {
-            bytes.extend_from_slice(names.name(index).to_bytes_with_nul());
-            let entry = names.entry(index);
-            entries.push((entry.kind as u8, entry.inode));
-        }
         Elsewhere::Entered(Box::new(Entered {
             name: found.name().to_owned(),
             stat: *seen,
             follow,
             own: self.tool().pack_entered(&own),
-            names: bytes,
-            entries,
+            names: PackedNames::of(&names),
         }))
     }
 }
@@ -104,7 +95,7 @@ impl PartOutcome {
 impl<T: Portable> Desk<'_, T> {
     /// Goes on with a directory that another process has entered.
     pub(crate) fn go_on_in(&self, found: &Found<T>, entered: Entered) {
-        let Entered { stat, follow, own, names: bytes, entries, .. } = entered;
+        let Entered { stat, follow, own, names, .. } = entered;
         // The number of the device is another one on another host; it was the same as the directory's above.
         let above = found.node.source.identity();
         let identity = Identity { device: above.device, inode: stat.identity.inode };
@@ -116,12 +107,7 @@ impl<T: Portable> Desk<'_, T> {
         let how = if follow { haul_sys::Open::DIRECTORY.following() } else { haul_sys::Open::DIRECTORY };
         let source = self.cache().hold(&found.node.source, found.name(), how, identity, None);
         let node = Node::new(Some(Arc::clone(&found.node)), source, Some(stat), own);
-        let mut names = Names::new();
-        for (name, (kind, inode)) in bytes.split_inclusive(|byte| *byte == 0).zip(entries) {
-            let name = CStr::from_bytes_with_nul(name).unwrap_or_default();
-            names.push(name, inode, EntryType::of_number(kind));
-        }
-        self.take_listing(&node, names);
+        self.take_listing(&node, names.unpack());
     }
 
     /// Enters a directory here that was given back.

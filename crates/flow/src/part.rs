@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_sys::{EntryType, Error, Names, Stat};
+use haul_sys::{EntryType, Error, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -206,10 +206,8 @@ pub struct PackedPart {
     pub source: Way,
     /// What the tool keeps for the directory.
     pub own: Vec<u8>,
-    /// The names, each with a NUL at its end.
-    pub names: Vec<u8>,
-    /// What the listing says each is.
-    pub kinds: Vec<u8>,
+    /// The entries.
+    pub names: PackedNames,
 }
 
 impl PackedPart {
@@ -220,7 +218,7 @@ impl PackedPart {
         let mut text = self.source.path();
         text.push(0);
         text.extend_from_slice(&self.source.inode().to_le_bytes());
-        text.extend_from_slice(&self.names);
+        text.extend_from_slice(self.names.bytes());
         xxh3_128(&text)
     }
 }
@@ -283,13 +281,9 @@ impl<T: Portable> Parcel<T> {
             errand: Errand { operands: node.is_some_and(|node| node.is_operands_place()), ..errand },
             source: node.map(|node| Way::to(&node.source)).unwrap_or_default(),
             own: node.map(|node| tool.pack(&node.own)).unwrap_or_default(),
-            names: Vec::new(),
-            kinds: Vec::with_capacity(self.found.len()),
+            names: PackedNames::default(),
         };
-        for found in &self.found {
-            packed.names.extend_from_slice(found.name().to_bytes_with_nul());
-            packed.kinds.push(found.kind as u8);
-        }
+        self.found.iter().for_each(|found| packed.names.push(found.name(), found.kind));
         packed
     }
 
@@ -358,15 +352,11 @@ impl Arrivals<'_> {
     ) -> Result<Vec<Job<T>>, (Vec<u8>, Error)> {
         let source = self.hold(&packed.source)?;
         let own = tool.unpack(&packed.own, self)?;
-        let mut names = Names::new();
-        for (name, kind) in packed.names.split_inclusive(|byte| *byte == 0).zip(&packed.kinds) {
-            let name = CStr::from_bytes_with_nul(name).unwrap_or_default();
-            names.push(name, 0, EntryType::of_number(*kind));
-        }
+        let names = packed.names.unpack();
         let node = Node::of_part(source, own, Part::new(packed.errand));
         node.expect(names.len());
+        let jobs = plan::chunks(names.len(), chunk);
         let whole = Batch::whole(names);
-        let jobs = plan::chunks(packed.kinds.len(), chunk);
         Ok(jobs.map(|range| Job::Files(Arc::clone(&node), whole.part(range))).collect())
     }
 }

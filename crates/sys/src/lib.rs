@@ -63,7 +63,7 @@ pub use make::{
 pub use metadata::{
     Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,
 };
-pub use names::{Entry, EntryType, Name, Names};
+pub use names::{Entry, EntryType, Name, Names, PackedNames};
 pub use open::{Open, open, open_parent, open_path};
 pub use operation::Operation;
 pub use posix_aio::{AioPassing, PosixAio};

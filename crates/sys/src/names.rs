@@ -9,6 +9,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// What a directory listing says an entry is. A hint only: the descriptor's [`crate::Stat`] decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -146,6 +148,56 @@ impl Names {
     }
 }
 
+/// Entries on their way to another process: their names, and what a listing says of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackedNames {
+    /// Each with a NUL at its end.
+    names: Vec<u8>,
+    kinds: Vec<u8>,
+    /// As many, or none where they are of no use.
+    inodes: Vec<u64>,
+}
+
+impl PackedNames {
+    /// Packs a list.
+    #[must_use]
+    pub fn of(names: &Names) -> Self {
+        let mut packed = Self::default();
+        for (index, entry) in names.entries.iter().enumerate() {
+            packed.push(names.name(index), entry.kind);
+            packed.inodes.push(entry.inode);
+        }
+        packed
+    }
+
+    /// Adds an entry to a list without inode numbers.
+    pub fn push(&mut self, name: &CStr, kind: EntryType) {
+        self.names.extend_from_slice(name.to_bytes_with_nul());
+        self.kinds.push(kind as u8);
+    }
+
+    /// Returns the names, each with a NUL at its end.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.names
+    }
+
+    /// Unpacks the list, in its order. An inode number that was not sent is 0.
+    #[must_use]
+    pub fn unpack(self) -> Names {
+        let Self { names: bytes, kinds, inodes } = self;
+        let mut entries = Vec::with_capacity(kinds.len());
+        let mut start = 0;
+        let inodes = inodes.into_iter().chain(std::iter::repeat(0));
+        for ((name, kind), inode) in bytes.split_inclusive(|byte| *byte == 0).zip(kinds).zip(inodes) {
+            entries.push(Entry { inode, start, kind: EntryType::of_number(kind) });
+            // No message is as long as 4 GiB.
+            start = start.saturating_add(u32::try_from(name.len()).unwrap_or(u32::MAX));
+        }
+        Names { bytes, entries }
+    }
+}
+
 /// One name that keeps its arena alive; cheap to clone.
 #[derive(Clone)]
 pub struct Name {
@@ -201,5 +253,29 @@ mod tests {
         assert_eq!((part.len(), part.name(0), part.entry(0).inode), (1, c"late", 9));
         let name = Name::new(&Arc::new(names), 1);
         assert_eq!(name.as_c_str(), c"late");
+    }
+
+    #[test]
+    fn packed_names_come_out_as_they_were() {
+        let entries = [
+            (c"", 3, EntryType::Special),
+            (c"\xff b\n", u64::MAX, EntryType::Unknown),
+            (c"c", 0, EntryType::Directory),
+        ];
+        let (mut names, mut without_inodes) = (Names::new(), PackedNames::default());
+        for (name, inode, kind) in entries {
+            names.push(name, inode, kind);
+            without_inodes.push(name, kind);
+        }
+        assert_eq!(without_inodes.bytes(), b"\0\xff b\n\0c\0");
+        let (with, without) = (PackedNames::of(&names).unpack(), without_inodes.unpack());
+        for (index, (name, inode, kind)) in entries.into_iter().enumerate() {
+            assert_eq!(
+                (with.name(index), with.entry(index).inode, with.entry(index).kind),
+                (name, inode, kind)
+            );
+            assert_eq!((without.name(index), without.entry(index).inode), (name, 0));
+        }
+        assert_eq!((with.len(), without.len()), (3, 3));
     }
 }
