@@ -10,14 +10,14 @@
 //! The process that walks keeps the tree all the same, so directories are finished there, last. What is not simple is given
 //! back before anything was made of it: a directory on another device, or one too large for one message.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::Arc;
 
 use haul_sys::{DirectoryReader, Error, Fd, Identity, Names, PackedNames, Stat, stat};
 use serde::{Deserialize, Serialize};
 
 use crate::node::{Found, Node};
-use crate::part::{Part, PartOutcome, Portable};
+use crate::part::{Part, Portable};
 use crate::plan::WINDOW_ENTRIES;
 use crate::run::{Batch, Desk, Job};
 use crate::tool::{Enter, Opened, Tool};
@@ -81,14 +81,6 @@ impl Part {
     /// Records a directory that was entered.
     pub(crate) fn note_entered(&self, entered: Entered) {
         self.note(|outcome| outcome.entered.push(entered));
-    }
-}
-
-impl PartOutcome {
-    /// Takes the directory of a name, if it was entered.
-    pub(crate) fn take_entered(&mut self, name: &CStr) -> Option<Entered> {
-        let index = self.entered.iter().position(|entered| entered.name.as_c_str() == name)?;
-        Some(self.entered.swap_remove(index))
     }
 }
 

@@ -14,6 +14,7 @@
 //! Invariant: a part is told to be done exactly once, after the last of its entries; a piece is told to be moved only if
 //! every byte of it was (tests: `cli/tests/cluster`).
 
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -294,28 +295,26 @@ impl<T: Portable> Parcel<T> {
     }
 
     /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
-    pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, mut outcome: PartOutcome) {
+    pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, outcome: PartOutcome) {
+        let PartOutcome { returned, completed, entered, apart: _ } = outcome;
+        let [returned, completed] = [returned, completed].map(HashSet::<CString>::from_iter);
+        let mut entered: HashMap<_, _> =
+            entered.into_iter().map(|entered| (entered.name.clone(), entered)).collect();
         let mut again = Vec::new();
         for mut found in self.found {
-            let named = |names: &[CString]| names.iter().any(|name| name.as_c_str() == found.name());
-            if named(&outcome.returned) && found.kind == EntryType::Directory {
+            let is_returned = returned.contains(found.name());
+            if is_returned && found.kind == EntryType::Directory {
                 desk.enter_here(&found);
-                continue;
-            }
-            if let Some(entered) = outcome.take_entered(found.name()) {
+            } else if let Some(entered) = entered.remove(found.name()) {
                 desk.go_on_in(&found, entered);
-                continue;
-            }
-            if named(&outcome.returned) {
-                if desk.tool().decide_returned(desk, &mut found) {
-                    again.push(found);
+            } else if !is_returned {
+                if claimed {
+                    desk.tool().claimed_is_over(desk, &found, completed.contains(found.name()));
                 }
-                continue;
+                desk.release(&found.node);
+            } else if desk.tool().decide_returned(desk, &mut found) {
+                again.push(found);
             }
-            if claimed {
-                desk.tool().claimed_is_over(desk, &found, named(&outcome.completed));
-            }
-            desk.release(&found.node);
         }
         if !again.is_empty() {
             desk.share(Job::Claimed(again));
