@@ -92,7 +92,7 @@ impl<T: Portable> Desk<'_, T> {
         let above = found.node.source.identity();
         let identity = Identity { device: above.device, inode: stat.identity.inode };
         let stat = Stat { identity, ..stat };
-        let own = match self.tool().unpack_entered(self, found, &stat, &own) {
+        let own = match self.tool().unpack_entered(self, found, &own) {
             Some(own) => own,
             None => return self.settle(found),
         };

@@ -163,7 +163,7 @@ pub trait Portable: Tool {
     /// Packs what the tool keeps for a directory, as far as its entries need it.
     fn pack(&self, own: &Self::Directory) -> Vec<u8>;
 
-    /// Unpacks it in the process that does the entries.
+    /// Unpacks what [`Portable::pack`] has packed, in the process that does the entries.
     ///
     /// # Errors
     /// A directory that cannot be held as it was, and its path.
@@ -176,12 +176,12 @@ pub trait Portable: Tool {
     /// Tells whether a directory may be entered by another process, going by the inode number that its listing shows.
     fn may_be_entered_elsewhere(&self, node: &Node<Self>, inode: u64) -> bool;
 
-    /// Unpacks it in the process that walks. `None` if it cannot be, and that was told.
+    /// Unpacks, in the process that walks, what the tool keeps for a directory that another process has entered
+    /// ([`Tool::pack_entered`]). `None` if it cannot be, and that was told.
     fn unpack_entered(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        source: &Stat,
         packed: &[u8],
     ) -> Option<Self::Directory>;
 

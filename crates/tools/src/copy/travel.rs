@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_flow::{Arrivals, Claim, Desk, Found, Node, OpenFile, OpenedFile, Portable, Problem, Way};
-use haul_sys::{Error, Fd, FileType, Identity, Open, Stat, stat, stat_path};
+use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
 use super::Copier;
@@ -59,6 +59,7 @@ struct EnteredTarget {
 pub(super) fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
     let Some(made) = &own.made else { return Vec::new() };
     let (identity, gives_access_list) = (own.held.identity(), own.gives_access_list);
+    // The fields of an [`EnteredTarget`], in their order, without copies.
     let packed = (identity, own.follows(), made, gives_access_list);
     postcard::to_allocvec(&packed).unwrap_or_default()
 }
@@ -178,7 +179,6 @@ impl Portable for Copier {
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        _: &Stat,
         packed: &[u8],
     ) -> Option<TargetDirectory> {
         let above = &found.node.own;
