@@ -4,11 +4,15 @@
 //! without following links where this process did not, and at its end must be the directory with the same inode number.
 //! Numbers of devices mean nothing on another host, so each process notes which of its devices stands for which of the
 //! sender's, and holds it to that.
+//!
+//! What is known is a tree like the directories themselves, so a way costs as much as it is long, however deep
+//! (test: `a_way_is_looked_up_step_by_step`).
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use haul_sys::{Errno, Error, Identity, Open, Operation, open, stat};
 use serde::{Deserialize, Serialize};
@@ -28,11 +32,21 @@ pub struct Way {
 }
 
 /// One directory on a way: the first by its path, each further one by its name in the one before.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct WayStep {
     name: CString,
     how: u32,
     display: Option<Vec<u8>>,
+}
+
+impl Hash for WayStep {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        #[cfg(test)]
+        tests::HASHED.set(tests::HASHED.get() + 1);
+        self.name.hash(state);
+        self.how.hash(state);
+        self.display.hash(state);
+    }
 }
 
 impl Way {
@@ -77,10 +91,71 @@ impl Way {
     }
 }
 
+impl WayStep {
+    /// Holds the directory of this step, in the one that the step before led to.
+    fn open(&self, cache: &HeldCache, above: Option<&Arc<Held>>) -> Result<Arc<Held>, Error> {
+        let how = Open::of_bits(self.how);
+        let Some(above) = above else {
+            return cache.hold_operand(&self.name, how, self.display.clone().unwrap_or_default());
+        };
+        let fd = open(&*cache.open(above)?, &self.name, how)?;
+        let identity = stat(&fd)?.identity;
+        let place = (above, self.name.as_c_str());
+        Ok(cache.hold_shown(place, how, identity, Some(Arc::new(fd)), self.display.clone()))
+    }
+}
+
+/// What is known, by the steps to it.
+///
+/// Invariant: a directory that is held keeps the one above it, so as long as one is alive no other can be found below the
+/// address of the one above it.
+#[derive(Debug, Default)]
+struct Known {
+    /// For the address of each directory, what is known below; for 0, where ways begin.
+    below: HashMap<usize, HashMap<WayStep, Weak<Held>>>,
+    directories: usize,
+    /// What was alive when it was last looked through for what is not.
+    alive: usize,
+}
+
+impl Known {
+    fn address(above: Option<&Arc<Held>>) -> usize {
+        above.map_or(0, |above| Arc::as_ptr(above).addr())
+    }
+
+    fn find(&self, above: Option<&Arc<Held>>, step: &WayStep) -> Option<Arc<Held>> {
+        self.below.get(&Self::address(above))?.get(step)?.upgrade()
+    }
+
+    /// Goes as far on a way as it is known; returns where that is, and the steps that are left.
+    fn follow<'s>(&self, steps: &'s [WayStep]) -> (Option<Arc<Held>>, &'s [WayStep]) {
+        let (mut held, mut left) = (None, steps);
+        while let Some((step, rest)) = left.split_first() {
+            let Some(next) = self.find(held.as_ref(), step) else { break };
+            (held, left) = (Some(next), rest);
+        }
+        (held, left)
+    }
+
+    fn insert(&mut self, above: Option<&Arc<Held>>, step: &WayStep, held: &Arc<Held>) {
+        let below = self.below.entry(Self::address(above)).or_default();
+        self.directories += usize::from(below.insert(step.clone(), Arc::downgrade(held)).is_none());
+        // Only when it has doubled, so that looking through it costs nothing beside what was added.
+        if self.directories > 2 * self.alive.max(2 * KNOWN) {
+            self.below.retain(|_, below| {
+                below.retain(|_, held| held.strong_count() > 0);
+                !below.is_empty()
+            });
+            self.directories = self.below.values().map(HashMap::len).sum();
+            self.alive = self.directories;
+        }
+    }
+}
+
 /// The directories that were found by ways.
 #[derive(Debug, Default)]
 pub struct Ways {
-    known: Mutex<HashMap<Vec<WayStep>, Weak<Held>>>,
+    known: Mutex<Known>,
     recent: Mutex<VecDeque<Arc<Held>>>,
     devices: Mutex<HashMap<u64, u64>>,
 }
@@ -91,55 +166,35 @@ impl Ways {
     /// # Errors
     /// When it cannot be opened; `ESTALE` when it is another directory than the one the way was described to.
     pub fn hold(&self, cache: &HeldCache, way: &Way) -> Result<Arc<Held>, Error> {
-        let held = match self.known(&way.steps) {
-            Some(held) => held,
-            None => self.walk(cache, &way.steps)?,
-        };
+        let (mut held, left) = self.known().follow(&way.steps);
+        for step in left {
+            let next = step.open(cache, held.as_ref())?;
+            held = Some(self.remember(held.as_ref(), step, next));
+        }
+        let nowhere = || Error::new(Operation::Openat, "a way of no steps".to_owned(), Errno::NOENT);
+        let held = held.ok_or_else(nowhere)?;
         self.recognise(way, held.identity())?;
         Ok(held)
     }
 
-    fn known(&self, steps: &[WayStep]) -> Option<Arc<Held>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(steps).and_then(Weak::upgrade)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Walks from the last directory on the way that is known already.
-    fn walk(&self, cache: &HeldCache, steps: &[WayStep]) -> Result<Arc<Held>, Error> {
-        let start = (1..steps.len()).rev().find_map(|length| Some((length, self.known(&steps[..length])?)));
-        let (mut length, mut held) = match start {
-            Some((length, held)) => (length, Some(held)),
-            None => (0, None),
-        };
-        while let Some(step) = steps.get(length) {
-            let how = Open::of_bits(step.how);
-            let next = match &held {
-                None => cache.hold_operand(&step.name, how, step.display.clone().unwrap_or_default())?,
-                Some(parent) => {
-                    let fd = open(&*cache.open(parent)?, &step.name, how)?;
-                    let identity = stat(&fd)?.identity;
-                    let place = (parent, step.name.as_c_str());
-                    cache.hold_shown(place, how, identity, Some(Arc::new(fd)), step.display.clone())
-                }
-            };
-            length += 1;
-            self.remember(&steps[..length], &next);
-            held = Some(next);
+    /// Remembers a directory that was opened; returns the one to go on with, which another worker may have opened before.
+    fn remember(&self, above: Option<&Arc<Held>>, step: &WayStep, held: Arc<Held>) -> Arc<Held> {
+        let mut known = self.known();
+        if let Some(earlier) = known.find(above, step) {
+            return earlier;
         }
-        held.ok_or_else(|| Error::new(Operation::Openat, "a way of no steps".to_owned(), Errno::NOENT))
-    }
-
-    fn remember(&self, steps: &[WayStep], held: &Arc<Held>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(steps.to_vec(), Arc::downgrade(held));
-        if known.len() > 4 * KNOWN {
-            known.retain(|_, held| held.strong_count() > 0);
-        }
+        known.insert(above, step, &held);
         drop(known);
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.push_back(Arc::clone(held));
+        recent.push_back(Arc::clone(&held));
         if recent.len() > KNOWN {
             recent.pop_front();
         }
+        held
     }
 
     /// Checks that what was found is what the way was described to.
@@ -158,5 +213,87 @@ impl Ways {
             format!("{path:?}, another directory than the one sent"),
             Errno::STALE,
         ))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    use super::*;
+
+    thread_local! {
+        /// Steps that were hashed in this thread.
+        pub(super) static HASHED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Describes the way from `place` through directories below it.
+    fn way(place: &Path, names: &[&str]) -> Way {
+        let first = place.as_os_str().as_bytes();
+        let step = |name: &[u8], display| WayStep {
+            name: CString::new(name).unwrap(),
+            how: Open::DIRECTORY.bits(),
+            display,
+        };
+        let mut steps = vec![step(first, Some(first.to_vec()))];
+        steps.extend(names.iter().map(|name| step(name.as_bytes(), None)));
+        let found = fs::metadata(place.join(names.join("/"))).unwrap();
+        Way { steps, device: 7, inode: found.ino() }
+    }
+
+    #[test]
+    fn a_way_is_looked_up_step_by_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = vec!["d"; 500];
+        fs::create_dir_all(folder.path().join(names.join("/"))).unwrap();
+        let deep = way(folder.path(), &names);
+        names.push("e");
+        fs::create_dir(folder.path().join(names.join("/"))).unwrap();
+        let below = way(folder.path(), &names);
+        let (ways, cache) = (Ways::default(), HeldCache::new(16));
+        let count = |way: &Way| {
+            let before = HASHED.get();
+            (ways.hold(&cache, way).unwrap(), HASHED.get() - before)
+        };
+        // Once when it is looked for, once in case another worker was quicker, and once when it is kept.
+        let (held, hashed) = count(&deep);
+        assert!((501..=3 * 501).contains(&hashed), "{hashed}");
+        let (held_below, hashed) = count(&below);
+        assert!((502..=501 + 3).contains(&hashed), "{hashed}");
+        assert!(std::ptr::eq(held_below.parent().unwrap(), &raw const *held), "a directory is held twice");
+        assert!(Arc::ptr_eq(&count(&below).0, &held_below));
+        let directories = ways.known().directories;
+        assert_eq!(directories, 502);
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_another_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let (ways, cache) = (Ways::default(), HeldCache::new(16));
+        let way = Way { inode: 1, ..way(folder.path(), &["a"]) };
+        assert!(ways.hold(&cache, &way).unwrap_err().is(Errno::STALE));
+    }
+
+    #[test]
+    fn what_is_no_longer_held_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<_> = (0..5 * KNOWN).map(|number| number.to_string()).collect();
+        let (ways, cache) = (Ways::default(), HeldCache::new(16));
+        for name in &names {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            ways.hold(&cache, &way(folder.path(), &[name])).unwrap();
+        }
+        let directories = ways.known().directories;
+        assert!((KNOWN..=4 * KNOWN + 1).contains(&directories), "{directories}");
+        // The first is found all the same.
+        ways.hold(&cache, &way(folder.path(), &[&names[0]])).unwrap();
     }
 }
