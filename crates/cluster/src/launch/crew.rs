@@ -93,6 +93,8 @@ pub struct CrewOptions {
 pub(crate) enum Heard {
     /// A host's report.
     Report(String, Box<Report>),
+    /// A remark of rank 0, for `--debug`.
+    Remark(String),
     /// Nothing of importance.
     Nothing,
     /// The job is over.
@@ -110,6 +112,12 @@ struct Attempt {
     number: u32,
     /// The messages there were, once all ranks have gone.
     stopped: Option<u64>,
+}
+
+/// A job whose ranks are ready.
+pub(crate) struct Mustered {
+    outgoing: Outgoing<ToMaster>,
+    attempt: Attempt,
 }
 
 /// The crew.
@@ -175,8 +183,12 @@ impl Crew {
         self.lost.get().cloned().unwrap_or_default()
     }
 
-    /// Starts the job if it does not run, and waits until all its ranks are ready.
-    fn muster<T: Portable>(&self, undertaking: &Undertaking<'_, T>, number: u32) -> Result<(), Problem> {
+    /// Starts the job, and waits until all its ranks are ready.
+    fn muster<T: Portable>(
+        &self,
+        undertaking: &Undertaking<'_, T>,
+        number: u32,
+    ) -> Result<Mustered, Problem> {
         let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
         let tokens = Tokens::leave(undertaking);
         let Started { mut link, processes } = self.start.start(number).map_err(cannot)?;
@@ -200,9 +212,13 @@ impl Crew {
             }
             return Err(problem);
         }
+        Ok(Mustered { outgoing, attempt })
+    }
+
+    /// Begins to work with the ranks: from now on messages reach them.
+    pub(crate) fn take_up(&self, Mustered { outgoing, attempt }: Mustered) {
         *lock(&self.outgoing) = Some((outgoing, Instant::now()));
         *lock(&self.attempt) = Some(attempt);
-        Ok(())
     }
 
     /// Starts a job again whose processes were gone before they were ready: one may have met an accident.
@@ -210,7 +226,7 @@ impl Crew {
         &self,
         undertaking: &Undertaking<'_, T>,
         problem: Problem,
-    ) -> Result<(), Problem> {
+    ) -> Result<Mustered, Problem> {
         if problem.wording != CANNOT_RUN || !self.start.starts_again() {
             return Err(problem);
         }
@@ -284,15 +300,11 @@ impl Crew {
         }
     }
 
-    /// Hears what comes, for a while.
+    /// Hears what comes, for a while; what was lost for good at once.
     pub(crate) fn hear(&self, patience: Duration) -> Heard {
         self.show_life();
         let mut guard = lock(&self.attempt);
-        let Some(attempt) = guard.as_mut() else {
-            drop(guard);
-            std::thread::sleep(patience);
-            return Heard::Lost(self.why_lost());
-        };
+        let Some(attempt) = guard.as_mut() else { return Heard::Lost(self.why_lost()) };
         let arrival = attempt.incoming.wait(patience);
         attempt.heard += attempt.standstill.turn(Instant::now());
         if arrival.is_some() {
@@ -304,10 +316,7 @@ impl Crew {
                 Heard::Report(host, report)
             }
             Some(Arrival::Message(ToLaunch::Lost { why })) => Heard::Lost(why),
-            Some(Arrival::Message(ToLaunch::Remark(text))) => {
-                let news = News { remarks: vec![text], ..News::default() };
-                Heard::Report(String::new(), Box::new(Report { news, ..Report::default() }))
-            }
+            Some(Arrival::Message(ToLaunch::Remark(text))) => Heard::Remark(text),
             Some(Arrival::Message(ToLaunch::Stopped { messages })) => {
                 attempt.stopped = Some(messages);
                 Heard::Nothing
@@ -338,7 +347,7 @@ impl Crew {
         let News { problems, lines, remarks, tally } = news;
         report.count(tally);
         for remark in remarks {
-            report.debug(&if host.is_empty() { remark } else { format!("{host}: {remark}") });
+            report.debug(&format!("{host}: {remark}"));
         }
         lines.into_iter().for_each(|line| report.line(self.sentences.line(line)));
         for problem in problems {
@@ -360,16 +369,15 @@ impl Crew {
             .is_some_and(|attempt| attempt.hosts.iter().any(|host| *host != attempt.hosts[0]))
     }
 
-    /// Ends what is left of the job and starts it again; returns what had happened to it. When that cannot be done, the job is
-    /// lost.
+    /// Ends what is left of the job and starts it again; returns what had happened to it, and the job, which is to be taken up.
+    /// When that cannot be done, the job is lost.
     pub(crate) fn begin_again<T: Portable>(
         &self,
         undertaking: &Undertaking<'_, T>,
         why: &str,
-    ) -> Result<String, ()> {
+    ) -> Option<(String, Mustered)> {
         lock(&self.outgoing).take();
-        let ended = lock(&self.attempt).take();
-        let Some(mut ended) = ended else { return Err(()) };
+        let mut ended = lock(&self.attempt).take()?;
         // A launcher that ends by itself still has to say who has died.
         ended.processes.leave(LAST_WORDS_WITHIN);
         ended.processes.end();
@@ -382,7 +390,7 @@ impl Crew {
             }
             undertaking.report.debug(&format!("{why}: attempt {number} of {ATTEMPTS}"));
             match self.muster(undertaking, number) {
-                Ok(()) => return Ok(why),
+                Ok(ready) => return Some((why, ready)),
                 // What ended the job may still be so, and be over soon.
                 Err(problem) if problem.wording == CANNOT_RUN && number < ATTEMPTS => {
                     undertaking.report.problem(problem.as_warning());
@@ -395,7 +403,7 @@ impl Crew {
         }
         // Only this thread loses the job.
         self.lost.set(why).unwrap_or_default();
-        Err(())
+        None
     }
 
     /// Lets the ranks go home, and hears what they still have to say. Returns how many messages they sent each other.
@@ -412,6 +420,7 @@ impl Crew {
         let messages = loop {
             match self.hear(Duration::from_millis(50)) {
                 Heard::Report(host, last) => self.tell(&host, last.news, report),
+                Heard::Remark(text) => report.debug(&text),
                 Heard::Nothing => {}
                 Heard::Lost(why) => break Err(why),
             }
@@ -463,20 +472,22 @@ impl Conduct for Crew {
         run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
     ) -> Status {
         let runs = lock(&self.attempt).is_some();
-        if !runs
-            && !self.is_lost()
-            && let Err(problem) =
-                self.muster(undertaking, 1).or_else(|problem| self.try_once_more(undertaking, problem))
-        {
-            undertaking.report.problem(problem);
-            // Nothing was begun, and nothing will be.
-            self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
-            return Status::Failure;
+        if !runs && !self.is_lost() {
+            match self.muster(undertaking, 1).or_else(|problem| self.try_once_more(undertaking, problem)) {
+                Ok(ready) => self.take_up(ready),
+                Err(problem) => {
+                    undertaking.report.problem(problem);
+                    // Nothing was begun, and nothing will be.
+                    self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
+                    return Status::Failure;
+                }
+            }
         }
         let settings = undertaking.settings;
         let local = Local::new(settings.jobs).preferring(settings.precedence());
         let remote = Remote::new(&local, self, undertaking);
         let status = run(&remote);
+        remote.tell_losses();
         if remote.has_failed() { Status::Failure } else { status }
     }
 }

@@ -21,7 +21,7 @@ use haul_flow::{
     Undertaking, Wording, plan,
 };
 
-use super::crew::{Crew, Heard};
+use super::crew::{Crew, Heard, Mustered};
 use super::journal::Journal;
 use super::outstanding::{Outstanding, Sent, fingerprint};
 use crate::schedule::PartId;
@@ -152,13 +152,17 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         self.settle(feed, parcel, errand.claimed, PartOutcome::default());
     }
 
-    /// Hears what comes back until the run is over.
+    /// Hears what comes back until the run is over, or the job is lost for good.
     fn hear(&self) {
         while !self.over.load(Ordering::Acquire) {
             match self.crew.hear(HEARING) {
                 Heard::Report(host, report) => self.take(&host, *report),
+                Heard::Remark(text) => self.undertaking.report.debug(&text),
                 Heard::Nothing => {}
-                Heard::Lost(why) => self.begin_again(&why),
+                Heard::Lost(why) => match self.crew.begin_again(self.undertaking, &why) {
+                    Some((why, ready)) => self.go_on(why, ready),
+                    None => return self.give_up(),
+                },
             }
             self.close();
         }
@@ -221,38 +225,38 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         }
     }
 
-    /// Starts the job again with what is left; gives it all up when that cannot be done any more.
-    fn begin_again(&self, why: &str) {
-        let report = self.undertaking.report;
+    /// Gives what is left to the ranks of another attempt. While they were started, the walk went on, and wrote down what it
+    /// found.
+    fn go_on(&self, why: String, ready: Mustered) {
+        self.undertaking.report.problem(Problem::new(AGAIN).naming(why).as_warning());
+        // Invariant: what is in the table when the ranks are taken up is sent here, what comes later by whoever finds it.
         let mut table = self.table();
-        let outcome =
-            if self.crew.is_lost() { Err(()) } else { self.crew.begin_again(self.undertaking, why) };
-        match outcome {
-            Ok(why) => {
-                report.problem(Problem::new(AGAIN).naming(why).as_warning());
-                self.closed.store(false, Ordering::Relaxed);
-                for sent in table.begin_attempt() {
-                    self.post(&sent.parcel, &sent.errand, sent.parcel.entries());
-                }
-            }
-            Err(()) => {
-                let left = table.give_up();
-                drop(table);
-                left.into_iter().for_each(|(parcel, errand, feed)| self.abandon(parcel, &errand, feed));
-                self.room.notify_all();
-                std::thread::sleep(HEARING);
-            }
+        self.crew.take_up(ready);
+        self.closed.store(false, Ordering::Relaxed);
+        for sent in table.begin_attempt() {
+            self.post(&sent.parcel, &sent.errand, sent.parcel.entries());
         }
     }
 
-    /// Tells of what was not copied because the job is lost. Returns whether anything was, or a rank has told of an error.
-    pub(crate) fn has_failed(&self) -> bool {
+    /// Gives up all that is under way. What is found later is abandoned by whoever finds it, as the job is lost.
+    fn give_up(&self) {
+        let left = self.table().give_up();
+        left.into_iter().for_each(|(parcel, errand, feed)| self.abandon(parcel, &errand, feed));
+        self.room.notify_all();
+    }
+
+    /// Tells of what was not copied because the job is lost, once the run is over.
+    pub(crate) fn tell_losses(&self) {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
             let why = self.crew.why_lost();
             self.undertaking.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
         }
-        lost > 0 || self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Tells whether something was not copied because the job is lost, or a rank has told of an error.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) > 0 || self.failed.load(Ordering::Relaxed)
     }
 }
 
