@@ -8,18 +8,17 @@
 //! the workers never send.
 
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_flow::plan::CHUNK_ENTRIES;
 use haul_flow::{Arrivals, Desk, Feed, HeldCache, Job, Local, PackedPart, Piece, Portable};
-use haul_flow::{Problem, Settings, Way, Ways, Wording};
+use haul_flow::{Problem, Settings, Ways, Wording};
 
 use crate::outbox::Outbox;
 use crate::schedule::{FileId, PartId};
 use crate::transport::Rank;
-use crate::wire::{Message, RangeOver, unpack};
+use crate::wire::{Message, RangeOver, Token, unpack};
 
 /// A directory of a part cannot be used here.
 const CANNOT_REACH: Wording = Wording("cannot reach directory {}");
@@ -174,14 +173,14 @@ pub(crate) struct Shop<T: Portable> {
 }
 
 /// Checks that a directory is the one that the launch process has left a token in.
-pub(crate) fn check_token(cache: &HeldCache, ways: &Ways, place: &Way, name: &str) -> Result<(), String> {
-    let path = String::from_utf8_lossy(&place.path()).into_owned();
+pub(crate) fn check_token(cache: &HeldCache, ways: &Ways, token: &Token) -> Result<(), String> {
+    let path = String::from_utf8_lossy(&token.place.path()).into_owned();
     let path = if path.is_empty() { "." } else { path.as_str() };
     let unseen = |cause: haul_sys::Error| format!("cannot see the directory '{path}': {cause}");
-    let held = ways.hold(cache, place).map_err(unseen)?;
+    let held = ways.hold(cache, &token.place).map_err(unseen)?;
     let directory = cache.open(&held).map_err(unseen)?;
-    let token = CString::new(name).unwrap_or_default();
-    haul_sys::stat_at(&*directory, &token).map(|_| ()).map_err(|cause| {
+    haul_sys::stat_at(&*directory, &token.name).map(drop).map_err(|cause| {
+        let name = token.name.to_string_lossy();
         format!("the directory '{path}' is another one there: the file '{name}' is not in it: {cause}")
     })
 }

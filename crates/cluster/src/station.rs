@@ -257,7 +257,7 @@ impl<X: Transport> Briefed<X> {
         }
         let (cache, ways) = (HeldCache::new(settings.held), Ways::default());
         for token in &brief.tokens {
-            check_token(&cache, &ways, &token.place, &token.name)?;
+            check_token(&cache, &ways, token)?;
         }
         Ok((cache, ways, settings))
     }

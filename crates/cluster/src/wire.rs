@@ -5,6 +5,7 @@
 //! cannot be read is an error that ends the job.
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -52,8 +53,8 @@ pub struct Brief {
 pub struct Token {
     /// The directory.
     pub place: Way,
-    /// The file's name in it, and all that is in it.
-    pub name: String,
+    /// The file's name in it.
+    pub name: CString,
 }
 
 /// What a process says of itself.
@@ -127,7 +128,7 @@ pub struct Opened {
     /// The part it was in.
     pub part: PartId,
     /// Its name there.
-    pub name: std::ffi::CString,
+    pub name: CString,
     /// Its bytes.
     pub size: u64,
     /// Bytes of a stripe; 0 where nothing is known.

@@ -1,6 +1,7 @@
 //! The crew: the job's processes as the launch process sees them, from the first brief to the last good-bye, over as many
 //! attempts as there are.
 
+use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -350,10 +351,12 @@ impl Crew {
             report.debug(&format!("{host}: {remark}"));
         }
         lines.into_iter().for_each(|line| report.line(self.sentences.line(line)));
+        let several_hosts =
+            !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
         for problem in problems {
             let mut problem = self.sentences.problem(problem, host);
             // Of one host the user knows the name.
-            problem.host = problem.host.filter(|_| self.has_several_hosts());
+            problem.host = problem.host.filter(|_| several_hosts);
             report.problem(problem);
         }
         if let Some(error) = self.journal.as_ref().and_then(Journal::take_failure)
@@ -361,12 +364,6 @@ impl Crew {
         {
             report.problem(Problem::new(JOURNAL_LOST).naming(error.to_string()));
         }
-    }
-
-    fn has_several_hosts(&self) -> bool {
-        lock(&self.attempt)
-            .as_ref()
-            .is_some_and(|attempt| attempt.hosts.iter().any(|host| *host != attempt.hosts[0]))
     }
 
     /// Ends what is left of the job and starts it again; returns what had happened to it, and the job, which is to be taken up.
@@ -442,10 +439,13 @@ impl Crew {
 }
 
 impl Attempt {
+    fn has_several_hosts(&self) -> bool {
+        self.hosts.iter().any(|host| *host != self.hosts[0])
+    }
+
     /// Names the hosts of which one may be lost, where nobody has said which.
     fn suspects(&self, why: &str) -> String {
-        let several = self.hosts.iter().any(|host| *host != self.hosts[0]);
-        if !several || self.hosts.iter().any(|host| why.contains(&**host)) {
+        if !self.has_several_hosts() || self.hosts.iter().any(|host| why.contains(&**host)) {
             return why.to_owned();
         }
         format!("{why}: one of the hosts {} may be lost", named_once(&self.hosts))
@@ -501,14 +501,15 @@ struct Tokens<'a, T> {
 impl<'a, T> Tokens<'a, T> {
     /// Leaves a token in each place. One where none can be made says so when copies are made.
     fn leave(undertaking: &'a Undertaking<'a, T>) -> Self {
-        let name = format!(".haul-token-{:016x}", rand::random::<u64>());
+        // It has no NUL.
+        let name = CString::new(format!(".haul-token-{:016x}", rand::random::<u64>())).unwrap_or_default();
+        let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
         let mut left = Vec::new();
         for (index, place) in undertaking.places.iter().enumerate() {
-            let made = undertaking.cache.open(place).and_then(|directory| {
-                let name = std::ffi::CString::new(name.as_str()).unwrap_or_default();
-                haul_sys::open(&*directory, &name, haul_sys::Open::create(haul_sys::Mode::new(0o600)))?
-                    .close()
-            });
+            let made = undertaking
+                .cache
+                .open(place)
+                .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
             match made {
                 Ok(()) => left.push((index, Token { place: Way::to(place), name: name.clone() })),
                 Err(cause) => undertaking.report.debug(&format!("no token: {cause:#}")),
@@ -521,12 +522,11 @@ impl<'a, T> Tokens<'a, T> {
 impl<T> Drop for Tokens<'_, T> {
     fn drop(&mut self) {
         for (index, token) in &self.left {
-            let name = std::ffi::CString::new(token.name.as_str()).unwrap_or_default();
             let place = &self.undertaking.places[*index];
-            let removed =
-                self.undertaking.cache.open(place).and_then(|directory| haul_sys::remove(&*directory, &name));
+            let directory = self.undertaking.cache.open(place);
+            let removed = directory.and_then(|directory| haul_sys::remove(&*directory, &token.name));
             if let Err(cause) = removed {
-                let path = place.path_of(&name);
+                let path = place.path_of(&token.name);
                 let problem = Problem::new(CANNOT_REMOVE_TOKEN).naming(path).because(cause);
                 self.undertaking.report.problem(problem.as_warning());
             }
