@@ -72,7 +72,7 @@ pub trait Processes: Send {
     /// Returns what they have printed on standard error since the last time.
     fn printed(&mut self) -> Vec<u8>;
 
-    /// Waits for them to end by themselves, up to `patience`; then ends them. Returns whether all went well.
+    /// Waits for them to end by themselves, up to `patience`. Returns whether they did, and all went well.
     fn leave(&mut self, patience: Duration) -> bool;
 
     /// Ends them at once.
@@ -406,7 +406,8 @@ impl Crew {
     /// Lets the ranks go home, and hears what they still have to say. Returns how many messages they sent each other.
     ///
     /// # Errors
-    /// When they do not end as they should: what they did is done.
+    /// When they do not say good-bye as they should: what they did is done. One that ends badly after that is of no consequence;
+    /// what it says is passed on.
     pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, String> {
         if lock(&self.attempt).is_none() {
             self.start.send_home();

@@ -55,14 +55,14 @@ impl Job {
     /// Starts a job. `tell` gets what it writes to standard error, line by line, without the line ends.
     ///
     /// # Errors
-    /// When the launcher cannot be run.
+    /// When the launcher cannot be run, or not be listened to.
     pub fn start(line: &StartLine, mut tell: impl FnMut(&[u8]) + Send + 'static) -> io::Result<Self> {
         let mark = unique_mark();
         let (program, arguments) = line
             .words
             .split_first()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an empty command line"))?;
-        let mut launcher = Command::new(program)
+        let launcher = Command::new(program)
             .args(arguments)
             .envs(line.environment.iter().map(|(name, value)| (name, value)))
             .env(MARK, &mark)
@@ -71,8 +71,10 @@ impl Job {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        let errors = launcher.stderr.take().map(|errors| {
-            thread::spawn(move || {
+        // From here on a drop ends it.
+        let mut job = Self { launcher, mark, errors: None, status: None };
+        if let Some(errors) = job.launcher.stderr.take() {
+            let listen = move || {
                 let mut errors = BufReader::new(errors);
                 let mut line = Vec::new();
                 // A pipe that cannot be read has nothing more to tell.
@@ -80,9 +82,10 @@ impl Job {
                     tell(line.strip_suffix(b"\n").unwrap_or(&line));
                     line.clear();
                 }
-            })
-        });
-        Ok(Self { launcher, mark, errors, status: None })
+            };
+            job.errors = Some(thread::Builder::new().name("errors".to_owned()).spawn(listen)?);
+        }
+        Ok(job)
     }
 
     /// Returns the launcher's process number.

@@ -164,18 +164,22 @@ impl Journal {
     }
 
     fn add(&self, record: &Record) {
-        let payload = pack(record);
-        let mut bytes = Vec::with_capacity(payload.len() + 6);
-        bytes.extend_from_slice(&(payload.len() as u16).to_le_bytes());
-        bytes.extend_from_slice(&(xxh3_64(&payload) as u32).to_le_bytes());
-        bytes.extend_from_slice(&payload);
         let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = written.file.write_all(&bytes) {
-            written.lost.get_or_insert(error);
-        } else if !matches!(record, Record::Run { .. }) {
-            written.records += 1;
+        match frame(&pack(record)).and_then(|bytes| written.file.write_all(&bytes)) {
+            Ok(()) => written.records += u64::from(!matches!(record, Record::Run { .. })),
+            Err(error) => {
+                written.lost.get_or_insert(error);
+            }
         }
     }
+}
+
+/// Puts the head before a record. One that is too long is none: it would be read as another.
+fn frame(payload: &[u8]) -> io::Result<Vec<u8>> {
+    let too_long = |_| io::Error::new(ErrorKind::InvalidInput, "a record is too long");
+    let length = u16::try_from(payload.len()).map_err(too_long)?;
+    let sum = xxh3_64(payload) as u32;
+    Ok([&length.to_le_bytes()[..], &sum.to_le_bytes(), payload].concat())
 }
 
 /// Reads records up to the first that is not whole; returns where that begins.
@@ -196,6 +200,18 @@ fn records(bytes: &[u8]) -> (Vec<Record>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_record_can_hold_is_told_of_and_hides_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        journal.file_begun(6, vec![0; 1 << 16]);
+        journal.part_done(200);
+        assert!(journal.take_failure().is_some());
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        assert!(journal.has(200) && journal.begun(6).is_none());
+    }
 
     #[test]
     fn what_is_recorded_is_known_to_the_next_run_up_to_where_it_was_cut_off() {
