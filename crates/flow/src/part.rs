@@ -12,7 +12,7 @@
 //! [`Piece`]s by several processes, and the one that met it leads: it makes the target and finishes it.
 //!
 //! Invariant: a part is told to be done exactly once, after the last of its entries; a piece is told to be moved only if
-//! every byte of it was (tests: `cli/tests/cluster`).
+//! every byte of it was (tests: `flow/tests/parts.rs`, `cli/tests/cluster`).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};

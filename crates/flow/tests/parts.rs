@@ -1,0 +1,335 @@
+//! Parts: what a run gives away is done once by another, and the run that walks hears of it once, and goes on as if it had done
+//! it itself.
+//!
+//! The other run is in this process: parts go to it as they would be sent, but for their being bytes.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod recorder;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use haul_flow::{
+    Absent, Arrivals, Config, Desk, Driver, Errand, Feed, Found, HeldCache, Job, LargeFile, Local,
+    MakeWorker, Node, Outlet, PackedPart, Parcel, Part, Piece, Portable, Settings, Setup, Status, Way, Ways,
+};
+use haul_sys::{Error, PackedNames, Stat};
+use proptest::prelude::*;
+
+use recorder::{Event, MACHINE, Notes, Recorder, Shape, build, check, operand, shapes};
+
+impl Portable for Recorder {
+    const NAME: &'static str = "recorder";
+
+    fn brief(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    fn briefed(_: &[u8]) -> Option<Self> {
+        Some(Self::default())
+    }
+    fn may_travel(&self, _: &Node<Self>) -> bool {
+        true
+    }
+    fn pack(&self, own: &String) -> Vec<u8> {
+        own.as_bytes().to_vec()
+    }
+    fn unpack(&self, packed: &[u8], _: &Arrivals<'_>) -> Result<String, (Vec<u8>, Error)> {
+        Ok(String::from_utf8(packed.to_vec()).unwrap())
+    }
+    fn leader_counts(&self) -> bool {
+        false
+    }
+    fn may_be_entered_elsewhere(&self, _: &Node<Self>, _: u64) -> bool {
+        true
+    }
+    fn unpack_entered(&self, _: &Desk<'_, Self>, _: &Found<Self>, packed: &[u8]) -> Option<String> {
+        Some(String::from_utf8(packed.to_vec()).unwrap())
+    }
+    fn decide_returned(&self, _: &Desk<'_, Self>, _: &mut Found<Self>) -> bool {
+        true
+    }
+    fn claimed_is_over(&self, _: &Desk<'_, Self>, found: &Found<Self>, stands: bool) {
+        self.claimed.lock().unwrap().push((found.name().to_owned(), stands));
+    }
+}
+
+/// How a run gives its work away.
+#[derive(Clone, Copy, Debug)]
+struct Giving {
+    /// Workers of the run that walks, and of the one that is given its files.
+    workers: [usize; 2],
+    /// Entries of a part, and of a job of the run that is given it.
+    entries: [usize; 2],
+    /// Whether directories are given away as well.
+    directories: bool,
+}
+
+/// A part under way: as long as it is, the run that walks goes on.
+struct Sent<'a> {
+    parcel: Parcel<Recorder>,
+    claimed: bool,
+    feed: Feed<'a, Job<Recorder>>,
+}
+
+/// The driver of the run that walks, and what the other run tells of its parts.
+struct Post<'a> {
+    giving: Giving,
+    tool: &'a Recorder,
+    local: &'a Local<Job<Recorder>>,
+    other: Mutex<Option<Feed<'a, Job<Recorder>>>>,
+    ways: Arc<Ways>,
+    under_way: Mutex<HashMap<u64, Sent<'a>>>,
+    parts: AtomicU64,
+    /// Parts that were told to be done and were not under way.
+    strays: Mutex<Vec<u64>>,
+    /// Does something about a part before it is sent.
+    before: fn(&PackedPart),
+}
+
+impl Post<'_> {
+    fn send(&self, parcel: Parcel<Recorder>, claimed: bool) {
+        let number = self.parts.fetch_add(1, Ordering::Relaxed);
+        let packed = parcel.pack(self.tool, Errand { number, claimed, ..Errand::default() });
+        (self.before)(&packed);
+        let sent = Sent { parcel, claimed, feed: self.local.feed() };
+        self.under_way.lock().unwrap().insert(number, sent);
+        let (ways, entries) = (Arc::clone(&self.ways), self.giving.entries[1]);
+        let admit = move |desk: &Desk<'_, Recorder>| {
+            let arrivals = Arrivals { cache: desk.cache(), ways: &ways };
+            let jobs = arrivals.admit(desk.tool(), packed, entries).unwrap();
+            jobs.into_iter().for_each(|job| desk.share(job));
+        };
+        self.other.lock().unwrap().as_ref().unwrap().share(Job::Visit(Box::new(admit)));
+    }
+}
+
+impl Driver<Job<Recorder>> for Post<'_> {
+    fn workers(&self) -> usize {
+        self.local.workers()
+    }
+    fn share(&self, me: usize, job: Job<Recorder>) {
+        let claimed = matches!(job, Job::Claimed(_));
+        let parcel = match self.giving.directories {
+            true => Parcel::of_directories(self.tool, job).or_else(|job| Parcel::of(self.tool, job)),
+            false => Parcel::of(self.tool, job),
+        };
+        match parcel {
+            Ok(parcel) => self.send(parcel, claimed),
+            Err(job) => self.local.share(me, job),
+        }
+    }
+    fn take(&self, me: usize) -> Option<Job<Recorder>> {
+        self.local.take(me)
+    }
+    fn sends_away(&self) -> bool {
+        true
+    }
+    fn chunk_entries(&self, _: usize) -> usize {
+        self.giving.entries[0]
+    }
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
+        let absent = self.local.drive(make);
+        self.other.lock().unwrap().take();
+        absent
+    }
+}
+
+impl Outlet<Recorder> for Post<'_> {
+    fn done(&self, part: &Part) {
+        let sent = self.under_way.lock().unwrap().remove(&part.errand.number);
+        let Some(Sent { parcel, claimed, feed }) = sent else {
+            return self.strays.lock().unwrap().push(part.errand.number);
+        };
+        let outcome = part.outcome();
+        feed.share(Job::Visit(Box::new(move |desk| parcel.conclude(desk, claimed, outcome))));
+    }
+    fn large(&self, _: &Stat) -> Option<u64> {
+        None
+    }
+    fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
+    fn over(&self, _: u64, _: bool) {}
+}
+
+/// What came of a run that gave its files away.
+struct Given {
+    tool: Recorder,
+    notes: Notes,
+    /// Of the run that walked, and of the other.
+    statuses: [Status; 2],
+    parts: u64,
+}
+
+/// Runs over a tree, and gives the files to another run.
+fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedPart)) -> Given {
+    let settings = Settings { held, ..Settings::within(&Config::default(), MACHINE) };
+    let (tool, notes) = (Recorder::default(), Notes::default());
+    let [local, other] = giving.workers.map(Local::new);
+    let [here, there] = [held; 2].map(HeldCache::new);
+    let post = Post {
+        giving,
+        tool: &tool,
+        local: &local,
+        other: Mutex::new(Some(other.feed())),
+        ways: Arc::default(),
+        under_way: Mutex::default(),
+        parts: AtomicU64::new(0),
+        strays: Mutex::default(),
+        before,
+    };
+    let statuses = std::thread::scope(|threads| {
+        let setup = Setup {
+            settings,
+            cache: &here,
+            report: &notes,
+            driver: &post,
+            outlet: None,
+            engine: Mutex::default(),
+        };
+        let other = threads.spawn(|| {
+            let outlet = Some(&post as &dyn Outlet<Recorder>);
+            let (report, engine) = (&notes, Mutex::default());
+            let setup = Setup { settings, cache: &there, report, driver: &other, outlet, engine };
+            haul_flow::run(&tool, [], &setup)
+        });
+        [haul_flow::run(&tool, [operand(&here, root)], &setup), other.join().unwrap()]
+    });
+    assert_eq!(*post.strays.lock().unwrap(), [0; 0], "parts were told to be done twice");
+    assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with parts under way");
+    let parts = post.parts.load(Ordering::Relaxed);
+    drop(post);
+    Given { tool, notes, statuses, parts }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn what_is_given_away_is_done_once_and_in_order(
+        shape in shapes(),
+        workers in (1usize..5, 1usize..5),
+        entries in (1usize..80, 1usize..80),
+        directories: bool,
+        twins: bool,
+        held in 4usize..40,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
+        build(&shape, &root, if twins { "twin" } else { "f" }, &mut expected);
+        let giving = Giving { workers: workers.into(), entries: entries.into(), directories };
+        let Given { tool, notes, statuses, parts } = give(&root, giving, held, |_| {});
+        let problems = notes.problems.into_inner().unwrap();
+        prop_assert!(problems.is_empty(), "{problems:?}");
+        prop_assert_eq!(statuses, [Status::Success; 2]);
+        let events = tool.events.into_inner().unwrap();
+        let files = events.iter().filter(|event| matches!(event, Event::Done(..))).count();
+        prop_assert!(parts >= files.div_ceil(entries.0) as u64, "{parts} parts");
+        let claimed = tool.claimed.into_inner().unwrap();
+        prop_assert_eq!(claimed.len(), if twins { files } else { 0 }, "claimed, and told of");
+        prop_assert!(claimed.iter().all(|(_, stands)| *stands));
+        check(&events, &expected, notes.tally.into_inner().unwrap())?;
+    }
+}
+
+/// Removes the files of a part that are to be gone when it arrives; of those with several names, when it arrives claimed.
+fn remove_gone(part: &PackedPart) {
+    let folder = String::from_utf8(part.source.path()).unwrap();
+    for name in part.names.bytes().split(|byte| *byte == 0) {
+        let name = std::str::from_utf8(name).unwrap();
+        if name.starts_with("gone") || (name.starts_with("twin-gone") && part.errand.claimed) {
+            fs::remove_file(Path::new(&folder).join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_goes_wrong_in_a_part_is_told_once_and_ends_nothing() {
+    for directories in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
+        let shape = Shape { files: 20, directories: vec![Shape { files: 20, directories: Vec::new() }] };
+        build(&shape, &root, "twin-", &mut expected);
+        for name in ["gone", "d0/gone", "twin-gone", "d0/twin-gone"] {
+            fs::write(root.join(name), "x").unwrap();
+        }
+        let giving = Giving { workers: [2, 2], entries: [8, 3], directories };
+        let Given { tool, notes, statuses, .. } = give(&root, giving, 16, remove_gone);
+        assert_eq!(statuses, [Status::Success, Status::Failure], "whose run met the errors");
+        let problems = notes.problems.into_inner().unwrap();
+        let mut names: Vec<_> = problems.iter().flat_map(|problem| problem.names.clone()).collect();
+        names.sort();
+        let gone = ["d0/gone", "d0/twin-gone", "gone", "twin-gone"].map(|name| root.join(name));
+        assert_eq!(names, gone.map(|path| path.into_os_string().into_encoded_bytes()));
+        let claimed = tool.claimed.into_inner().unwrap();
+        assert_eq!(claimed.len(), 42);
+        let fallen: Vec<_> =
+            claimed.into_iter().filter(|(_, stands)| !stands).map(|(name, _)| name).collect();
+        assert_eq!(fallen, vec![c"twin-gone".to_owned(); 2]);
+        let happened = BTreeSet::from_iter(tool.events.into_inner().unwrap());
+        assert_eq!(happened, expected);
+    }
+}
+
+/// Hears whether a piece was moved.
+#[derive(Default)]
+struct Heard(Mutex<Vec<bool>>);
+
+impl Outlet<Recorder> for Heard {
+    fn done(&self, part: &Part) {
+        self.0.lock().unwrap().push(part.was_moved());
+    }
+    fn large(&self, _: &Stat) -> Option<u64> {
+        panic!("a member was asked to lead");
+    }
+    fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
+    fn over(&self, _: u64, _: bool) {}
+}
+
+/// Moves a piece of a file of `bytes` bytes that had `size` when its leader opened it; returns whether it was told to be moved,
+/// the bytes that were, and how many problems there were.
+fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool>, u64, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, vec![1; bytes]).unwrap();
+    let settings = Settings::within(&Config::default(), MACHINE);
+    let (tool, notes, heard, local) =
+        (Recorder::default(), Notes::default(), Heard::default(), Local::new(2));
+    let cache = HeldCache::new(16);
+    let place = operand(&cache, &file).place;
+    let piece = Piece { range: piece, size, by_kernel: false, ticket: b"/dev/null".to_vec() };
+    let mut packed = PackedPart {
+        errand: Errand { piece: Some(piece), ..Errand::default() },
+        source: Way::to(&place),
+        own: Vec::new(),
+        names: PackedNames::default(),
+    };
+    packed.names.push(c"file", haul_sys::EntryType::Regular);
+    let outlet = Some(&heard as &dyn Outlet<Recorder>);
+    let setup =
+        Setup { settings, cache: &cache, report: &notes, driver: &local, outlet, engine: Mutex::default() };
+    let feed = local.feed();
+    feed.share(Job::Visit(Box::new(move |desk| {
+        let arrivals = Arrivals { cache: desk.cache(), ways: &Ways::default() };
+        let jobs = arrivals.admit(desk.tool(), packed, 64).unwrap();
+        jobs.into_iter().for_each(|job| desk.share(job));
+    })));
+    drop(feed);
+    haul_flow::run(&tool, [], &setup);
+    let moved = *tool.pieces.lock().unwrap();
+    (heard.0.into_inner().unwrap(), moved, notes.problems.lock().unwrap().len())
+}
+
+#[test]
+fn a_piece_is_told_to_be_moved_only_if_all_of_it_was() {
+    let size = 5 << 20;
+    assert_eq!(move_piece(5 << 20, 1 << 20..5 << 20, size), (vec![true], 4 << 20, 0));
+    assert_eq!(move_piece(5 << 20, 0..1, size), (vec![true], 1, 0));
+    // Another file stands in its place, or it has grown or become shorter since.
+    assert_eq!(move_piece(4 << 20, 0..1, size), (vec![false], 0, 1));
+    // It becomes shorter behind the leader's back, and the last bytes of the piece are not there.
+    let (told, moved, problems) = move_piece(3 << 20, 2 << 20..4 << 20, 3 << 20);
+    assert_eq!((told, moved, problems), (vec![false], 1 << 20, 1));
+}

@@ -1,0 +1,201 @@
+//! A tool that reads every file and writes down what it sees, trees for it, and what has to be in its notes.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+use haul_flow::{
+    Begin, Block, Desk, Enter, Found, Handled, HeldCache, Holes, Line, Machine, Need, Node, OpenFile, Opened,
+    OpenedFile, Operand, Problem, Report, Tally, Tool, Transfer,
+};
+use haul_sys::{EntryType, Fd, Open, Stat};
+use proptest::prelude::*;
+
+pub(crate) const MACHINE: Machine = Machine { processors: 2, descriptors: 256, address_space: None };
+
+/// What happened to which path, in order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    Entered(String),
+    Left(String),
+    Done(String, u64),
+}
+
+/// The tool. In a process that was given a part it gives files back whose names begin with `twin`, unless they are claimed.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    pub(crate) events: Mutex<Vec<Event>>,
+    /// Bytes that were seen of pieces.
+    pub(crate) pieces: Mutex<u64>,
+    /// The claimed entries that the run that walks was told of, and whether they stand.
+    pub(crate) claimed: Mutex<Vec<(CString, bool)>>,
+}
+
+impl Recorder {
+    fn record(&self, event: Event) {
+        self.events.lock().unwrap().push(event);
+    }
+}
+
+fn text(path: Vec<u8>) -> String {
+    String::from_utf8(path).unwrap()
+}
+
+impl Tool for Recorder {
+    type Directory = String;
+    type File = Mutex<u64>;
+
+    fn follows(&self, _: &Found<Self>) -> bool {
+        false
+    }
+    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
+        match kind {
+            EntryType::Directory => Need::Enter,
+            EntryType::Regular => Need::Read,
+            _ => Need::Handle,
+        }
+    }
+    fn enter(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: &Opened<'_>) -> Enter<String> {
+        let path = text(found.path());
+        self.record(Event::Entered(path.clone()));
+        Enter::Visit(path)
+    }
+    fn leave(&self, _: &Desk<'_, Self>, node: &Node<Self>) {
+        if !node.is_operands_place() {
+            self.record(Event::Left(node.own.clone()));
+        }
+    }
+    fn handle(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+        self.record(Event::Done(text(found.path()), 0));
+        Handled::Over
+    }
+    fn reads_first(&self, _: &Found<Self>, stat: &Stat) -> bool {
+        stat.size.is_multiple_of(2)
+    }
+    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: &OpenedFile<'_>) -> Begin<Mutex<u64>> {
+        let is_claimed = found.node.part.as_ref().is_none_or(|part| part.errand.claimed);
+        if !is_claimed && found.name().to_bytes().starts_with(b"twin") {
+            desk.give_back(found);
+            return Begin::Deferred;
+        }
+        Begin::Move { own: Mutex::new(0), target: None, transfer: Transfer::Blocks(Holes::Read) }
+    }
+    fn looks_at_blocks(&self, _: &OpenFile<Self>) -> bool {
+        true
+    }
+    fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
+        *file.own.lock().unwrap() += bytes.len() as u64;
+        if file.target.is_some() {
+            *self.pieces.lock().unwrap() += bytes.len() as u64;
+        }
+        Block::Taken
+    }
+    fn finish(&self, _: &Desk<'_, Self>, _: &OpenFile<Self>) -> bool {
+        true
+    }
+    fn pack_entered(&self, own: &String) -> Vec<u8> {
+        own.as_bytes().to_vec()
+    }
+    fn join(
+        &self,
+        _: &Desk<'_, Self>,
+        _: &Found<Self>,
+        _: &OpenedFile<'_>,
+        ticket: &[u8],
+    ) -> Option<(Mutex<u64>, Fd)> {
+        let target = haul_sys::open_path(&CString::new(ticket).unwrap(), Open::READ).unwrap();
+        Some((Mutex::new(0), target))
+    }
+    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Mutex<u64>, moved: bool) {
+        assert!(moved);
+        if found.node.part.as_ref().is_some_and(|part| part.errand.claimed) {
+            desk.note_completed(found);
+        }
+        self.record(Event::Done(text(found.path()), own.into_inner().unwrap()));
+    }
+    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
+        found.path()
+    }
+}
+
+/// Counts, and keeps the problems.
+#[derive(Default)]
+pub(crate) struct Notes {
+    pub(crate) tally: Mutex<Tally>,
+    pub(crate) problems: Mutex<Vec<Problem>>,
+}
+
+impl Report for Notes {
+    fn count(&self, more: Tally) {
+        *self.tally.lock().unwrap() += more;
+    }
+    fn problem(&self, problem: Problem) {
+        self.problems.lock().unwrap().push(problem);
+    }
+    fn line(&self, _: Line) {}
+    fn debug(&self, _: &str) {}
+}
+
+/// A tree as nested directories, each with a number of files; the shape decides everything else.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) files: usize,
+    pub(crate) directories: Vec<Shape>,
+}
+
+pub(crate) fn shapes() -> impl Strategy<Value = Shape> {
+    let leaf = (0usize..5).prop_map(|files| Shape { files, directories: Vec::new() });
+    leaf.prop_recursive(5, 40, 6, |inner| {
+        (0usize..150, prop::collection::vec(inner, 0..6))
+            .prop_map(|(files, directories)| Shape { files, directories })
+    })
+}
+
+/// Makes a tree whose files have names that begin with `prefix`, and adds what is to happen to it.
+pub(crate) fn build(shape: &Shape, at: &Path, prefix: &str, expected: &mut BTreeSet<Event>) {
+    std::fs::create_dir(at).unwrap();
+    let path = |name: &Path| name.to_str().unwrap().to_owned();
+    expected.insert(Event::Entered(path(at)));
+    expected.insert(Event::Left(path(at)));
+    for number in 0..shape.files {
+        let file = at.join(format!("{prefix}{number}"));
+        let size = number * 37 % 9000;
+        std::fs::write(&file, vec![1; size]).unwrap();
+        expected.insert(Event::Done(path(&file), size as u64));
+    }
+    for (number, inner) in shape.directories.iter().enumerate() {
+        build(inner, &at.join(format!("d{number}")), prefix, expected);
+    }
+}
+
+/// Names a tree as the user would.
+pub(crate) fn operand(cache: &HeldCache, root: &Path) -> Operand<Recorder> {
+    let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
+    let parent = root.parent().unwrap();
+    let display = [parent.as_os_str().as_bytes(), b"/"].concat();
+    let place = cache.hold_operand(&c_string(parent), Open::SEARCH, display).unwrap();
+    Operand { place, name: c_string(Path::new(root.file_name().unwrap())), own: String::new() }
+}
+
+/// Every event is expected and happens once; nothing happens in a directory before it is entered or after it is left.
+pub(crate) fn check(events: &[Event], expected: &BTreeSet<Event>, tally: Tally) -> Result<(), TestCaseError> {
+    let happened: BTreeSet<Event> = events.iter().cloned().collect();
+    prop_assert_eq!(happened.len(), events.len(), "something happened twice");
+    prop_assert_eq!(&happened, expected);
+    let position = |event: &Event| events.iter().position(|other| other == event).unwrap();
+    for (index, event) in events.iter().enumerate() {
+        let (Event::Entered(path) | Event::Left(path) | Event::Done(path, _)) = event;
+        let parent = Path::new(path).parent().unwrap().to_str().unwrap().to_owned();
+        if expected.contains(&Event::Entered(parent.clone())) {
+            prop_assert!(position(&Event::Entered(parent.clone())) < index, "{event:?} before its parent");
+            prop_assert!(position(&Event::Left(parent)) > index, "{event:?} after its parent was left");
+        }
+    }
+    let entries = expected.iter().filter(|event| !matches!(event, Event::Left(_))).count() as u64;
+    prop_assert_eq!((tally.found, tally.finished), (entries, entries));
+    Ok(())
+}
