@@ -104,14 +104,30 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// What a test of large files on the stand-in works with: its client, whose rate is stated where that matters.
+struct Scene {
+    mpi: Mpi,
+    standin: Standin,
+    sandbox: Sandbox,
+}
+
+/// Makes a scene, or skips the test that needs one.
+macro_rules! scene {
+    ($($rate:literal)?) => {{
+        require!(standin::needed());
+        require!(Kind::OpenMpi4.needed());
+        require!(program!().needs_haul());
+        Scene {
+            mpi: Mpi::find(Kind::OpenMpi4).unwrap(),
+            standin: Standin::start(1, &[$($rate)?]).unwrap(),
+            sandbox: Sandbox::in_memory().unwrap(),
+        }
+    }};
+}
+
 /// Changes a source while it is copied at a stated rate; the copy is told of as failed, and has no name.
 fn a_source_that_changes(options: &[&str], change: impl Fn(&Path)) {
-    require!(standin::needed());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
-    let standin = Standin::start(1, &["--client-rate=8MB"]).unwrap();
-    let sandbox = Sandbox::in_memory().unwrap();
+    let Scene { mpi, standin, sandbox } = scene!("--client-rate=8MB");
     let source = standin.client(0).join("large");
     fs::write(&source, spec::bytes(1, 12_000_000)).unwrap();
     let to = sandbox.join("to");
@@ -155,12 +171,7 @@ fn a_source_that_is_replaced_leaves_no_copy() {
 /// One of two files meets an error in one of its ranges; the other is copied.
 #[test]
 fn an_error_in_one_range_leaves_no_copy() {
-    require!(standin::needed());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
-    let standin = Standin::start(1, &[]).unwrap();
-    let sandbox = Sandbox::in_memory().unwrap();
+    let Scene { mpi, standin, sandbox } = scene!();
     let from = sandbox.join("from");
     fs::create_dir(&from).unwrap();
     for name in ["bad", "good"] {
@@ -189,12 +200,7 @@ fn an_error_in_one_range_leaves_no_copy() {
 /// A source with an error in the middle of it.
 #[test]
 fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
-    require!(standin::needed());
-    require!(Kind::OpenMpi4.needed());
-    require!(program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
-    let standin = Standin::start(1, &["--client-rate=8MB"]).unwrap();
-    let sandbox = Sandbox::in_memory().unwrap();
+    let Scene { mpi, standin, sandbox } = scene!("--client-rate=8MB");
     let from = standin.client(0).join("from");
     fs::create_dir(&from).unwrap();
     for name in ["bad", "good"] {
