@@ -122,7 +122,7 @@ mod tests {
         assert_eq!([0, 2400, 2400 * 10].map(|seen| part_entries(seen, 512)), [1, 1, 5]);
         assert_eq!([100, 2400, 50_000].map(|seen| part_entries(seen, 4)), [3, 64, 64]);
         assert_eq!(part_entries(1_000_000_000, 1000), 64);
-        assert_eq!(part_entries(100, 0), 12);
+        assert_eq!(part_entries(400, 0), 50);
     }
 
     #[test]
