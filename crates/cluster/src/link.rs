@@ -29,7 +29,7 @@ const MARK: [u8; 8] = *b"\xffhaul\x00\xfe\x01";
 /// Bytes of a frame before its payload.
 const HEAD: usize = MARK.len() + 4 + 8;
 
-/// The longest payload that is believed, in bytes: a part of 256 names of 255 bytes is far below.
+/// The longest payload that is believed, in bytes: a bundle of 1,024 names of 255 bytes is far below.
 const PAYLOAD_MAX: u32 = 256 << 20;
 
 /// What comes over a link.

@@ -27,7 +27,7 @@ use super::outstanding::{Outstanding, Sent, fingerprint};
 use crate::schedule::PartId;
 use crate::wire::{PackedProblem, RangeOver, Report, ToMaster, pack};
 
-/// Entries that may be under way: enough for a thousand ranks to have two bundles each, and as many again in rank 0's queue.
+/// Entries that may be under way: enough for 256 ranks to have two full bundles each, and as many again in rank 0's queue.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
 
 /// Entries of a part where there is a journal: always as many, as a later run knows what is finished by whole parts.
