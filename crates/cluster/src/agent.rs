@@ -18,7 +18,7 @@ use haul_flow::{Problem, Settings, Ways, Wording};
 use crate::outbox::Outbox;
 use crate::schedule::{FileId, PartId};
 use crate::transport::Rank;
-use crate::wire::{Message, RangeOver, Token, unpack};
+use crate::wire::{Message, RangeOver, unpack};
 
 /// A directory of a part cannot be used here.
 const CANNOT_REACH: Wording = Wording("cannot reach directory {}");
@@ -170,19 +170,6 @@ pub(crate) struct Shop<T: Portable> {
     pub(crate) settings: Settings,
     pub(crate) cache: HeldCache,
     pub(crate) driver: Local<Job<T>>,
-}
-
-/// Checks that a directory is the one that the launch process has left a token in.
-pub(crate) fn check_token(cache: &HeldCache, ways: &Ways, token: &Token) -> Result<(), String> {
-    let path = String::from_utf8_lossy(&token.place.path()).into_owned();
-    let path = if path.is_empty() { "." } else { path.as_str() };
-    let unseen = |cause: haul_sys::Error| format!("cannot see the directory '{path}': {cause}");
-    let held = ways.hold(cache, &token.place).map_err(unseen)?;
-    let directory = cache.open(&held).map_err(unseen)?;
-    haul_sys::stat_at(&*directory, &token.name).map(drop).map_err(|cause| {
-        let name = token.name.to_string_lossy();
-        format!("the directory '{path}' is another one there: the file '{name}' is not in it: {cause}")
-    })
 }
 
 #[cfg(test)]

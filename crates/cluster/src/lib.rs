@@ -16,6 +16,7 @@ pub mod schedule;
 pub mod simulate;
 mod standstill;
 pub mod station;
+mod token;
 pub mod transport;
 pub mod wire;
 

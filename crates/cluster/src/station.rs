@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use haul_flow::{Config, HeldCache, Local, Portable, Settings, Ways};
 
-use crate::agent::{Agent, Shop, check_token, work};
+use crate::agent::{Agent, Shop, work};
 use crate::master::Master;
 use crate::outbox::Outbox;
 use crate::standstill::Standstill;
+use crate::token;
 use crate::transport::{Broken, Rank, Transport};
 use crate::wire::{Brief, Hello, Message, VERSION, pack, unpack};
 
@@ -257,7 +258,7 @@ impl<X: Transport> Briefed<X> {
         }
         let (cache, ways) = (HeldCache::new(settings.held), Ways::default());
         for token in &brief.tokens {
-            check_token(&cache, &ways, token)?;
+            token::check(&cache, &ways, token)?;
         }
         Ok((cache, ways, settings))
     }

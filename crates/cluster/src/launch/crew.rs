@@ -1,13 +1,12 @@
 //! The crew: the job's processes as the launch process sees them, from the first brief to the last good-bye, over as many
 //! attempts as there are.
 
-use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Conduct, Driver, Job, Local, Portable, Problem, Report as Listens, Status, Undertaking, Way, Wording,
+    Conduct, Driver, Job, Local, Portable, Problem, Report as Listens, Status, Undertaking, Wording,
 };
 
 use super::culprit::culprit;
@@ -17,7 +16,8 @@ use crate::Walk;
 use crate::link::{Arrival, Incoming, Link, Outgoing};
 use crate::master;
 use crate::standstill::Standstill;
-use crate::wire::{Brief, News, Report, Sentences, ToLaunch, ToMaster, Token};
+use crate::token::Tokens;
+use crate::wire::{Brief, News, Report, Sentences, ToLaunch, ToMaster};
 
 /// How often a job may be started.
 const ATTEMPTS: u32 = 3;
@@ -37,9 +37,6 @@ const CANNOT_RUN: Wording = Wording("cannot copy with several processes: {bare}"
 
 /// A host that cannot do its part.
 const UNFIT: Wording = Wording("host {bare}: {bare}");
-
-/// The launch process cannot take its token away.
-const CANNOT_REMOVE_TOKEN: Wording = Wording("cannot remove {}");
 
 /// The journal is not whole.
 const JOURNAL_LOST: Wording = Wording("the journal cannot be written: {bare}");
@@ -248,7 +245,7 @@ impl Crew {
             config: undertaking.config.clone(),
             working_directory: directory.into_os_string().into_encoded_bytes(),
             umask: haul_sys::umask().bits(),
-            tokens: tokens.left.iter().map(|(_, token)| token.clone()).collect(),
+            tokens: tokens.left().cloned().collect(),
             attempt,
             leader_counts: undertaking.tool.leader_counts(),
             range_bytes: self.options.range_bytes,
@@ -490,48 +487,6 @@ impl Conduct for Crew {
         let status = run(&remote);
         remote.tell_losses();
         if remote.has_failed() { Status::Failure } else { status }
-    }
-}
-
-/// The tokens that were left in directories everybody has to see; taken away when it is dropped.
-struct Tokens<'a, T> {
-    undertaking: &'a Undertaking<'a, T>,
-    left: Vec<(usize, Token)>,
-}
-
-impl<'a, T> Tokens<'a, T> {
-    /// Leaves a token in each place. One where none can be made says so when copies are made.
-    fn leave(undertaking: &'a Undertaking<'a, T>) -> Self {
-        // It has no NUL.
-        let name = CString::new(format!(".haul-token-{:016x}", rand::random::<u64>())).unwrap_or_default();
-        let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
-        let mut left = Vec::new();
-        for (index, place) in undertaking.places.iter().enumerate() {
-            let made = undertaking
-                .cache
-                .open(place)
-                .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
-            match made {
-                Ok(()) => left.push((index, Token { place: Way::to(place), name: name.clone() })),
-                Err(cause) => undertaking.report.debug(&format!("no token: {cause:#}")),
-            }
-        }
-        Self { undertaking, left }
-    }
-}
-
-impl<T> Drop for Tokens<'_, T> {
-    fn drop(&mut self) {
-        for (index, token) in &self.left {
-            let place = &self.undertaking.places[*index];
-            let directory = self.undertaking.cache.open(place);
-            let removed = directory.and_then(|directory| haul_sys::remove(&*directory, &token.name));
-            if let Err(cause) = removed {
-                let path = place.path_of(&token.name);
-                let problem = Problem::new(CANNOT_REMOVE_TOKEN).naming(path).because(cause);
-                self.undertaking.report.problem(problem.as_warning());
-            }
-        }
     }
 }
 
