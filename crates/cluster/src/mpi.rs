@@ -18,6 +18,7 @@ mod flight;
 mod goodbye;
 mod launched;
 mod library;
+mod one_host;
 mod refusal;
 
 use std::collections::VecDeque;
@@ -77,6 +78,7 @@ impl World {
     /// When there is no library, when it is none, does not start, or does not know of the launcher's ranks.
     pub fn open(explicit: Option<&Path>) -> Result<Self, Refusal> {
         let launched = launched();
+        one_host::tell(launched.as_ref());
         let library = match explicit {
             Some(path) => open_this(path)?,
             None => find(launched.as_ref())?,
@@ -336,7 +338,10 @@ mod tests {
 
     #[test]
     fn sizes_must_be_the_same_and_ranks_too_where_the_launcher_tells_no_size() {
-        let launched = |ranks| Launched { ranks, rank: 2, by: "a test", family: launched::Family::Any };
+        let launched = |ranks| {
+            let family = launched::Family::Any;
+            Launched { ranks, rank: 2, on_one_host: false, by: "a test", family }
+        };
         let text = |ranks, size, rank| {
             disagreement(&launched(ranks), size, rank, "X").map(|refusal| refusal.to_string())
         };

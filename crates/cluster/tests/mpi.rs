@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haul_testkit::mpi::{Kind, Mpi, example};
-use haul_testkit::{Outcome, Sandbox, note, require, skip};
+use haul_testkit::run::Run;
+use haul_testkit::{Outcome, Sandbox, needs, note, require, skip};
 
 /// No job of these tests takes so long; one that does hangs.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -152,6 +153,31 @@ fn a_job_starts_quickly(kind: Kind) {
     assert!(ours.took < bare.took + MOST);
 }
 
+/// On one host nobody is reached by a fast network, so ranks do not look for one: that takes Open MPI longer than all else of its
+/// start. What the user says is done.
+fn ranks_of_one_host_look_for_no_network(kind: Kind) {
+    require!(needs::tool("strace"));
+    let Some(mpi) = Mpi::find(kind) else { return };
+    let opened_with = |own: &[&str]| {
+        let logs = Sandbox::in_memory().expect("a folder");
+        let run =
+            Run::new(Path::new("/usr/bin/env")).args(["-u", "OMPI_MCA_pml", "-u", "OMPI_MCA_btl"]).args(own);
+        let run =
+            run.arg(mpi.launcher()).args(["-n", "2", "strace", "-ff", "-qq", "-e", "trace=openat", "-o"]);
+        let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+        let run = run.arg(logs.join("log")).arg(ranks()).args(["exchange", "1"]).within(LIMIT);
+        let outcome = run.finish().expect("a launcher that can be run");
+        assert!(outcome.succeeded(), "{}", everything(&outcome));
+        let logs = std::fs::read_dir(logs.path()).expect("logs").map(|log| log.expect("a log").path());
+        let calls: String = logs.map(|log| std::fs::read_to_string(log).expect("a log")).collect();
+        let opened = |part: &str| calls.lines().filter(|call| call.contains(part)).count();
+        assert!(opened("mca_pml_ob1.so") >= 2, "{calls}");
+        opened("mca_pml_ucx.so") + opened("mca_mtl_ofi.so") + opened("mca_btl_openib.so")
+    };
+    assert_eq!(opened_with(&[]), 0);
+    assert!(opened_with(&["OMPI_MCA_pml=^cm"]) >= 2);
+}
+
 /// Makes a module of tests for each installation.
 macro_rules! under {
     ($($module:ident $kind:ident: $($test:ident)*;)*) => { $(mod $module {
@@ -165,7 +191,7 @@ macro_rules! under {
 
 under! {
     open_mpi_4 OpenMpi4: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
-        the_library_of_another_mpi_is_refused what_is_no_library_is_refused;
+        the_library_of_another_mpi_is_refused what_is_no_library_is_refused ranks_of_one_host_look_for_no_network;
     open_mpi_5 OpenMpi5: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
         the_library_of_another_mpi_is_refused;
     mpich_4 Mpich4: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly

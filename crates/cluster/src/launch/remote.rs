@@ -33,8 +33,9 @@ const OUTSTANDING_ENTRIES: usize = 1 << 20;
 /// Entries of a part where there is a journal: always as many, as a later run knows what is finished by whole parts.
 const JOURNAL_PART_ENTRIES: usize = 32;
 
-/// How long the hearer waits before it looks whether the run is over.
-const HEARING: Duration = Duration::from_millis(20);
+/// How long the hearer waits before it looks whether the run is over: briefly after it has heard something, as that may have
+/// been the last, and at most.
+const HEARING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// The job is lost for good.
 const LOST: Wording = Wording("{bare}: {bare} entries were not copied");
@@ -154,8 +155,11 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
 
     /// Hears what comes back until the run is over, or the job is lost for good.
     fn hear(&self) {
+        let mut patience = HEARING.0;
         while !self.over.load(Ordering::Acquire) {
-            match self.crew.hear(HEARING) {
+            let heard = self.crew.hear(patience);
+            patience = if let Heard::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
+            match heard {
                 Heard::Report(host, report) => self.take(&host, *report),
                 Heard::Remark(text) => self.undertaking.report.debug(&text),
                 Heard::Nothing => {}

@@ -10,6 +10,8 @@ pub struct Launched {
     pub ranks: Option<u32>,
     /// Which of them this process is.
     pub rank: u32,
+    /// Whether all of them are on this host; asked of launchers only whose library is told.
+    pub on_one_host: bool,
     /// What launched it, for people.
     pub by: &'static str,
     /// Whose library is likely to understand the launcher.
@@ -43,17 +45,24 @@ pub fn launched() -> Option<Launched> {
     launched_in(&|name| std::env::var_os(name))
 }
 
-fn launched_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launched> {
+pub(super) fn launched_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launched> {
     let number = |name: &str| variable(name)?.to_str()?.trim().parse::<u32>().ok();
     let by_pmix = number("PMIX_RANK");
+    let here = number("OMPI_COMM_WORLD_LOCAL_SIZE");
     for (size, rank, by, family) in LAUNCHERS {
         let (Some(ranks), Some(rank)) = (number(size), number(rank)) else { continue };
         if family == Family::Any && ranks == 1 && by_pmix.is_none() {
             return None;
         }
-        return Some(Launched { ranks: Some(ranks), rank, by, family });
+        let on_one_host = match family {
+            Family::Any => number("SLURM_STEP_NUM_NODES") == Some(1),
+            Family::OpenMpi => here == Some(ranks),
+            Family::Mpich => false,
+        };
+        return Some(Launched { ranks: Some(ranks), rank, on_one_host, by, family });
     }
-    by_pmix.map(|rank| Launched { ranks: None, rank, by: "a PMIx launcher", family: Family::Any })
+    let by = "a PMIx launcher";
+    by_pmix.map(|rank| Launched { ranks: None, rank, on_one_host: false, by, family: Family::Any })
 }
 
 /// Lists what the libraries may be called, the likeliest first.
