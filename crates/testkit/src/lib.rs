@@ -13,12 +13,14 @@
 //! - [`standin`] mounts a striped file system of stated speed, which stands in for Lustre.
 //! - [`cold`] takes files out of memory; [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
 //! - [`mpi`] finds MPI installations and starts jobs under them; [`hosts`] makes several hosts of one machine.
+//! - [`ceph`] is a real CephFS of several daemons and mounts on this machine.
 //! - [`slurm`] is a real Slurm of several nodes on this machine.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
 //!
 //! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
 //! error of the test that used it. There is no `unsafe` code.
 
+pub mod ceph;
 pub mod cold;
 pub mod compare;
 pub mod deep;
@@ -47,6 +49,7 @@ pub mod wait;
 /// The tests name error numbers and signals, and make calls of their own.
 pub use {libc, rustix};
 
+pub use ceph::Ceph;
 pub use compare::{Differences, Rules, compare};
 pub use program::Program;
 pub use release::Release;

@@ -145,9 +145,16 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-fn is_mounted(point: &Path) -> bool {
+/// Tells whether something is mounted on a folder.
+pub(crate) fn is_mounted(point: &Path) -> bool {
+    mounted_below(point).iter().any(|mounted| mounted == point)
+}
+
+/// Lists what is mounted on a folder and below, the last first.
+pub(crate) fn mounted_below(folder: &Path) -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|mounted| Path::new(mounted) == point))
+    let points = table.lines().rev().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    points.filter(|point| point.starts_with(folder)).collect()
 }
 
 fn tool(name: &str) -> PathBuf {

@@ -365,20 +365,21 @@ fn command_of(agent: &[String], program: impl AsRef<std::ffi::OsStr>) -> Command
 }
 
 /// Finds ports that nobody listens on.
-fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+pub(crate) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     // Held until all are found, so that they differ.
     let listeners: Vec<_> =
         (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<_>>()?;
     listeners.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
 }
 
-fn all_processes() -> impl Iterator<Item = Pid> {
+/// Lists the processes of this machine.
+pub(crate) fn all_processes() -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw))
 }
 
 /// Reads a file about a process. One that has ended has none.
-fn read_of(pid: Pid, file: &str) -> Vec<u8> {
+pub(crate) fn read_of(pid: Pid, file: &str) -> Vec<u8> {
     fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default()
 }
 
@@ -397,11 +398,13 @@ fn has_open_below(pid: Pid, folder: &Path) -> bool {
         .any(|link| link.parent() == Some(folder) && link.extension().is_some_and(|end| end == "log"))
 }
 
-fn contains(text: &[u8], part: &[u8]) -> bool {
+/// Tells whether a text has a part.
+pub(crate) fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-fn signal(pid: Pid, signal: Signal) {
+/// Sends a signal.
+pub(crate) fn signal(pid: Pid, signal: Signal) {
     // It may have ended by itself.
     kill_process(pid, signal).unwrap_or_default();
 }

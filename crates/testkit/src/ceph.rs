@@ -1,0 +1,348 @@
+//! A real CephFS on this machine: one monitor, some storage daemons, one metadata server, and mounts by `ceph-fuse`.
+//!
+//! Everything listens on the loopback device, knows no passwords and lives in a folder of its own, which is in memory, as its
+//! data is. There is no manager daemon: nothing here needs it, except that the file system says it has no size.
+//!
+//! ```text
+//! monitor ─► pools and file system made (`ceph`)   ─► storage daemons ─► metadata server is active ─► mounts
+//!         ─► storage daemons formatted, meanwhile
+//! ```
+//!
+//! Nobody waits for a fixed time: daemons are asked for their state by their sockets. At its end the mounts are taken away and
+//! everything killed that was started for it. What a test that was killed left behind is cleaned up by the next that starts one.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Signal;
+
+use crate::mount;
+use crate::needs::{self, find_tool};
+use crate::sandbox::{MEMORY, Sandbox};
+use crate::slurm::{all_processes, contains, free_ports, read_of, signal};
+use crate::wait;
+
+/// How long the daemons may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What folders of this kind are called: short, as sockets in them have names of at most 107 bytes.
+const PREFIX: &str = "hc-";
+/// The pool that files are in by default.
+pub const POOL: &str = "data";
+/// A pool that files can be in as well.
+pub const OTHER_POOL: &str = "fast";
+
+/// Checks that a CephFS can be started and mounted.
+#[must_use]
+pub fn needed() -> Option<String> {
+    let tools = ["ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "ceph", "monmaptool"];
+    let is_missing = tools.into_iter().any(|tool| find_tool(tool).is_none());
+    needs::root()
+        .or_else(|| (!Path::new("/dev/fuse").exists()).then(|| "needs /dev/fuse".to_owned()))
+        .or_else(|| is_missing.then(|| "needs CephFS (HAUL_FULL=1 cargo xtask setup installs it)".to_owned()))
+}
+
+/// What is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The number of storage daemons.
+    pub daemons: u32,
+    /// The number of mounts.
+    pub clients: usize,
+    /// Whether there is a second pool, [`OTHER_POOL`].
+    pub has_other_pool: bool,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self { daemons: 3, clients: 1, has_other_pool: true }
+    }
+}
+
+/// A running CephFS.
+#[derive(Debug)]
+pub struct Ceph {
+    daemons: Vec<Child>,
+    mounts: Vec<Child>,
+    clients: usize,
+    folder: PathBuf,
+}
+
+impl Ceph {
+    /// Starts a CephFS and mounts it. Check [`needed`] first.
+    ///
+    /// # Errors
+    /// When something cannot be started, or is not ready in time; what the daemons said is part of it.
+    pub fn start(cluster: Cluster) -> io::Result<Self> {
+        let memory = Path::new(MEMORY);
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        clean_up_leftovers(&parent);
+        let name = format!("{PREFIX}{}-", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&name).tempdir_in(&parent)?.keep();
+        let mut ceph = Self { daemons: Vec::new(), mounts: Vec::new(), clients: cluster.clients, folder };
+        let begun = ceph.begin(cluster);
+        begun.map_err(|error| io::Error::other(format!("CephFS: {error}\n{}", ceph.said())))?;
+        Ok(ceph)
+    }
+
+    /// Gives the mount of a client, counted from 0.
+    #[must_use]
+    pub fn client(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("client{number}"))
+    }
+
+    /// Lists all mounts.
+    pub fn mounts(&self) -> impl Iterator<Item = PathBuf> {
+        (0..self.clients).map(|number| self.client(number))
+    }
+
+    /// Counts the objects of a pool that a file is in, by its inode number.
+    ///
+    /// # Errors
+    /// When the cluster does not tell.
+    pub fn objects(&self, pool: &str, inode: u64) -> io::Result<usize> {
+        let listed = mount::run(self.command("rados").args(["--all", "--pool", pool, "ls"]))?;
+        // Lines of a namespace, a tab, and a name: the inode number, a dot, the object's number.
+        let beginning = format!("\t{inode:x}.");
+        Ok(listed.lines().filter(|line| line.contains(&beginning)).count())
+    }
+
+    fn begin(&mut self, cluster: Cluster) -> io::Result<()> {
+        let port = free_ports(1)?.first().copied().unwrap_or_default();
+        let id = uuid()?;
+        self.write_configuration(&id, port)?;
+        let monitors = self.folder.join("monitors");
+        let address = format!("[v2:127.0.0.1:{port}/0]");
+        let list = find_tool("monmaptool").unwrap_or_else(|| "monmaptool".into());
+        mount::run(
+            Command::new(list).args(["--create", "--fsid", &id, "--addv", "a", &address]).arg(&monitors),
+        )?;
+        ["mon", "mds"].iter().try_for_each(|name| fs::create_dir(self.folder.join(name)))?;
+        mount::run(self.command("ceph-mon").args(["--mkfs", "-i", "a", "--monmap"]).arg(&monitors))?;
+        self.run_daemon("ceph-mon", "a")?;
+        let ids = (0..cluster.daemons).map(|_| uuid()).collect::<io::Result<Vec<_>>>()?;
+        // All of them only need the monitor.
+        let formatting = self.format(&ids)?;
+        self.run_daemon("ceph-mds", "a")?;
+        self.make_file_system(&ids, cluster.has_other_pool)?;
+        for mut one in formatting {
+            let status = one.wait()?;
+            if !status.success() {
+                return Err(io::Error::other(format!("ceph-osd --mkfs: {status}")));
+            }
+        }
+        (0..cluster.daemons).try_for_each(|number| self.run_daemon("ceph-osd", &number.to_string()))?;
+        let socket = self.folder.join("mds.a.sock");
+        // A client that comes before is sent away.
+        if !wait::until(PATIENCE, || ask(&socket, "status").is_ok_and(|said| said.contains("\"up:active\"")))
+        {
+            return Err(io::Error::other("the metadata server does not become active"));
+        }
+        (0..cluster.clients).try_for_each(|number| self.mount(number))
+    }
+
+    fn write_configuration(&self, id: &str, port: u16) -> io::Result<()> {
+        let folder = self.folder.display();
+        let text = format!(
+            "[global]\nfsid = {id}\nmon host = [v2:127.0.0.1:{port}/0]\nrun dir = {folder}\ncrash dir = {folder}\n\
+             admin socket = {folder}/$name.sock\nlog file = {folder}/$name.log\nmon data = {folder}/mon\n\
+             mds data = {folder}/mds\nosd data = {folder}/osd$id\n{SETTINGS}"
+        );
+        fs::write(self.folder.join("ceph.conf"), text)
+    }
+
+    fn format(&self, ids: &[String]) -> io::Result<Vec<Child>> {
+        let format = |(number, id): (usize, &String)| {
+            fs::create_dir(self.folder.join(format!("osd{number}")))?;
+            let mut command = self.command("ceph-osd");
+            command.args(["--mkfs", "-i", &number.to_string(), "--osd-uuid", id]);
+            self.quietly(&mut command, "format")?.spawn()
+        };
+        ids.iter().enumerate().map(format).collect()
+    }
+
+    /// Makes the pools and the file system, by one process: it takes a while to start.
+    fn make_file_system(&self, ids: &[String], has_other_pool: bool) -> io::Result<()> {
+        let mut orders: Vec<_> = ids.iter().map(|id| format!("osd new {id}")).collect();
+        orders.extend(["osd pool create metadata 8".to_owned(), format!("osd pool create {POOL} 16")]);
+        orders.push(format!("fs new cephfs metadata {POOL}"));
+        if has_other_pool {
+            orders.extend([
+                format!("osd pool create {OTHER_POOL} 16"),
+                format!("fs add_data_pool cephfs {OTHER_POOL}"),
+            ]);
+        }
+        let mut command = self.command("ceph");
+        command.args(["--connect-timeout", "30"]);
+        self.quietly(&mut command, "orders")?.stdin(Stdio::piped());
+        let mut running = command.spawn()?;
+        if let Some(mut input) = running.stdin.take() {
+            input.write_all((orders.join("\n") + "\n").as_bytes())?;
+        }
+        let mut status = Ok(None);
+        let has_ended = wait::until(PATIENCE, || {
+            status = running.try_wait();
+            !matches!(status, Ok(None))
+        });
+        if !has_ended {
+            running.kill()?;
+            running.wait()?;
+        }
+        // It succeeds also if an order does not.
+        let said = fs::read_to_string(self.folder.join("orders.log"))?;
+        match status? {
+            Some(status) if status.success() && !said.contains("Error ") => Ok(()),
+            status => Err(io::Error::other(format!("the file system cannot be made: {status:?}: {said}"))),
+        }
+    }
+
+    fn mount(&mut self, number: usize) -> io::Result<()> {
+        let point = self.client(number);
+        fs::create_dir(&point)?;
+        let mut command = self.command("ceph-fuse");
+        command.arg("-f").arg(&point);
+        self.mounts.push(self.quietly(&mut command, &format!("client{number}"))?.spawn()?);
+        if wait::until(PATIENCE, || mount::is_mounted(&point)) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("ceph-fuse does not mount {}", point.display())))
+    }
+
+    fn run_daemon(&mut self, program: &str, id: &str) -> io::Result<()> {
+        let mut command = self.command(program);
+        command.args(["-f", "-i", id]);
+        self.daemons.push(self.quietly(&mut command, &format!("{program}-{id}"))?.spawn()?);
+        Ok(())
+    }
+
+    /// Begins a command line with this cluster's configuration.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(find_tool(program).unwrap_or_else(|| program.into()));
+        command.arg("-c").arg(self.folder.join("ceph.conf")).stdin(Stdio::null());
+        command
+    }
+
+    /// Has a command write to a log.
+    fn quietly<'a>(&self, command: &'a mut Command, name: &str) -> io::Result<&'a mut Command> {
+        let path = self.folder.join(format!("{name}.log"));
+        let log = File::options().create(true).append(true).open(path)?;
+        Ok(command.stdout(log.try_clone()?).stderr(log))
+    }
+
+    /// Collects the last of what everybody said.
+    fn said(&self) -> String {
+        const LINES: usize = 10;
+        let mut said = String::new();
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|end| end == "log") {
+                let text = fs::read(entry.path()).unwrap_or_default();
+                let text = String::from_utf8_lossy(&text);
+                let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+                let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
+                said += &format!("-- {}\n{last}\n", entry.file_name().display());
+            }
+        }
+        said
+    }
+}
+
+impl Drop for Ceph {
+    fn drop(&mut self) {
+        let is_free = unmount_below(&self.folder);
+        for child in self.mounts.iter_mut().chain(&mut self.daemons) {
+            child.kill().unwrap_or_default();
+            child.wait().map(drop).unwrap_or_default();
+        }
+        kill_all(&self.folder);
+        if is_free {
+            drop(Sandbox::adopt(self.folder.clone()));
+        }
+    }
+}
+
+/// What does not depend on the place. All data is in memory, in one copy; and nobody waits for more to come.
+const SETTINGS: &str = "public addr = 127.0.0.1
+auth cluster required = none
+auth service required = none
+auth client required = none
+pid file =
+log to stderr = false
+err to stderr = true
+osd objectstore = memstore
+memstore device bytes = 4294967296
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg autoscale mode = off
+mon allow pool size one = true
+mon data avail warn = 1
+mon data avail crit = 0
+osd crush chooseleaf type = 0
+paxos propose interval = 0.05
+paxos min wait = 0.02
+mon tick interval = 1
+mds beacon interval = 0.5
+[client]
+admin socket =
+log file =
+";
+
+/// Asks a daemon by its socket: the order, ended by a zero byte, is answered by a length of four bytes and a text.
+fn ask(socket: &Path, order: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{{\"prefix\": \"{order}\"}}\0").as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(answer.get(4..).unwrap_or_default()).into_owned())
+}
+
+fn uuid() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/random/uuid").map(|id| id.trim().to_owned())
+}
+
+/// Takes the mounts below a folder away, and tells whether there is none any more.
+fn unmount_below(folder: &Path) -> bool {
+    let points = mount::mounted_below(folder);
+    points.iter().all(|point| match unmount(point, UnmountFlags::DETACH) {
+        Ok(()) => true,
+        Err(errno) => {
+            // Removing the folder would empty what is mounted there.
+            crate::note!("cannot unmount {}: {errno}", point.display());
+            false
+        }
+    })
+}
+
+/// Kills whoever was told to work in a folder, until nobody does.
+fn kill_all(folder: &Path) {
+    let mark = format!("\0{}/ceph.conf\0", folder.display()).into_bytes();
+    let gone = wait::until(PATIENCE, || {
+        let left: Vec<_> =
+            all_processes().filter(|process| contains(&read_of(*process, "cmdline"), &mark)).collect();
+        left.iter().for_each(|process| signal(*process, Signal::KILL));
+        left.is_empty()
+    });
+    if !gone {
+        crate::note!("processes of the CephFS in {} cannot be killed", folder.display());
+    }
+}
+
+/// Cleans up after tests that were killed: folders of processes that are no more.
+fn clean_up_leftovers(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|owner| !Path::new(&format!("/proc/{owner}")).exists()) {
+            let is_free = unmount_below(&entry.path());
+            kill_all(&entry.path());
+            if is_free {
+                drop(Sandbox::adopt(entry.path()));
+            }
+        }
+    }
+}
