@@ -2,6 +2,9 @@
 //!
 //! `stripe_unit=1048576 stripe_count=3 object_size=4194304 pool=cephfs_data [pool_namespace=N]`. The whole is set at once, on
 //! a file that is still empty: set one by one, the parts would have to go together at every step, which they need not.
+//!
+//! What is not named stays as the file has it from its directory. For a namespace there is no name that means none: one that
+//! was inherited is removed by an attribute of its own.
 
 use std::ffi::CStr;
 
@@ -9,6 +12,10 @@ use std::ffi::CStr;
 pub(super) const OF_FILE: &CStr = c"ceph.file.layout";
 /// The attribute of directories.
 pub(super) const OF_DIRECTORY: &CStr = c"ceph.dir.layout";
+/// The attribute of files that is the namespace alone.
+pub(super) const NAMESPACE_OF_FILE: &CStr = c"ceph.file.layout.pool_namespace";
+/// The attribute of directories that is the namespace alone.
+pub(super) const NAMESPACE_OF_DIRECTORY: &CStr = c"ceph.dir.layout.pool_namespace";
 
 /// A layout of CephFS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +26,8 @@ pub struct CephLayout {
     pub stripe_count: u64,
     /// Bytes of an object.
     pub object_size: u64,
-    /// The pool.
-    pub pool: String,
+    /// The pool; none leaves it to the file system.
+    pub pool: Option<String>,
     /// The part of the pool, if any.
     pub namespace: Option<String>,
 }
@@ -39,7 +46,7 @@ impl CephLayout {
             stripe_unit: number("stripe_unit")?,
             stripe_count: number("stripe_count")?,
             object_size: number("object_size")?,
-            pool: value("pool")?.to_owned(),
+            pool: Some(value("pool")?.to_owned()),
             namespace: value("pool_namespace").map(str::to_owned),
         })
     }
@@ -48,12 +55,13 @@ impl CephLayout {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let Self { stripe_unit, stripe_count, object_size, pool, namespace } = self;
-        let mut text = format!(
-            "stripe_unit={stripe_unit} stripe_count={stripe_count} object_size={object_size} pool={pool}"
-        );
-        if let Some(namespace) = namespace {
-            text.push_str(" pool_namespace=");
-            text.push_str(namespace);
+        let mut text =
+            format!("stripe_unit={stripe_unit} stripe_count={stripe_count} object_size={object_size}");
+        for (key, value) in [(" pool=", pool), (" pool_namespace=", namespace)] {
+            if let Some(value) = value {
+                text.push_str(key);
+                text.push_str(value);
+            }
         }
         text.into_bytes()
     }
@@ -65,15 +73,26 @@ impl CephLayout {
         self
     }
 
-    /// Returns how a file of `size` bytes is spread: in stripes, or, where these stay in one object, in objects.
+    /// Leaves the pool, and with it the namespace, to the file system.
+    #[must_use]
+    pub fn with_any_pool(self) -> Self {
+        Self { pool: None, namespace: None, ..self }
+    }
+
+    /// Returns where a file of `size` bytes is best cut, and the number of objects it lies in, any two of which may be on
+    /// different servers: stripes go round a set of objects until these are full, then round the next.
     #[must_use]
     pub fn main_stripes(&self, size: u64) -> (u64, u32) {
-        let narrow = |count: u64| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
-        if self.stripe_count > 1 {
-            (self.stripe_unit, narrow(self.stripe_count))
-        } else {
-            (self.object_size, narrow(size.div_ceil(self.object_size)))
-        }
+        let set = self.object_size.saturating_mul(self.stripe_count);
+        let of_last = (size % set).div_ceil(self.stripe_unit).min(self.stripe_count);
+        let objects = (size / set).saturating_mul(self.stripe_count).saturating_add(of_last).max(1);
+        let cut = if self.stripe_count > 1 { self.stripe_unit } else { self.object_size };
+        (cut, u32::try_from(objects).unwrap_or(u32::MAX))
+    }
+
+    /// Tells whether a layout that was read back has a namespace where this one, which was asked for, has none.
+    pub(super) fn misses_removal(&self, given: &Self) -> bool {
+        self.pool.is_some() && self.namespace.is_none() && given.namespace.is_some()
     }
 
     /// Says how a layout that was read back differs from this one, which was asked for.
@@ -89,8 +108,13 @@ impl CephLayout {
             .filter(|(_, asked, given)| asked != given)
             .map(|(what, asked, given)| format!("{what} {given} instead of {asked}"))
             .collect();
-        if (&self.pool, &self.namespace) != (&given.pool, &given.namespace) {
-            found.push(format!("pool '{}' instead of '{}'", given.pool, self.pool));
+        // Whoever leaves the pool to the file system does not care for its parts.
+        if self.pool.is_some() {
+            let names = [("pool", &self.pool, &given.pool), ("namespace", &self.namespace, &given.namespace)];
+            let shown = |name: &Option<String>| name.as_deref().unwrap_or_default().to_owned();
+            found.extend(names.iter().filter(|(_, asked, given)| asked != given).map(
+                |(what, asked, given)| format!("{what} '{}' instead of '{}'", shown(given), shown(asked)),
+            ));
         }
         found
     }
@@ -108,8 +132,8 @@ mod tests {
     fn a_layout_is_read_and_written() {
         let layout = CephLayout::decode(TEXT).unwrap();
         assert_eq!(
-            (layout.stripe_unit, layout.stripe_count, layout.pool.as_str()),
-            (1 << 20, 3, "cephfs_data")
+            (layout.stripe_unit, layout.stripe_count, layout.pool.as_deref()),
+            (1 << 20, 3, Some("cephfs_data"))
         );
         assert_eq!(layout.encode(), TEXT);
         assert_eq!(layout.clone().reduced(1).stripe_count, 1);
@@ -118,10 +142,28 @@ mod tests {
     }
 
     #[test]
-    fn without_stripes_a_file_lies_in_objects() {
+    fn a_file_lies_in_more_objects_than_its_stripes_go_round() {
         let layout = CephLayout { stripe_count: 1, ..CephLayout::decode(TEXT).unwrap() };
         assert_eq!(layout.main_stripes(10 << 20), (4 << 20, 3));
-        assert_eq!(CephLayout { stripe_count: 2, ..layout }.main_stripes(10 << 20), (1 << 20, 2));
+        let layout = CephLayout { stripe_count: 2, ..layout };
+        for (size, objects) in [(0, 1), (1, 1), (1 << 20, 1), (10 << 20, 4), (8 << 20, 2), ((8 << 20) + 1, 3)]
+        {
+            assert_eq!(layout.main_stripes(size), (1 << 20, objects), "{size}");
+        }
+    }
+
+    #[test]
+    fn pools_and_namespaces_that_differ_are_told() {
+        let asked = CephLayout::decode(TEXT).unwrap();
+        let given = CephLayout::decode(&[TEXT, b" pool_namespace=n"].concat()).unwrap();
+        assert_eq!(given.encode(), [TEXT, b" pool_namespace=n"].concat());
+        assert_eq!(asked.differences(&given), ["namespace 'n' instead of ''"]);
+        assert!(asked.misses_removal(&given) && !given.misses_removal(&asked));
+        let anywhere = asked.clone().with_any_pool();
+        assert_eq!(anywhere.encode(), b"stripe_unit=1048576 stripe_count=3 object_size=4194304");
+        assert!(anywhere.differences(&given).is_empty() && !anywhere.misses_removal(&given));
+        let other = CephLayout { pool: Some("other".to_owned()), ..asked.clone() };
+        assert_eq!(asked.differences(&other), ["pool 'other' instead of 'cephfs_data'"]);
     }
 
     proptest! {

@@ -19,7 +19,9 @@ mod systems;
 use std::ffi::CStr;
 use std::fmt;
 
-use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, change_mode, get_xattr, open, set_xattr, stat};
+use haul_sys::{
+    Errno, Error, Fd, Mode, Open, Operation, change_mode, get_xattr, open, remove_xattr, set_xattr, stat,
+};
 
 use crate::tool::Striping;
 
@@ -167,23 +169,59 @@ impl Layout {
         matches!((self, how), (Layout::Lustre(_), Striped::Lustre) | (Layout::Ceph(_), Striped::Ceph))
     }
 
-    /// Gives the layout to a file without one and without data, or to a directory, and reads it back.
+    /// Gives the layout to a file without one and without data, or to a directory, and reads it back. One that is refused is
+    /// tried without what the file system may not have: its first target, its pool.
     ///
     /// # Errors
     /// What went otherwise. Only after [`Refusal::Failed`] there may be no layout at all.
     pub fn give(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
+        let refusal = match self.set(file, bearer) {
+            Err(refusal @ Refusal::Failed(_)) => refusal,
+            outcome => return outcome,
+        };
+        let (anywhere, otherwise) = match self.clone() {
+            Layout::Lustre(layout) => {
+                (Layout::Lustre(layout.with_any_first_target()), "another first target")
+            }
+            Layout::Ceph(layout) => (Layout::Ceph(layout.with_any_pool()), "another pool"),
+        };
+        if anywhere == *self {
+            return Err(refusal);
+        }
+        anywhere.set(file, bearer)?;
+        Err(Refusal::Otherwise(vec![otherwise.to_owned()]))
+    }
+
+    fn set(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
         let (how, key, value) = match (self, bearer) {
             (Layout::Lustre(layout), _) => (Striped::Lustre, LOV, layout.encode()),
             (Layout::Ceph(layout), Bearer::File) => (Striped::Ceph, ceph::OF_FILE, layout.encode()),
             (Layout::Ceph(layout), Bearer::Directory) => (Striped::Ceph, ceph::OF_DIRECTORY, layout.encode()),
         };
         set_xattr(file, key, &value).map_err(Refusal::Failed)?;
-        let differences = match (self, Self::of(file, how, bearer)?) {
+        let mut given = Self::of(file, how, bearer)?;
+        let mut failed = None;
+        if let (Layout::Ceph(asked), Some(Layout::Ceph(read))) = (self, &given)
+            && asked.misses_removal(read)
+        {
+            failed = remove_namespace(file, bearer).err();
+            given = Self::of(file, how, bearer)?;
+        }
+        let mut differences = match (self, given) {
             (Layout::Lustre(asked), Some(Layout::Lustre(given))) => asked.differences(&given),
             (Layout::Ceph(asked), Some(Layout::Ceph(given))) => asked.differences(&given),
             _ => vec!["none".to_owned()],
         };
+        differences.extend(failed.map(|cause| format!("{cause:#}")));
         if differences.is_empty() { Ok(()) } else { Err(Refusal::Otherwise(differences)) }
+    }
+}
+
+/// Takes away the namespace that a file or directory on CephFS has from the directory it is in.
+fn remove_namespace(file: &Fd, bearer: Bearer) -> Result<(), Error> {
+    match bearer {
+        Bearer::File => remove_xattr(file, ceph::NAMESPACE_OF_FILE),
+        Bearer::Directory => remove_xattr(file, ceph::NAMESPACE_OF_DIRECTORY),
     }
 }
 
@@ -206,24 +244,12 @@ pub fn create(
         Striped::Ceph | Striped::No => Open::create(mode),
     };
     let file = open(directory, name, how)?;
-    match layout.give(&file, Bearer::File).or_else(|refusal| give_elsewhere(layout, &file, refusal)) {
+    match layout.give(&file, Bearer::File) {
         Err(refusal @ Refusal::Failed(_)) if there == Striped::Lustre => {
             let file = reopen((directory, name), file)?;
             Ok(Created { file, refusal: Some(refusal) })
         }
         outcome => Ok(Created { file, refusal: outcome.err() }),
-    }
-}
-
-/// Tries a layout that was refused with another first target: the file system may have fewer than the source's.
-fn give_elsewhere(layout: &Layout, file: &Fd, refusal: Refusal) -> Result<(), Refusal> {
-    let anywhere = layout.clone().with_any_first_target();
-    match refusal {
-        Refusal::Failed(_) if anywhere != *layout => {
-            anywhere.give(file, Bearer::File)?;
-            Err(Refusal::Otherwise(vec!["another first target".to_owned()]))
-        }
-        refusal => Err(refusal),
     }
 }
 

@@ -114,7 +114,6 @@ impl Copier {
         }
     }
 
-    /// Says how a file that was begun is striped: as its target is, or else its source.
     /// Tells whether an extended attribute is the file system's account of where the bytes are: by its name, and only on file
     /// systems that keep such accounts, as elsewhere `trusted.link` is anybody's.
     pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
@@ -127,6 +126,7 @@ impl Copier {
         self.layouts.systems.striped(file, stat.identity.device) != Striped::No
     }
 
+    /// Says how a file that was begun is striped: as its target is, or else its source.
     pub(super) fn striping_of(&self, file: &OpenFile<Self>) -> Option<Striping> {
         let device = file.found.node.own.held.identity().device;
         let of = |fd: &Fd, device| striping(&self.layouts.systems, fd, device, file.stat.size);
