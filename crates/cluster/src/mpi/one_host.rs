@@ -7,6 +7,8 @@
 //! What the user, or the launcher's command line, has said of the same stays as it is. Each rank finds the same in its
 //! environment, so all decide alike, as they must.
 
+#![allow(unsafe_code)]
+
 use super::launched::Launched;
 
 /// What Open MPI is told: messages by its own means, without UCX or libfabric below them.
