@@ -135,8 +135,8 @@ impl Master {
     fn take_from_launch(&mut self, message: ToMaster) -> Result<(), Broken> {
         match message {
             ToMaster::Brief(brief) => self.begin(*brief),
-            ToMaster::Part { part, entries, body } => {
-                self.event(Event::Part(Part { id: part, entries, body }));
+            ToMaster::Part { part, directory, entries, body } => {
+                self.event(Event::Part(Part { id: part, directory, entries, body }));
             }
             ToMaster::Closed => self.event(Event::Closed),
             ToMaster::Alive => {}

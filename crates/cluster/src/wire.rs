@@ -270,6 +270,8 @@ pub enum ToMaster {
     Part {
         /// Its number.
         part: PartId,
+        /// What tells its directory from most others.
+        directory: u64,
         /// How many entries it has.
         entries: u32,
         /// The packed part.

@@ -32,7 +32,12 @@ fn queue(entries: u32) -> u64 {
     let mut orders = Vec::new();
     let parts = ENTRIES / u64::from(entries);
     for id in 0..parts {
-        let part = Part { id: PartId(1 << 40 | id), entries, body: body(entries, 60) };
+        let part = Part {
+            id: PartId(1 << 40 | id),
+            directory: 0x1_0000_0000 | id / 8,
+            entries,
+            body: body(entries, 60),
+        };
         scheduler.take(Event::Part(part), Duration::ZERO, &mut orders);
     }
     assert!(

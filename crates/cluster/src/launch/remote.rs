@@ -139,7 +139,8 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
     fn post(&self, parcel: &Parcel<T>, errand: &Errand, entries: usize) {
         let packed: PackedPart = parcel.pack(self.undertaking.tool, errand.clone());
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-        self.crew.post(ToMaster::Part { part: PartId(errand.number), entries, body: pack(&packed) });
+        let (part, directory) = (PartId(errand.number), packed.source.inode());
+        self.crew.post(ToMaster::Part { part, directory, entries, body: pack(&packed) });
     }
 
     /// Has a worker settle what another process has done.

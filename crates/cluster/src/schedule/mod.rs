@@ -65,6 +65,8 @@ pub struct FileId(pub u64);
 pub struct Part {
     /// Its number.
     pub id: PartId,
+    /// What tells its directory from most others.
+    pub directory: u64,
     /// How many entries: the weight of it.
     pub entries: u32,
     /// What a rank needs to do it; never looked at here.

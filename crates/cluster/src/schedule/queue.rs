@@ -1,30 +1,49 @@
-//! The parts that wait: first in, first out, and small.
+//! The parts that wait: those of a directory first in, first out, and directories in turn.
+//!
+//! A bundle is best of many directories: the kernel of a host lets one process make or rename a file in a directory at a time. So
+//! parts wait in lanes, those of a directory in the same one, and a bundle takes one of each lane in turn.
 //!
 //! Millions of entries may wait here, in parts of one entry if the directories are small, so parts are not kept as values with
-//! an allocation each but packed one after another in blocks: number, entries and length as variable-length integers, then
+//! an allocation each but packed one after another in blocks: number, directory, entries and length as variable-length integers, then
 //! the body. A block is freed when its last part has left.
 
 use std::collections::VecDeque;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::{Part, PartId};
 
-/// Bytes of a block: large beside a part, small beside what a job may use.
-const BLOCK_BYTES: usize = 256 << 10;
+/// More than a rank has workers, as a rule.
+const LANES: usize = 64;
 
-/// Bytes that the three integers before a body take at most.
-const HEADER_BYTES_MAX: usize = 25;
+/// Bytes of a block: large beside a part; a block for each lane is small beside what a job may use.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Bytes that the integers before a body take at most.
+const HEADER_BYTES_MAX: usize = 35;
 
 /// A queue of parts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PartQueue {
-    blocks: VecDeque<Vec<u8>>,
-    /// Where the first part begins in the first block.
-    start: usize,
+    lanes: Vec<Lane>,
+    /// The lane whose turn it is.
+    turn: usize,
     parts: u64,
     entries: u64,
 }
 
+impl Default for PartQueue {
+    fn default() -> Self {
+        Self { lanes: (0..LANES).map(|_| Lane::default()).collect(), turn: 0, parts: 0, entries: 0 }
+    }
+}
+
 impl PartQueue {
+    /// Returns how many parts wait.
+    pub(crate) fn len(&self) -> u64 {
+        self.parts
+    }
+
     /// Tells whether no part waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts == 0
@@ -35,8 +54,54 @@ impl PartQueue {
         self.entries
     }
 
-    /// Puts a part at the end.
+    /// Puts a part behind the others of its directory.
     pub(crate) fn push(&mut self, part: &Part) {
+        self.parts += 1;
+        self.entries += u64::from(part.entries);
+        self.lanes[lane_of(part.directory)].push(part);
+    }
+
+    /// Takes parts, as many as have up to `entries` entries together, and at least one if one waits.
+    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<Part> {
+        let mut bundle = Vec::new();
+        let mut sum = 0u32;
+        while let Some((lane, header)) = self.peek() {
+            let with = sum.saturating_add(header.entries);
+            if !bundle.is_empty() && with > entries {
+                break;
+            }
+            self.turn = (lane + 1) % LANES;
+            self.parts -= 1;
+            self.entries -= u64::from(header.entries);
+            bundle.push(self.lanes[lane].pop(&header));
+            sum = with;
+        }
+        bundle
+    }
+
+    /// Finds the next lane in which a part waits.
+    fn peek(&self) -> Option<(usize, Header)> {
+        let mut turns = (self.turn..LANES).chain(0..self.turn);
+        turns.find_map(|lane| Some((lane, self.lanes[lane].peek()?)))
+    }
+}
+
+/// Says in which lane the parts of a directory wait, which is any number.
+fn lane_of(directory: u64) -> usize {
+    // Inode numbers may be multiples of any power of two.
+    (xxh3_64(&directory.to_le_bytes()) % LANES as u64) as usize
+}
+
+/// Parts, first in, first out.
+#[derive(Debug, Default)]
+struct Lane {
+    blocks: VecDeque<Vec<u8>>,
+    /// Where the first part begins in the first block.
+    start: usize,
+}
+
+impl Lane {
+    fn push(&mut self, part: &Part) {
         let needed = HEADER_BYTES_MAX + part.body.len();
         let fits = |block: &Vec<u8>| block.capacity() - block.len() >= needed;
         if !self.blocks.back().is_some_and(fits) {
@@ -44,55 +109,39 @@ impl PartQueue {
         }
         if let Some(block) = self.blocks.back_mut() {
             put_integer(block, part.id.0);
+            put_integer(block, part.directory);
             put_integer(block, u64::from(part.entries));
             put_integer(block, part.body.len() as u64);
             block.extend_from_slice(&part.body);
-            self.parts += 1;
-            self.entries += u64::from(part.entries);
         }
-    }
-
-    /// Takes the first parts, as many as have up to `entries` entries together, and at least one if one waits.
-    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<Part> {
-        let mut bundle = Vec::new();
-        let mut sum = 0u32;
-        while let Some(header) = self.peek() {
-            let with = sum.saturating_add(header.entries);
-            if !bundle.is_empty() && with > entries {
-                break;
-            }
-            bundle.push(self.pop(&header));
-            sum = with;
-        }
-        bundle
     }
 
     fn peek(&self) -> Option<Header> {
         let block = self.blocks.front()?;
         let mut at = self.start;
         let id = PartId(take_integer(block, &mut at)?);
+        let directory = take_integer(block, &mut at)?;
         let entries = u32::try_from(take_integer(block, &mut at)?).ok()?;
         let length = usize::try_from(take_integer(block, &mut at)?).ok()?;
-        Some(Header { id, entries, body: at..at + length })
+        Some(Header { id, directory, entries, body: at..at + length })
     }
 
     fn pop(&mut self, header: &Header) -> Part {
         let block = self.blocks.front().map_or(&[][..], Vec::as_slice);
         let body = block[header.body.clone()].to_vec();
         self.start = header.body.end;
-        self.parts -= 1;
-        self.entries -= u64::from(header.entries);
         if self.start == block.len() {
             self.blocks.pop_front();
             self.start = 0;
         }
-        Part { id: header.id, entries: header.entries, body }
+        Part { id: header.id, directory: header.directory, entries: header.entries, body }
     }
 }
 
 /// What stands before a body, and where the body is.
 struct Header {
     id: PartId,
+    directory: u64,
     entries: u32,
     body: std::ops::Range<usize>,
 }
@@ -129,12 +178,17 @@ mod tests {
             8 => proptest::collection::vec(any::<u8>(), 0..300),
             1 => (0usize..2 * BLOCK_BYTES).prop_map(|length| vec![7; length]),
         ];
-        (any::<u64>(), 0u32..300, body).prop_map(|(id, entries, body)| Part { id: PartId(id), entries, body })
+        (any::<u64>(), 0u64..100, 0u32..300, body).prop_map(|(id, directory, entries, body)| Part {
+            id: PartId(id),
+            directory,
+            entries,
+            body,
+        })
     }
 
     proptest! {
         #[test]
-        fn parts_leave_as_they_came(parts in proptest::collection::vec(part(), 0..60), sizes in proptest::collection::vec(1u32..600, 1..8)) {
+        fn parts_of_a_directory_leave_as_they_came(parts in proptest::collection::vec(part(), 0..60), sizes in proptest::collection::vec(1u32..600, 1..8)) {
             let mut queue = PartQueue::default();
             let mut left = Vec::new();
             for (index, part) in parts.iter().enumerate() {
@@ -143,7 +197,7 @@ mod tests {
                     left.extend(queue.pop_bundle(sizes[index % sizes.len()]));
                 }
             }
-            prop_assert_eq!(queue.parts as usize, parts.len() - left.len());
+            prop_assert_eq!(queue.len() as usize, parts.len() - left.len());
             while !queue.is_empty() {
                 let bundle = queue.pop_bundle(sizes[0]);
                 let entries: u32 = bundle.iter().map(|part| part.entries).sum();
@@ -151,8 +205,27 @@ mod tests {
                 left.extend(bundle);
             }
             prop_assert_eq!(queue.entries(), 0);
-            prop_assert!(queue.blocks.is_empty());
+            prop_assert!(queue.lanes.iter().all(|lane| lane.blocks.is_empty()));
+            let mut parts = parts;
+            parts.sort_by_key(|part| part.directory);
+            left.sort_by_key(|part| part.directory);
             prop_assert_eq!(left, parts);
+        }
+    }
+
+    #[test]
+    fn a_bundle_is_of_many_directories() {
+        // Inode numbers as file systems give them: one after another, or at some distance.
+        for distance in [1, 64, 1 << 12, 1 << 32] {
+            let mut queue = PartQueue::default();
+            for part in 0..400 {
+                let directory = (part / 20) * distance;
+                queue.push(&Part { id: PartId(part), directory, entries: 64, body: Vec::new() });
+            }
+            let bundle = queue.pop_bundle(1024);
+            let directories: std::collections::HashSet<_> =
+                bundle.iter().map(|part| part.directory).collect();
+            assert!(bundle.len() == 16 && directories.len() >= 12, "{} at {distance}", directories.len());
         }
     }
 }

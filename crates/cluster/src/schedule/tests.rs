@@ -108,7 +108,12 @@ impl Pretended {
             Some(&entries) => {
                 let body = self.sent.to_le_bytes().to_vec();
                 self.sent += 1;
-                self.tell(Event::Part(Part { id: PartId(self.sent as u64 - 1), entries, body }));
+                self.tell(Event::Part(Part {
+                    id: PartId(self.sent as u64 - 1),
+                    directory: 0,
+                    entries,
+                    body,
+                }));
             }
             None => {
                 self.closed = true;
@@ -316,7 +321,7 @@ fn entries_that_take_long_are_not_bundled() {
 }
 
 fn part_of_one(id: u64) -> Part {
-    Part { id: PartId(id), entries: 1, body: Vec::new() }
+    Part { id: PartId(id), directory: id, entries: 1, body: Vec::new() }
 }
 
 #[test]

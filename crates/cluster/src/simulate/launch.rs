@@ -157,7 +157,8 @@ impl Launch {
     fn part(&mut self, content: Content, entries: u32) -> Part {
         let id = PartId(self.next);
         self.next += 1;
+        let (Content::Files { directory, .. } | Content::Listing { directory }) = content;
         self.parts.insert(id, content);
-        Part { id, entries, body: Vec::new() }
+        Part { id, directory, entries, body: Vec::new() }
     }
 }
