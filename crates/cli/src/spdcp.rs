@@ -1,13 +1,15 @@
 //! `spdcp`: the copy that `haul cp` makes, by the options of the program of that name.
 //!
 //! It takes exactly `-h -V -d -v -p -r -R -c -n -b F -s M -A P -w T -q Q`. What differs from `cp` beside the letters: new
-//! files are laid out over storage targets as their sources are; `-d` lists what a copy would make.
+//! files are laid out over storage targets as their sources are; `-d` lists what a copy would make; and in a batch job all its
+//! tasks copy, if there is an MPI library for them, unless `-s` says how many.
 
 mod targets;
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
+use haul_cluster::launch::command::Surroundings;
 use haul_cluster::mpi::library_there;
 
 use crate::copy;
@@ -21,7 +23,10 @@ use crate::report::{Console, complain};
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::new(program, Charset::of_process()).pointing_to("-h");
     match parse(words, &Environment::of_process()) {
-        Ok(Parsed::Copy(request)) => copy::copy(messages, &request),
+        Ok(Parsed::Copy(mut request)) => {
+            request.cluster.clients = request.cluster.clients.or_else(clients_at_hand);
+            copy::copy(messages, &request)
+        }
         Ok(Parsed::Targets(request)) => {
             let console = Console::new(messages, Output::standard());
             targets::list(&request, &console);
@@ -34,6 +39,12 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns how many clients copy where the user does not say: all that a batch job has room for.
+fn clients_at_hand() -> Option<u32> {
+    let ranks = Surroundings::of_process().ranks_at_hand()?;
+    (ranks > 1 && library_there(None).is_ok()).then_some(ranks)
 }
 
 /// Says which command this is, and which agent its ranks run: the same program, unless `HAUL_AGENT` names another;

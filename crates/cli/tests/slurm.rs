@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -57,6 +58,19 @@ impl Ground {
 
     fn copy(&self, words: &[&str]) -> Output {
         self.copying(words).output().unwrap()
+    }
+
+    /// Makes a folder with `spdcp` and the launcher of the ground's MPI, and a `PATH` that begins with it: `spdcp` has no option
+    /// to name either.
+    fn spdcp(&self) -> (tempfile::TempDir, OsString) {
+        let tools = tempfile::tempdir().unwrap();
+        symlink(program!().path(), tools.path().join("spdcp")).unwrap();
+        symlink(self.mpi.launcher(), tools.path().join("mpirun")).unwrap();
+        symlink(needs::find_tool("orted").unwrap(), tools.path().join("orted")).unwrap();
+        let mut path = tools.path().as_os_str().to_owned();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap());
+        (tools, path)
     }
 
     /// Lists what the folder has that no test has made: spools, tokens.
@@ -219,21 +233,9 @@ fn a_copy_from_outside_is_told_of_once_and_made_with_the_callers_umask() {
 fn spdcp_submits_itself_by_its_name() {
     require!(needed());
     let ground = Ground::new(2, mpi::Kind::OpenMpi4);
-    let tools = tempfile::tempdir().unwrap();
-    symlink(program!().path(), tools.path().join("spdcp")).unwrap();
-    for launcher in ["mpirun", "orted"] {
-        let found = if launcher == "orted" {
-            needs::find_tool("orted")
-        } else {
-            Some(ground.mpi.launcher().to_owned())
-        };
-        symlink(found.unwrap(), tools.path().join(launcher)).unwrap();
-    }
     fs::create_dir(ground.path("source")).unwrap();
     fs::write(ground.path("source/file"), "content").unwrap();
-    let mut path = tools.path().as_os_str().to_owned();
-    path.push(":");
-    path.push(std::env::var_os("PATH").unwrap());
+    let (_tools, path) = ground.spdcp();
     let mut spdcp =
         ground.command(&["/usr/bin/env", "spdcp", "-rp", "-s", "2", "source", "missing", "target"]);
     fs::create_dir(ground.path("target")).unwrap();
@@ -282,6 +284,30 @@ fn in_an_allocation_its_hosts_copy_and_no_job_is_submitted() {
     assert!(said.starts_with("haul cp: cannot copy with 4 clients: 4 clients are too many: job "), "{said}");
     assert!(said.ends_with(" has room for 2\n"), "{said}");
     assert_eq!(ground.jobs().len(), 3);
+}
+
+#[test]
+fn spdcp_in_an_allocation_copies_with_all_its_tasks() {
+    require!(needed());
+    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    fs::create_dir(ground.path("source")).unwrap();
+    fs::write(ground.path("source/file"), "content").unwrap();
+    let (_tools, path) = ground.spdcp();
+    let copy = |words: &[&str]| {
+        let output = ground.command(words).env("PATH", &path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stderr)
+    };
+    let told = copy(&["salloc", "-Q", "-N3", "-n3", "/usr/bin/env", "spdcp", "-rpvv", "source", "one"]);
+    assert!(told.contains("spdcp: 3 processes on "), "{told}");
+    assert_eq!(ground.differences("source", "one"), NONE);
+    // As many as are asked for; and a task of srun's is alone, as steps of its own would wait for it to end.
+    let told =
+        copy(&["salloc", "-Q", "-N3", "-n3", "/usr/bin/env", "spdcp", "-rpvv", "-s", "2", "source", "two"]);
+    assert!(told.contains("spdcp: 2 processes on "), "{told}");
+    let told = copy(&["srun", "-Q", "-n1", "/usr/bin/env", "spdcp", "-rpvv", "source", "three"]);
+    assert!(!told.contains("processes"), "{told}");
+    assert_eq!(ground.differences("source", "three"), NONE);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::launch::{Processes, Start, Started};
+use crate::launch::{Place, Processes, Start, Started};
 use crate::link::{Link, inside};
 use crate::wire::{ToLaunch, ToMaster};
 
@@ -22,7 +22,7 @@ impl Direct {
 }
 
 impl Start for Direct {
-    fn start(&self, _: u32) -> Result<Started, String> {
+    fn start(&self, _: u32, _: &[Place]) -> Result<Started, String> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
         let link = link.ok_or_else(|| "the processes that were here are gone".to_owned())?;
         Ok(Started { link, processes: Box::new(Themselves) })

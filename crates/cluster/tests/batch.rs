@@ -300,6 +300,7 @@ fn in_an_allocation_srun_links_rank_0() {
         environment: &environment,
         launcher: None,
         library: None,
+        places: &[],
     };
     let line = start_line(&surroundings, &wanted).unwrap();
     echo_through(&line);
@@ -363,6 +364,7 @@ fn in_a_job_each_launcher_reaches_all_nodes() {
             environment: &[],
             launcher: Some(&words),
             library: None,
+            places: &[],
         };
         let mut line = start_line(&surroundings, &wanted).unwrap();
         // What the launch process, which is not run here, does when it is root.

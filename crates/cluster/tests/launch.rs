@@ -42,6 +42,7 @@ fn shells(launcher: &Path, ranks: u32, script: &str) -> StartLine {
         environment: &environment,
         launcher: Some(&launcher),
         library: None,
+        places: &[],
     };
     start_line(&Surroundings::of_process(), &wanted).unwrap()
 }
@@ -262,6 +263,7 @@ fn an_allocation_is_not_overfilled() {
         environment: &[],
         launcher: None,
         library: None,
+        places: &[],
     };
     let line = start_line(&surroundings, &wanted(4)).unwrap();
     assert!(line.family != Family::Other && !line.words.contains(&"--oversubscribe".into()));

@@ -116,7 +116,8 @@ pub(crate) fn help(program: &str) -> String {
 
 const ABOUT: &str = "Copies the file SRC to DEST, or each SRC into DIRECTORY, and lays the copies out over storage targets like \
     their sources where the file system can. With -s the copy is made by clients on many hosts, which work together by MPI; \
-    where hosts can only be had from a batch system, a job is submitted and followed to its end.";
+    in a batch job all its tasks are clients. Where hosts can only be had from a batch system, a job is submitted for -s and \
+    followed to its end.";
 
 #[cfg(test)]
 mod tests {

@@ -204,6 +204,48 @@ fn a_host_that_loses_its_network_under_mpich_is_named() {
     a_host_is_lost(Kind::Mpich4, network_is_lost);
 }
 
+/// A host loses its power and stays away: the others do the rest, and nobody waits for it.
+fn a_host_stays_away(kind: Kind) {
+    let scene = Scene::new(kind);
+    scene.build_many();
+    let (agent, gone) = (scene.sandbox.join("shell"), scene.sandbox.join("gone"));
+    let text = format!(
+        "#!/bin/sh\nfor word; do\n  if [ \"$word\" = h3 ] && [ -e '{gone}' ]; then\n    echo again >> '{gone}'\n    \
+         echo 'ssh: connect to host h3 port 22: No route to host' >&2\n    exit 255\n  fi\ndone\nexec '{}' \"$@\"\n",
+        scene.hosts.agent().display(),
+        gone = gone.display(),
+    );
+    write_program(&agent, &text);
+    let copy = scene.copy().args(["-aT", "from", "to"]);
+    let running = ["OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC"]
+        .into_iter()
+        .fold(copy, |copy, name| copy.env(name, &agent));
+    let running = running.start().unwrap();
+    assert!(wait::until(LIMIT, || scene.copied() > 300), "the copy does not begin");
+    fs::write(&gone, "").unwrap();
+    power_is_lost(&scene);
+    let outcome = running.finish().unwrap();
+    let told = outcome.errors();
+    note!("{}: {:?} in {:?} {}", kind.name(), outcome.ending, outcome.took, told.trim());
+    scene.assert_same(Facts::PRESERVED, &outcome);
+    assert!(told.contains("; what is left is begun again without h3\n"), "{told}");
+    let again = fs::read_to_string(&gone).unwrap();
+    assert!(again.lines().count() <= usize::from(kind == Kind::Mpich4), "{again}{told}");
+    scene.nobody_stays();
+}
+
+#[test]
+fn a_host_that_stays_away_is_left_out() {
+    needed!(Kind::OpenMpi4);
+    a_host_stays_away(Kind::OpenMpi4);
+}
+
+#[test]
+fn a_host_that_stays_away_under_mpich_is_left_out() {
+    needed!(Kind::Mpich4);
+    a_host_stays_away(Kind::Mpich4);
+}
+
 #[test]
 fn a_host_that_does_not_see_the_target_is_refused() {
     needed!(Kind::OpenMpi4);

@@ -26,9 +26,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::places::Place;
+
 /// Bytes that may be on their way to rank 0 unread where the launcher does not wait: a quarter of a pipe, whose pages small
 /// writes leave half empty.
 const HYDRA_WINDOW: usize = 16 << 10;
+
+/// From this number on steps of Slurm are no user's: the batch script, the shell of an allocation.
+const SLURM_OWN_STEPS: u32 = 0xffff_fff0;
 
 /// Programs that start ranks, the usual names first.
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpiexec.mpich"];
@@ -53,6 +58,8 @@ pub struct Allocation {
     pub slots: Option<u32>,
     /// Hosts, if it says.
     pub hosts: Option<u32>,
+    /// Whether this process is itself one of the tasks that were started in it, which others would wait for.
+    pub within_step: bool,
 }
 
 /// What of this process's surroundings bears on how ranks are started.
@@ -99,6 +106,13 @@ impl Surroundings {
     pub fn find(&self, program: &str) -> Option<PathBuf> {
         let candidates = env::split_paths(&self.path).map(|folder| folder.join(program));
         candidates.into_iter().find(|candidate| is_program(candidate))
+    }
+
+    /// Returns how many ranks can be had at once, as this process holds an allocation for them and is no rank itself.
+    #[must_use]
+    pub fn ranks_at_hand(&self) -> Option<u32> {
+        let allocation = self.allocation.as_ref().filter(|allocation| !allocation.within_step)?;
+        allocation.slots.filter(|_| self.ranks.is_none())
     }
 
     /// Returns the batch system that jobs can be submitted to, where this is no job of it.
@@ -149,6 +163,7 @@ fn slurm(variable: &impl Fn(&str) -> Option<OsString>) -> Option<Allocation> {
         id,
         slots: slots.or_else(|| number("SLURM_NTASKS")),
         hosts: number("SLURM_JOB_NUM_NODES").or_else(|| number("SLURM_NNODES")),
+        within_step: number("SLURM_STEP_ID").is_some_and(|step| step < SLURM_OWN_STEPS),
     })
 }
 
@@ -170,7 +185,8 @@ fn pbs(variable: &impl Fn(&str) -> Option<OsString>) -> Option<Allocation> {
     let lines: Vec<_> = list.lines().filter(|line| !line.trim().is_empty()).collect();
     let hosts: HashSet<_> = lines.iter().collect();
     let count = |amount: usize| u32::try_from(amount).ok().filter(|amount| *amount > 0);
-    Some(Allocation { system: System::Pbs, id, slots: count(lines.len()), hosts: count(hosts.len()) })
+    let (slots, hosts) = (count(lines.len()), count(hosts.len()));
+    Some(Allocation { system: System::Pbs, id, slots, hosts, within_step: false })
 }
 
 /// Whose launcher a program is: they take different options.
@@ -229,6 +245,12 @@ impl Family {
         }
     }
 
+    /// Tells whether it can be told which hosts to use.
+    #[must_use]
+    pub fn chooses_hosts(self) -> bool {
+        self != Self::Other
+    }
+
     fn fits(self, library: Option<Self>) -> bool {
         match library {
             Some(Self::Mpich) => self == Self::Mpich,
@@ -253,6 +275,8 @@ pub struct Wanted<'a> {
     pub launcher: Option<&'a [OsString]>,
     /// The user's own library.
     pub library: Option<&'a Path>,
+    /// The hosts it is to be on, which take all ranks; none where the launcher chooses.
+    pub places: &'a [Place],
 }
 
 /// The command line that starts a job.
@@ -362,8 +386,13 @@ fn line_of(
 ) -> StartLine {
     let mut environment: Vec<(String, OsString)> =
         wanted.environment.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let crowded = surroundings.allocation.is_none();
+    // Hosts that are chosen have room for what they get.
+    let crowded = surroundings.allocation.is_none() && wanted.places.is_empty();
     let ranks = wanted.ranks.to_string();
+    if !wanted.places.is_empty() && family.chooses_hosts() {
+        words = without_hosts(words);
+        words.extend(host_words(family, wanted.places));
+    }
     let add = |words: &mut Vec<OsString>, more: &[&str]| words.extend(more.iter().map(OsString::from));
     match family {
         Family::OpenMpi4 | Family::OpenMpi5 => {
@@ -403,6 +432,43 @@ fn line_of(
     words.extend(wanted.arguments.iter().cloned());
     let stdin_window = (family == Family::Mpich).then_some(HYDRA_WINDOW);
     StartLine { family, words, environment, stdin_window }
+}
+
+/// Says on which hosts a job is to be.
+fn host_words(family: Family, places: &[Place]) -> Vec<OsString> {
+    let list = |write: fn(&Place) -> String| places.iter().map(write).collect::<Vec<_>>().join(",");
+    let counted = || list(|place| format!("{}:{}", place.host, place.ranks));
+    let words = match family {
+        Family::OpenMpi4 | Family::OpenMpi5 => vec!["--host".to_owned(), counted()],
+        Family::Mpich => vec!["-hosts".to_owned(), counted()],
+        Family::Srun => {
+            let names = list(|place| place.host.clone());
+            vec![format!("--nodes={}", places.len()), format!("--nodelist={names}")]
+        }
+        Family::Other => Vec::new(),
+    };
+    words.into_iter().map(OsString::from).collect()
+}
+
+/// Takes away what a launcher's own words say of hosts: Open MPI's would use those as well. Of srun's options the last counts.
+fn without_hosts(words: Vec<OsString>) -> Vec<OsString> {
+    const NAMES: [&str; 7] = ["host", "H", "hosts", "f", "hostfile", "machinefile", "default-hostfile"];
+    let mut kept = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        let option = text.strip_prefix('-').map(|option| option.trim_start_matches('-'));
+        let (name, has_value) = match option.and_then(|option| option.split_once('=')) {
+            Some((name, _)) => (name, true),
+            None => (option.unwrap_or_default(), false),
+        };
+        if !NAMES.contains(&name) {
+            kept.push(word);
+        } else if !has_value {
+            words.next();
+        }
+    }
+    kept
 }
 
 fn joined(name: &str, value: &OsStr) -> OsString {

@@ -9,8 +9,9 @@ use haul_flow::{
     Conduct, Driver, Job, Local, Portable, Problem, Report as Listens, Status, Undertaking, Wording,
 };
 
-use super::culprit::culprit;
+use super::culprit::{Loss, culprit};
 use super::journal::Journal;
+use super::places::{self, Next, Place};
 use super::remote::Remote;
 use crate::Walk;
 use crate::link::{Arrival, Incoming, Link, Outgoing};
@@ -41,13 +42,28 @@ const UNFIT: Wording = Wording("host {bare}: {bare}");
 /// The journal is not whole.
 const JOURNAL_LOST: Wording = Wording("the journal cannot be written: {bare}");
 
+/// What had happened to a job that was started again.
+pub(crate) struct Again {
+    /// What, in words.
+    pub(crate) why: String,
+    /// The hosts it does without from now on.
+    pub(crate) without: Option<String>,
+    /// The job that was started.
+    pub(crate) ready: Mustered,
+}
+
 /// Starts a job's processes.
 pub trait Start: Sync {
-    /// Starts them; `attempt` counts from 1.
+    /// Starts them; `attempt` counts from 1. They are on the given hosts, or where the launcher puts them if there are none.
     ///
     /// # Errors
     /// Why they cannot be started.
-    fn start(&self, attempt: u32) -> Result<Started, String>;
+    fn start(&self, attempt: u32, places: &[Place]) -> Result<Started, String>;
+
+    /// Tells whether hosts can be left out.
+    fn chooses_hosts(&self) -> bool {
+        false
+    }
 
     /// Tells whether a job that was lost may be started again.
     fn starts_again(&self) -> bool;
@@ -128,6 +144,10 @@ pub struct Crew {
     /// Processes that copy, in the attempt that runs.
     workers: AtomicUsize,
     lost: OnceLock<String>,
+    /// The hosts of the next attempt, once one was left out.
+    places: Mutex<Vec<Place>>,
+    /// What the last attempt to start found to be lost.
+    missed: Mutex<Option<Loss>>,
     sentences: Sentences,
     told_journal: AtomicBool,
 }
@@ -148,6 +168,8 @@ impl Crew {
             outgoing: Mutex::default(),
             workers: AtomicUsize::new(1),
             lost: OnceLock::new(),
+            places: Mutex::default(),
+            missed: Mutex::default(),
             sentences: Sentences::default(),
             told_journal: AtomicBool::new(false),
         }
@@ -189,7 +211,8 @@ impl Crew {
     ) -> Result<Mustered, Problem> {
         let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
         let tokens = Tokens::leave(undertaking);
-        let Started { mut link, processes } = self.start.start(number).map_err(cannot)?;
+        let places = lock(&self.places).clone();
+        let Started { mut link, processes } = self.start.start(number, &places).map_err(cannot)?;
         let brief = self.brief(undertaking, number, &tokens).map_err(cannot)?;
         let sent = link.send(ToMaster::Brief(Box::new(brief)));
         let (outgoing, incoming) = link.split();
@@ -205,9 +228,11 @@ impl Crew {
             attempt.processes.end();
             let printed = attempt.take_printed();
             undertaking.report.note(&printed);
-            if let (true, Some(culprit)) = (problem.wording == CANNOT_RUN, culprit(&printed)) {
-                problem = cannot(culprit);
+            let missed = culprit(&printed).filter(|_| problem.wording == CANNOT_RUN);
+            if let Some(missed) = &missed {
+                problem = cannot(missed.text.clone());
             }
+            *lock(&self.missed) = missed;
             return Err(problem);
         }
         Ok(Mustered { outgoing, attempt })
@@ -363,13 +388,13 @@ impl Crew {
         }
     }
 
-    /// Ends what is left of the job and starts it again; returns what had happened to it, and the job, which is to be taken up.
-    /// When that cannot be done, the job is lost.
+    /// Ends what is left of the job and starts it again, without the host that was lost if there are others; returns what had
+    /// happened to it, and the job, which is to be taken up. When that cannot be done, the job is lost.
     pub(crate) fn begin_again<T: Portable>(
         &self,
         undertaking: &Undertaking<'_, T>,
         why: &str,
-    ) -> Option<(String, Mustered)> {
+    ) -> Option<Again> {
         lock(&self.outgoing).take();
         let mut ended = lock(&self.attempt).take()?;
         // A launcher that ends by itself still has to say who has died.
@@ -377,17 +402,27 @@ impl Crew {
         ended.processes.end();
         let printed = ended.take_printed();
         undertaking.report.note(&printed);
-        let why = culprit(&printed).unwrap_or_else(|| ended.suspects(why));
+        let loss = culprit(&printed).unwrap_or_else(|| ended.suspects(why));
+        let mut goes_on = self.choose_hosts(&loss, &ended.hosts);
         for number in ended.number + 1..=ATTEMPTS {
-            if !self.start.starts_again() {
+            if !goes_on || !self.start.starts_again() {
                 break;
             }
-            undertaking.report.debug(&format!("{why}: attempt {number} of {ATTEMPTS}"));
+            undertaking.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
             match self.muster(undertaking, number) {
-                Ok(ready) => return Some((why, ready)),
+                Ok(ready) => {
+                    let without = self.left_out(&ended.hosts);
+                    return Some(Again { why: loss.text, without, ready });
+                }
                 // What ended the job may still be so, and be over soon.
                 Err(problem) if problem.wording == CANNOT_RUN && number < ATTEMPTS => {
                     undertaking.report.problem(problem.as_warning());
+                    let missed = lock(&self.missed).take().unwrap_or_default();
+                    if missed.host.is_some() {
+                        goes_on = self.choose_hosts(&missed, &ended.hosts);
+                    } else if number + 1 == ATTEMPTS {
+                        self.choose_this_host(&ended.hosts);
+                    }
                 }
                 Err(problem) => {
                     undertaking.report.problem(problem);
@@ -396,8 +431,37 @@ impl Crew {
             }
         }
         // Only this thread loses the job.
-        self.lost.set(why).unwrap_or_default();
+        self.lost.set(loss.text).unwrap_or_default();
         None
+    }
+
+    /// Chooses the hosts of the next attempt. Returns whether any is left.
+    fn choose_hosts(&self, loss: &Loss, hosts: &[String]) -> bool {
+        let chosen = places::hosts_of(&lock(&self.places));
+        let hosts = if chosen.is_empty() { hosts } else { &chosen };
+        match places::after(loss, hosts, &places::here()) {
+            Next::Without(left) if self.start.chooses_hosts() => *lock(&self.places) = left,
+            Next::Without(_) | Next::Same => {}
+            Next::Nowhere => return false,
+        }
+        true
+    }
+
+    /// Chooses this host alone, if the crew was on it, where nobody can say which other is lost.
+    fn choose_this_host(&self, hosts: &[String]) {
+        let here = places::only(&places::here(), hosts);
+        let is_part = !here.is_empty() && places::hosts_of(&here).len() < hosts.len();
+        if is_part && self.start.chooses_hosts() {
+            *lock(&self.places) = here;
+        }
+    }
+
+    /// Names the hosts that a crew had and does without.
+    fn left_out(&self, hosts: &[String]) -> Option<String> {
+        let chosen = lock(&self.places);
+        let is_chosen = |host: &String| chosen.iter().any(|place| place.host == *host);
+        let others: Vec<_> = hosts.iter().filter(|host| !is_chosen(host)).cloned().collect();
+        (!chosen.is_empty() && !others.is_empty()).then(|| named_once(&others))
     }
 
     /// Lets the ranks go home, and hears what they still have to say. Returns how many messages they sent each other.
@@ -441,12 +505,17 @@ impl Attempt {
         self.hosts.iter().any(|host| *host != self.hosts[0])
     }
 
-    /// Names the hosts of which one may be lost, where nobody has said which.
-    fn suspects(&self, why: &str) -> String {
-        if !self.has_several_hosts() || self.hosts.iter().any(|host| why.contains(&**host)) {
-            return why.to_owned();
-        }
-        format!("{why}: one of the hosts {} may be lost", named_once(&self.hosts))
+    /// Names the hosts of which one may be lost, where the launcher has not said which.
+    fn suspects(&self, why: &str) -> Loss {
+        let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
+        let host = self.hosts.iter().find(is_named).cloned();
+        let text = match host {
+            None if self.has_several_hosts() => {
+                format!("{why}: one of the hosts {} may be lost", named_once(&self.hosts))
+            }
+            _ => why.to_owned(),
+        };
+        Loss { text, with_host: host.is_some(), host }
     }
 
     fn take_printed(&mut self) -> Vec<u8> {
@@ -497,7 +566,7 @@ mod tests {
     struct Never;
 
     impl Start for Never {
-        fn start(&self, _attempt: u32) -> Result<Started, String> {
+        fn start(&self, _attempt: u32, _places: &[Place]) -> Result<Started, String> {
             Err("there is nothing to start".to_owned())
         }
 

@@ -1,32 +1,74 @@
 //! Who has died: read from what launchers print when a job ends badly, as only they know.
 
-/// Finds the line that says which process ended how, and on which host, and words it briefly.
-pub(crate) fn culprit(printed: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(printed);
-    open_mpi(&text).or_else(|| hydra(&text)).or_else(|| slurm(&text)).or_else(|| refusal(&text))
+/// What a crew has lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// In words.
+    pub(crate) text: String,
+    /// The host where it was, if that is known.
+    pub(crate) host: Option<String>,
+    /// Whether the host is lost, and not just a process on it.
+    pub(crate) with_host: bool,
 }
 
-/// `mpirun noticed that process rank 1 with PID 0 on node h2 exited on signal 9 (Killed).`, on one line or two; a daemon that
-/// is gone is told by `lost communication with a remote daemon` and its host on a line `Remote daemon: [..] on node h2`.
-fn open_mpi(text: &str) -> Option<String> {
-    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((_, rest)) = one_line.split_once("noticed that process rank ") {
-        let rank = rest.split_whitespace().next()?;
-        let (_, rest) = rest.split_once(" on node ")?;
-        let (host, rest) = rest.split_once(' ')?;
-        let end = rest.split_once('.').map_or(rest, |(end, _)| end);
-        return Some(format!("rank {rank} on {host} {end}"));
+impl Loss {
+    fn of_process(host: &str, text: String) -> Option<Self> {
+        Some(Self { text, host: Some(host.to_owned()), with_host: false })
     }
-    let (_, rest) = one_line.split_once("lost communication with a remote daemon")?;
-    // The launcher's own is told of first.
-    let (_, rest) = rest.split_once("Remote daemon")?;
+
+    fn of_host(host: &str) -> Option<Self> {
+        let host = host.trim_end_matches([',', '.', ':', ';']);
+        Some(Self { text: format!("the host {host} is lost"), host: Some(host.to_owned()), with_host: true })
+    }
+}
+
+/// Finds the line that says which process ended how, and on which host, and words it briefly.
+pub(crate) fn culprit(printed: &[u8]) -> Option<Loss> {
+    let text = String::from_utf8_lossy(printed);
+    // A host that is lost is told of by whoever misses it; that processes were ended for that says nothing.
+    lost_host(&text)
+        .or_else(|| open_mpi(&text))
+        .or_else(|| hydra(&text))
+        .or_else(|| slurm(&text))
+        .or_else(|| refusal(&text))
+}
+
+/// Open MPI: `lost communication with a remote daemon`, and the host on a line `Remote daemon: [..] on node h2`. Slurm: `Node
+/// failure on h2`, `Task launch for StepId=7.0 failed on node h2: ..`. A shell to another host: `ssh: connect to host h2 port 22: No
+/// route to host`.
+fn lost_host(text: &str) -> Option<Loss> {
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let word_after = |text: &str, mark: &str| {
+        let (_, rest) = text.split_once(mark)?;
+        Some(rest.split_whitespace().next()?.to_owned())
+    };
+    // The launcher's own daemon is told of first.
+    let daemon = one_line.split_once("lost communication with a remote daemon");
+    let daemon = daemon.and_then(|(_, rest)| rest.split_once("Remote daemon"));
+    let host = daemon.and_then(|(_, rest)| word_after(rest, " on node "));
+    let marks = [
+        "error: Node failure on ",
+        " failed on node ",
+        "ssh: connect to host ",
+        "ssh: Could not resolve hostname ",
+    ];
+    let host = host.or_else(|| marks.into_iter().find_map(|mark| word_after(&one_line, mark)));
+    Loss::of_host(&host?)
+}
+
+/// `mpirun noticed that process rank 1 with PID 0 on node h2 exited on signal 9 (Killed).`, on one line or two.
+fn open_mpi(text: &str) -> Option<Loss> {
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, rest) = one_line.split_once("noticed that process rank ")?;
+    let rank = rest.split_whitespace().next()?;
     let (_, rest) = rest.split_once(" on node ")?;
-    let host = rest.split_whitespace().next()?;
-    Some(format!("the host {host} is lost"))
+    let (host, rest) = rest.split_once(' ')?;
+    let end = rest.split_once('.').map_or(rest, |(end, _)| end);
+    Loss::of_process(host, format!("rank {rank} on {host} {end}"))
 }
 
 /// `=   PID 71 RUNNING AT h2` and `EXIT STRING: Killed (signal 9)`, or `=   EXIT CODE: 9`.
-fn hydra(text: &str) -> Option<String> {
+fn hydra(text: &str) -> Option<Loss> {
     let after = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
         Some(rest.lines().next()?.trim().to_owned())
@@ -34,37 +76,65 @@ fn hydra(text: &str) -> Option<String> {
     let host = after(" RUNNING AT ")?;
     let end = after("EXIT STRING: ")
         .unwrap_or_else(|| format!("exit code {}", after("EXIT CODE: ").unwrap_or_default()));
-    Some(format!("a process on {host} has ended: {end}"))
+    Loss::of_process(&host, format!("a process on {host} has ended: {end}"))
 }
 
 /// `srun: error: h2: task 1: Killed`.
-fn slurm(text: &str) -> Option<String> {
-    let line = text.lines().find_map(|line| line.strip_prefix("srun: error: "))?;
-    Some(line.trim().to_owned())
+fn slurm(text: &str) -> Option<Loss> {
+    let line = text.lines().find_map(|line| line.strip_prefix("srun: error: "))?.trim();
+    let host = line.split_once(": task").map(|(host, _)| host).filter(|host| !host.contains([' ', '[']));
+    Some(Loss { text: line.to_owned(), host: host.map(str::to_owned), with_host: false })
 }
 
 /// A line of haul's own.
-fn refusal(text: &str) -> Option<String> {
-    text.lines().find_map(|line| line.strip_prefix("haul: ")).map(str::to_owned)
+fn refusal(text: &str) -> Option<Loss> {
+    let line = text.lines().find_map(|line| line.strip_prefix("haul: "))?;
+    Some(Loss { text: line.to_owned(), ..Loss::default() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn told(printed: &str) -> (String, Option<String>, bool) {
+        let Loss { text, host, with_host } = culprit(printed.as_bytes()).unwrap_or_default();
+        (text, host, with_host)
+    }
+
+    fn of(text: &str, host: &str, with_host: bool) -> (String, Option<String>, bool) {
+        (text.to_owned(), Some(host.to_owned()), with_host)
+    }
+
     #[test]
     fn launchers_name_the_dead() {
-        let open_mpi = b"---\nmpirun noticed that process rank 1 with PID 0 on node h2 exited on signal 9 (Killed).\n---\n";
-        assert_eq!(culprit(open_mpi).unwrap(), "rank 1 on h2 exited on signal 9 (Killed)");
-        let daemon = b"ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[43721,0],0] on node h1\n  Remote daemon: [[43721,0],2] on node h3\n\nThis is usually due to\n";
-        assert_eq!(culprit(daemon).unwrap(), "the host h3 is lost");
-        let hydra = b"=   BAD TERMINATION\n=   PID 13247 RUNNING AT h3\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
-        assert_eq!(culprit(hydra).unwrap(), "a process on h3 has ended: Killed (signal 9)");
-        assert_eq!(culprit(b"srun: error: h2: task 1: Killed\n").unwrap(), "h2: task 1: Killed");
-        assert_eq!(culprit(b"haul: no MPI library\nmore\n").unwrap(), "no MPI library");
-        let daemon = b"ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[6090,0],0] on node h1\n  \
-            Remote daemon: [[6090,0],2] on node h2\n\nThis is usually due to ...\n";
-        assert_eq!(culprit(daemon).unwrap(), "the host h2 is lost");
+        let open_mpi = "---\nmpirun noticed that process rank 1 with PID 0 on node h2 exited on signal 9 (Killed).\n---\n";
+        assert_eq!(told(open_mpi), of("rank 1 on h2 exited on signal 9 (Killed)", "h2", false));
+        let hydra = "=   BAD TERMINATION\n=   PID 13247 RUNNING AT h3\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
+        assert_eq!(told(hydra), of("a process on h3 has ended: Killed (signal 9)", "h3", false));
+        assert_eq!(told("srun: error: h2: task 1: Killed\n"), of("h2: task 1: Killed", "h2", false));
+        assert_eq!(told("haul: no MPI library\nmore\n"), ("no MPI library".to_owned(), None, false));
         assert_eq!(culprit(b"all is well\n"), None);
+    }
+
+    #[test]
+    fn launchers_name_the_host_that_is_lost() {
+        let daemon = |id: &str, host: &str| {
+            format!(
+                "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[{id},0],0] on node h1\n  \
+                 Remote daemon: [[{id},0],2] on node {host}\n\nThis is usually due to\n"
+            )
+        };
+        assert_eq!(told(&daemon("43721", "h3")), of("the host h3 is lost", "h3", true));
+        // What srun says of the helpers that it ends then is not the cause.
+        let both = format!("srun: error: h2: task 0: Killed\n{}", daemon("6090", "h3"));
+        assert_eq!(told(&both), of("the host h3 is lost", "h3", true));
+        for printed in [
+            "srun: error: Node failure on h3\nsrun: error: h2: task 0: Killed\n",
+            "srun: error: Task launch for StepId=7.0 failed on node h3: Communication connection failure\n",
+            "ssh: connect to host h3 port 22: No route to host\n",
+            "ssh: Could not resolve hostname h3: Name or service not known\n",
+        ] {
+            assert_eq!(told(printed), of("the host h3 is lost", "h3", true), "{printed}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`Crew`]: the job over all its attempts; `remote.rs` is the driver that sends files to it, `outstanding.rs` what is
 //!   under way, [`Journal`] what is finished.
+//!   `culprit.rs` and `places.rs`: who is to blame when it is lost, and which hosts it goes on with.
 //! - [`command`]: what of this host and its environment bears on the job, and the command line that follows.
 //! - [`job`]: the running job, linked by pipes to rank 0, and its end.
 
@@ -11,9 +12,11 @@ mod culprit;
 pub mod job;
 pub(crate) mod journal;
 mod outstanding;
+mod places;
 mod remote;
 mod spawn;
 
 pub use crew::{Crew, CrewOptions, Processes, Start, Started};
 pub use journal::Journal;
+pub use places::Place;
 pub use spawn::Spawn;

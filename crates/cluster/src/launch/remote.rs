@@ -21,7 +21,7 @@ use haul_flow::{
     Undertaking, Wording, plan,
 };
 
-use super::crew::{Crew, Heard, Mustered};
+use super::crew::{Again, Crew, Heard};
 use super::journal::Journal;
 use super::outstanding::{Outstanding, Sent, fingerprint};
 use crate::schedule::PartId;
@@ -42,6 +42,9 @@ const LOST: Wording = Wording("{bare}: {bare} entries were not copied");
 
 /// The job was lost, and goes on.
 const AGAIN: Wording = Wording("{bare}; what is left is begun again");
+
+/// The same, on fewer hosts.
+const AGAIN_WITHOUT: Wording = Wording("{bare}; what is left is begun again without {bare}");
 
 /// The driver.
 pub(crate) struct Remote<'a, T: Portable> {
@@ -165,7 +168,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
                 Heard::Remark(text) => self.undertaking.report.debug(&text),
                 Heard::Nothing => {}
                 Heard::Lost(why) => match self.crew.begin_again(self.undertaking, &why) {
-                    Some((why, ready)) => self.go_on(why, ready),
+                    Some(again) => self.go_on(again),
                     None => return self.give_up(),
                 },
             }
@@ -232,8 +235,12 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
 
     /// Gives what is left to the ranks of another attempt. While they were started, the walk went on, and wrote down what it
     /// found.
-    fn go_on(&self, why: String, ready: Mustered) {
-        self.undertaking.report.problem(Problem::new(AGAIN).naming(why).as_warning());
+    fn go_on(&self, Again { why, without, ready }: Again) {
+        let problem = match without {
+            None => Problem::new(AGAIN).naming(why),
+            Some(hosts) => Problem::new(AGAIN_WITHOUT).naming(why).naming(hosts),
+        };
+        self.undertaking.report.problem(problem.as_warning());
         // Invariant: what is in the table when the ranks are taken up is sent here, what comes later by whoever finds it.
         let mut table = self.table();
         self.crew.take_up(ready);

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::command::{StartLine, Surroundings, Wanted, start_line};
+use super::command::{Family, StartLine, Surroundings, Wanted, start_line};
 use super::crew::{Processes, Start, Started};
 use super::job::Job;
+use super::places::Place;
 use crate::Options;
 use crate::link::Link;
 
@@ -16,6 +17,12 @@ const PRINTED_MAX: usize = 64 << 10;
 
 /// Starts ranks by a launcher.
 pub struct Spawn {
+    surroundings: Surroundings,
+    ranks: u32,
+    program: PathBuf,
+    launcher: Option<Vec<OsString>>,
+    library: Option<PathBuf>,
+    /// How they are started where the launcher chooses the hosts.
     line: StartLine,
 }
 
@@ -26,29 +33,46 @@ impl Spawn {
     /// Why they cannot be, for the user.
     pub fn new(ranks: u32, program: PathBuf, options: &Options) -> Result<Self, String> {
         let surroundings = Surroundings::of_process();
+        let program = surroundings.agent(&program);
+        let (launcher, library) = (options.launcher.clone(), options.mpi_library.clone());
+        let line = StartLine {
+            family: Family::Other,
+            words: Vec::new(),
+            environment: Vec::new(),
+            stdin_window: None,
+        };
+        let mut spawn = Self { surroundings, ranks, program, launcher, library, line };
+        spawn.line = spawn.line_on(&[])?;
+        Ok(spawn)
+    }
+
+    fn line_on(&self, places: &[Place]) -> Result<StartLine, String> {
         let mut arguments = vec![OsString::from("--rank")];
-        arguments.extend(options.mpi_library.as_ref().map(|library| library.clone().into_os_string()));
+        arguments.extend(self.library.as_ref().map(|library| library.clone().into_os_string()));
+        let ranks = if places.is_empty() { self.ranks } else { places.iter().map(|place| place.ranks).sum() };
         let wanted = Wanted {
             ranks,
-            program: &surroundings.agent(&program),
+            program: &self.program,
             arguments: &arguments,
             environment: &[],
-            launcher: options.launcher.as_deref(),
-            library: options.mpi_library.as_deref(),
+            launcher: self.launcher.as_deref(),
+            library: self.library.as_deref(),
+            places,
         };
-        let line = start_line(&surroundings, &wanted).map_err(|refusal| refusal.to_string())?;
-        Ok(Self { line })
+        start_line(&self.surroundings, &wanted).map_err(|refusal| refusal.to_string())
     }
 }
 
 impl Start for Spawn {
-    fn start(&self, _: u32) -> Result<Started, String> {
+    fn start(&self, _: u32, places: &[Place]) -> Result<Started, String> {
+        let chosen = if places.is_empty() { None } else { Some(self.line_on(places)?) };
+        let line = chosen.as_ref().unwrap_or(&self.line);
         let printed = Arc::new(Mutex::new(Vec::new()));
         let listening = Arc::clone(&printed);
         let cannot = |error: std::io::Error| {
-            format!("cannot run {}: {error}", self.line.words.first().cloned().unwrap_or_default().display())
+            format!("cannot run {}: {error}", line.words.first().cloned().unwrap_or_default().display())
         };
-        let mut job = Job::start(&self.line, move |line| {
+        let mut job = Job::start(line, move |line| {
             let mut printed = listening.lock().unwrap_or_else(PoisonError::into_inner);
             printed.extend_from_slice(line);
             printed.push(b'\n');
@@ -59,12 +83,16 @@ impl Start for Spawn {
         let (Some(input), Some(output)) = (job.take_output(), job.take_input()) else {
             return Err("the processes have no pipes".to_owned());
         };
-        let link = Link::to_rank(input, output, self.line.stdin_window).map_err(cannot)?;
+        let link = Link::to_rank(input, output, line.stdin_window).map_err(cannot)?;
         Ok(Started { link, processes: Box::new(Ranks { job, printed }) })
     }
 
     fn starts_again(&self) -> bool {
         true
+    }
+
+    fn chooses_hosts(&self) -> bool {
+        self.line.family.chooses_hosts()
     }
 }
 

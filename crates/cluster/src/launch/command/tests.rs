@@ -20,8 +20,31 @@ fn an_allocation_of_slurm_says_how_many_it_is_for() {
     assert_eq!([slots("2(x3),1"), slots("4"), slots("1,2,3")], [Some(7), Some(4), Some(6)]);
     assert_eq!([slots("x"), slots("2(x"), slots("4294967295(x2)")], [None; 3]);
     let few = surroundings(&[("SLURM_JOBID", "8"), ("SLURM_NTASKS", "5")]).allocation.unwrap();
-    assert_eq!(few, Allocation { system: System::Slurm, id: "8".to_owned(), slots: Some(5), hosts: None });
+    let expected = Allocation {
+        system: System::Slurm,
+        id: "8".to_owned(),
+        slots: Some(5),
+        hosts: None,
+        within_step: false,
+    };
+    assert_eq!(few, expected);
     assert_eq!(surroundings(&[("SLURM_JOB_ID", "")]).allocation, None);
+}
+
+#[test]
+fn who_holds_an_allocation_has_its_ranks_at_hand() {
+    let at_hand = |more: &[(&str, &str)]| {
+        let variables = [&[("SLURM_JOB_ID", "7"), ("SLURM_TASKS_PER_NODE", "2(x2)")], more].concat();
+        surroundings(&variables).ranks_at_hand()
+    };
+    assert_eq!(at_hand(&[]), Some(4));
+    // The shell of an allocation, and a batch script.
+    assert_eq!(at_hand(&[("SLURM_STEP_ID", "4294967290")]), Some(4));
+    assert_eq!(at_hand(&[("SLURM_STEP_ID", "4294967291")]), Some(4));
+    // A task of srun's, for which another srun would wait.
+    assert_eq!(at_hand(&[("SLURM_STEP_ID", "0")]), None);
+    assert_eq!(at_hand(&[("OMPI_COMM_WORLD_SIZE", "4")]), None);
+    assert_eq!(surroundings(&[]).ranks_at_hand(), None);
 }
 
 #[test]
@@ -80,6 +103,7 @@ fn wanted<'a>(ranks: u32, environment: &'a [(&'a str, OsString)]) -> Wanted<'a> 
         environment,
         launcher: None,
         library: None,
+        places: &[],
     }
 }
 
@@ -109,6 +133,28 @@ fn each_family_gets_its_options() {
         "RUN --ntasks=4 --input=0 --unbuffered --kill-on-bad-exit=1 /bin/haul"
     );
     assert_eq!(line(Family::Other, true), "RUN -n 4 /bin/haul");
+}
+
+#[test]
+fn hosts_that_are_chosen_take_the_place_of_others() {
+    let place = |host: &str, ranks| Place { host: host.to_owned(), ranks };
+    let places = [place("h1", 2), place("h3", 1)];
+    let line = |family: Family, words: &[&str]| {
+        let words = words.iter().map(OsString::from).collect();
+        text(&line_of(&surroundings(&[]), &Wanted { places: &places, ..wanted(3, &[]) }, family, words))
+    };
+    let own = ["RUN", "--host", "h1,h2", "-x", "A", "--hostfile=hosts", "-H", "h2"];
+    assert_eq!(line(Family::OpenMpi4, &own), "RUN -x A --host h1:2,h3:1 --bind-to none -n 3 /bin/haul");
+    assert_eq!(line(Family::OpenMpi5, &["RUN"]), "RUN --host h1:2,h3:1 --bind-to none -n 3 /bin/haul");
+    assert_eq!(
+        line(Family::Mpich, &["RUN", "-f", "hosts", "-iface", "lo"]),
+        "RUN -iface lo -hosts h1:2,h3:1 -n 3 /bin/haul"
+    );
+    assert_eq!(
+        line(Family::Srun, &["RUN", "--mpi=none", "-N3"]),
+        "RUN --mpi=none -N3 --nodes=2 --nodelist=h1,h3 --ntasks=3 --input=0 --unbuffered --kill-on-bad-exit=1 /bin/haul"
+    );
+    assert_eq!(line(Family::Other, &["RUN", "-f", "x"]), "RUN -f x -n 3 /bin/haul");
 }
 
 #[test]

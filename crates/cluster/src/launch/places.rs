@@ -1,0 +1,113 @@
+//! Which hosts an attempt runs on: after a host is lost, those that are left, with as many ranks as they had.
+
+use super::culprit::Loss;
+
+/// A host, and how many ranks it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its name, as its ranks say.
+    pub host: String,
+    /// How many ranks.
+    pub ranks: u32,
+}
+
+/// Where it goes on after a loss.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Where it was.
+    Same,
+    /// Where it was, but for the host that is lost.
+    Without(Vec<Place>),
+    /// Nowhere: the host that is lost was the last.
+    Nowhere,
+}
+
+/// Decides where a crew whose ranks were on `hosts` goes on. `here` is the host of the launch process, which is not lost.
+///
+/// A host on which only a process has died is left out too, as another may die there; unless there is no other.
+pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> Next {
+    let Some(lost) = &loss.host else { return Next::Same };
+    let places = places_of(hosts.iter().filter(|host| !is_same(host, lost)));
+    let left: u32 = places.iter().map(|place| place.ranks).sum();
+    match (places.is_empty(), loss.with_host && !is_same(lost, here)) {
+        (false, _) if left as usize == hosts.len() => Next::Same,
+        (false, _) => Next::Without(places),
+        (true, true) => Next::Nowhere,
+        (true, false) => Next::Same,
+    }
+}
+
+/// Lists what a crew had on one host.
+pub(super) fn only(host: &str, hosts: &[String]) -> Vec<Place> {
+    places_of(hosts.iter().filter(|other| is_same(other, host)))
+}
+
+/// Lists the hosts of the ranks that are to be in some places.
+pub(super) fn hosts_of(places: &[Place]) -> Vec<String> {
+    let of = |place: &Place| std::iter::repeat_n(place.host.clone(), place.ranks as usize);
+    places.iter().flat_map(of).collect()
+}
+
+/// Lists hosts in the order of their first ranks.
+fn places_of<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    for host in hosts {
+        match places.iter_mut().find(|place| place.host == *host) {
+            Some(place) => place.ranks += 1,
+            None => places.push(Place { host: host.clone(), ranks: 1 }),
+        }
+    }
+    places
+}
+
+/// Tells whether two names are one host's: launchers leave domains away.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    one == other || (one.contains('.') != other.contains('.') && short(one) == short(other))
+}
+
+/// Returns the name of this host, or nothing that is one.
+pub(super) fn here() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn loss(host: &str, with_host: bool) -> Loss {
+        Loss { text: String::new(), host: Some(host.to_owned()), with_host }
+    }
+
+    #[test]
+    fn those_that_are_left_keep_their_ranks() {
+        let hosts = names(&["h1", "h1", "h2", "h3.site", "h3.site", "h2"]);
+        let place = |host: &str| Place { host: host.to_owned(), ranks: 2 };
+        let expected = Next::Without(vec![place("h1"), place("h2")]);
+        assert_eq!(after(&loss("h3", true), &hosts, "h1"), expected);
+        assert_eq!(after(&loss("h3", false), &hosts, "h1"), expected);
+        assert_eq!(after(&loss("h4", true), &hosts, "h1"), Next::Same);
+        assert_eq!(after(&Loss { host: None, ..loss("", true) }, &hosts, "h1"), Next::Same);
+        assert_eq!(only("h3", &hosts), [place("h3.site")]);
+        assert_eq!(hosts_of(&[place("h1"), place("h2")]), ["h1", "h1", "h2", "h2"]);
+    }
+
+    #[test]
+    fn the_last_host_is_given_up_only_if_it_is_gone() {
+        let hosts = names(&["h2", "h2"]);
+        assert_eq!(after(&loss("h2", true), &hosts, "h1"), Next::Nowhere);
+        assert_eq!(after(&loss("h2", false), &hosts, "h1"), Next::Same);
+        // What runs on the launch process's own host is not gone with it.
+        assert_eq!(after(&loss("h2", true), &hosts, "h2"), Next::Same);
+    }
+
+    #[test]
+    fn names_with_and_without_a_domain_are_one_hosts() {
+        assert!(is_same("n1", "n1.cluster") && is_same("n1.a", "n1.a") && !is_same("n1.a", "n1.b"));
+        assert!(!is_same("n1", "n10") && !is_same("n1", "n2"));
+    }
+}
