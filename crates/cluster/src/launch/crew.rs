@@ -281,10 +281,15 @@ impl Crew {
 
     fn wait_until_ready(&self, attempt: &mut Attempt, report: &dyn Listens) -> Result<(), Problem> {
         let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
-        let (began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
+        let (mut began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
         loop {
+            began += attempt.standstill.turn(Instant::now());
             if began.elapsed() > within {
                 return Err(cannot(format!("after {} s not all answer", within.as_secs())));
+            }
+            // Not every launcher ends when it cannot reach a host.
+            if let Some(loss) = attempt.finds_host_missing() {
+                return Err(cannot(loss.text));
             }
             match attempt.incoming.wait(Duration::from_millis(100)) {
                 Some(Arrival::Message(ToLaunch::Ready { hosts, carrier })) => {
@@ -516,6 +521,16 @@ impl Attempt {
             _ => why.to_owned(),
         };
         Loss { text, with_host: host.is_some(), host }
+    }
+
+    /// Tells of a host that is lost, when something was printed that says so.
+    fn finds_host_missing(&mut self) -> Option<Loss> {
+        let printed = self.processes.printed();
+        if printed.is_empty() {
+            return None;
+        }
+        self.printed.extend(printed);
+        culprit(&self.printed).filter(|loss| loss.with_host)
     }
 
     fn take_printed(&mut self) -> Vec<u8> {
