@@ -171,6 +171,7 @@ New files are spread over storage targets as their sources are, where the file s
 With
 .B \-s
 the copy is made by clients on many hosts, which work together by MPI.
+In a batch job all its tasks are clients.
 Where hosts can only be had from a batch system, a job is submitted and followed to its end.
 .PP
 Letters may be bundled, and options may stand after names;
