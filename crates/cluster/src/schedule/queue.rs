@@ -39,11 +39,6 @@ impl Default for PartQueue {
 }
 
 impl PartQueue {
-    /// Returns how many parts wait.
-    pub(crate) fn len(&self) -> u64 {
-        self.parts
-    }
-
     /// Tells whether no part waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts == 0
@@ -197,7 +192,7 @@ mod tests {
                     left.extend(queue.pop_bundle(sizes[index % sizes.len()]));
                 }
             }
-            prop_assert_eq!(queue.len() as usize, parts.len() - left.len());
+            prop_assert_eq!(queue.parts as usize, parts.len() - left.len());
             while !queue.is_empty() {
                 let bundle = queue.pop_bundle(sizes[0]);
                 let entries: u32 = bundle.iter().map(|part| part.entries).sum();
