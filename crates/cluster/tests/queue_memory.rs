@@ -34,7 +34,7 @@ fn queue(entries: u32) -> u64 {
     for id in 0..parts {
         let part = Part {
             id: PartId(1 << 40 | id),
-            directory: 0x1_0000_0000 | id / 8,
+            directory: 0x1_0000_0000 | (id / 8),
             entries,
             body: body(entries, 60),
         };
