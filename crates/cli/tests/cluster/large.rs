@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::spec::{self, Node, Piece, Spec};
 use haul_testkit::standin::{self, Standin};
-use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, needs, program, require, wait};
+use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, cold, compare, needs, program, require, wait};
 
 use crate::start::{Way, library, script};
 
@@ -129,7 +129,11 @@ macro_rules! scene {
 fn a_source_that_changes(options: &[&str], change: impl Fn(&Path)) {
     let Scene { mpi, standin, sandbox } = scene!("--client-rate=8MB");
     let source = standin.client(0).join("large");
-    fs::write(&source, spec::bytes(1, 12_000_000)).unwrap();
+    for (seed, path) in [(1, &source), (2, &other(&source))] {
+        fs::write(path, spec::bytes(seed, 12_000_000)).unwrap();
+        // Written just now it is in memory, and would be copied in no time.
+        cold::make(path).unwrap();
+    }
     let to = sandbox.join("to");
     fs::create_dir(&to).unwrap();
     let copy = script(&sandbox, &mpi, Way::Clients(3), &[RANGE]);
@@ -147,10 +151,13 @@ fn shrink(source: &Path) {
     File::options().write(true).open(source).unwrap().set_len(1_000_000).unwrap();
 }
 
+/// Another file of the same length, beside the source.
+fn other(source: &Path) -> PathBuf {
+    source.with_extension("other")
+}
+
 fn replace(source: &Path) {
-    let other = source.with_extension("other");
-    fs::write(&other, spec::bytes(2, 12_000_000)).unwrap();
-    fs::rename(other, source).unwrap();
+    fs::rename(other(source), source).unwrap();
 }
 
 #[test]
