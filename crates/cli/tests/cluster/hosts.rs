@@ -230,7 +230,8 @@ fn a_host_stays_away(kind: Kind) {
     scene.assert_same(Facts::PRESERVED, &outcome);
     assert!(told.contains("; what is left is begun again without h3\n"), "{told}");
     let again = fs::read_to_string(&gone).unwrap();
-    assert!(again.lines().count() <= usize::from(kind == Kind::Mpich4), "{again}{told}");
+    // Where the loss was not seen to be that of h3, it was tried once more.
+    assert!(again.lines().count() <= 1, "{again}{told}");
     scene.nobody_stays();
 }
 
