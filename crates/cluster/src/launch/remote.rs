@@ -9,7 +9,7 @@
 //! a thread hears what comes back. Every row of the table holds a feed of the local driver, so the run ends when the
 //! workers have nothing to do and nothing is under way.
 //!
-//! Bound: a worker that would send more than [`OUTSTANDING_ENTRIES`] waits. The hearer makes room by itself, without the
+//! Bound: a worker that would send more than [`outstanding_max`] waits. The hearer makes room by itself, without the
 //! workers, so this ends as long as the ranks work or are given up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,8 +27,11 @@ use super::outstanding::{Outstanding, Sent, fingerprint};
 use crate::schedule::PartId;
 use crate::wire::{PackedProblem, RangeOver, Report, ToMaster, pack};
 
-/// Entries that may be under way: enough for 256 ranks to have two full bundles each, and as many again in rank 0's queue.
+/// Entries that may be under way, however few ranks there are.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
+
+/// Entries that may be under way for each rank: two full bundles, and as many again in rank 0's queue.
+const OUTSTANDING_ENTRIES_EACH: usize = 4 << 10;
 
 /// Entries of a part where there is a journal: always as many, as a later run knows what is finished by whole parts.
 const JOURNAL_PART_ENTRIES: usize = 32;
@@ -124,8 +127,9 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             return;
         }
         let feed = self.local.feed();
+        let most = outstanding_max(self.crew.workers());
         let mut table = self.table();
-        while table.entries() >= OUTSTANDING_ENTRIES {
+        while table.entries() >= most {
             table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
         }
         if self.crew.is_lost() {
@@ -314,4 +318,9 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
             absent
         })
     }
+}
+
+/// Says how many entries may be under way to `ranks`.
+fn outstanding_max(ranks: usize) -> usize {
+    OUTSTANDING_ENTRIES.max(ranks.saturating_mul(OUTSTANDING_ENTRIES_EACH))
 }
