@@ -416,8 +416,7 @@ impl Crew {
             undertaking.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
             match self.muster(undertaking, number) {
                 Ok(ready) => {
-                    let without = self.left_out(&ended.hosts);
-                    return Some(Again { why: loss.text, without, ready });
+                    return Some(Again { why: loss.text, without: self.left_out(&ended.hosts), ready });
                 }
                 // What ended the job may still be so, and be over soon.
                 Err(problem) if problem.wording == CANNOT_RUN && number < ATTEMPTS => {
@@ -525,12 +524,10 @@ impl Attempt {
 
     /// Tells of a host that is lost, when something was printed that says so.
     fn finds_host_missing(&mut self) -> Option<Loss> {
-        let printed = self.processes.printed();
-        if printed.is_empty() {
-            return None;
-        }
-        self.printed.extend(printed);
-        culprit(&self.printed).filter(|loss| loss.with_host)
+        let known = self.printed.len();
+        self.printed.extend(self.processes.printed());
+        let loss = if self.printed.len() > known { culprit(&self.printed) } else { None };
+        loss.filter(|loss| loss.with_host)
     }
 
     fn take_printed(&mut self) -> Vec<u8> {
