@@ -32,14 +32,13 @@ pub use systems::{FileSystems, Striped};
 /// The attribute that Lustre's layouts are in.
 const LOV: &CStr = c"lustre.lov";
 
-/// Attributes that are the file system's account of where the bytes are, by name or, ending in a dot, by beginning.
+/// Lustre's attributes that are its account of where the bytes are, by name or, ending in a dot, by beginning.
 ///
 /// They show among the extended attributes, but are none of the file's: given to another file they would at best do nothing.
 /// Lustre takes `lustre.lov` for a file that has a layout and ignores it; and refuses, or takes and ignores, those of its
 /// servers in `trusted.`, which are about one inode (its number, its links, its archive).
-const PLACEMENT: [&[u8]; 10] = [
+const OF_LUSTRE: [&[u8]; 9] = [
     b"lustre.",
-    b"ceph.",
     b"trusted.lov",
     b"trusted.lma",
     b"trusted.lmv",
@@ -50,11 +49,19 @@ const PLACEMENT: [&[u8]; 10] = [
     b"trusted.dmv",
 ];
 
-/// Tells whether an extended attribute is about where the file's bytes are, and so not for copies.
+/// Those of CephFS, which knows nothing of Lustre's: what has such a name there is the user's.
+const OF_CEPH: [&[u8]; 1] = [b"ceph."];
+
+/// Tells whether an extended attribute is about where the file's bytes are on a file system, and so not for copies.
 #[must_use]
-pub fn is_placement(key: &CStr) -> bool {
+pub fn is_placement(how: Striped, key: &CStr) -> bool {
+    let names: &[&[u8]] = match how {
+        Striped::No => &[],
+        Striped::Lustre => &OF_LUSTRE,
+        Striped::Ceph => &OF_CEPH,
+    };
     let key = key.to_bytes();
-    PLACEMENT.iter().any(|known| if known.ends_with(b".") { key.starts_with(known) } else { key == *known })
+    names.iter().any(|known| if known.ends_with(b".") { key.starts_with(known) } else { key == *known })
 }
 
 /// A layout.
@@ -286,11 +293,13 @@ mod tests {
 
     #[test]
     fn attributes_about_the_place_are_known() {
-        for key in [c"lustre.lov", c"lustre.lmv", c"trusted.lov", c"trusted.link", c"ceph.file.layout"] {
-            assert!(is_placement(key), "{key:?}");
+        for key in [c"lustre.lov", c"lustre.lmv", c"trusted.lov", c"trusted.link"] {
+            assert!(is_placement(Striped::Lustre, key), "{key:?}");
+            assert!(!is_placement(Striped::Ceph, key) && !is_placement(Striped::No, key), "{key:?}");
         }
+        assert!(is_placement(Striped::Ceph, c"ceph.file.layout"));
         for key in [c"user.lustre.lov", c"trusted.lover", c"trusted.overlay.opaque", c"security.capability"] {
-            assert!(!is_placement(key), "{key:?}");
+            assert!(![Striped::Lustre, Striped::Ceph].iter().any(|how| is_placement(*how, key)), "{key:?}");
         }
     }
 }

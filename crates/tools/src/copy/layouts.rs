@@ -115,10 +115,14 @@ impl Copier {
     }
 
     /// Tells whether an extended attribute is the file system's account of where the bytes are: by its name, and only on file
-    /// systems that keep such accounts, as elsewhere `trusted.link` is anybody's.
+    /// systems that keep such an account, as elsewhere `trusted.link` is anybody's.
     pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
+        if ![Striped::Lustre, Striped::Ceph].into_iter().any(|how| is_placement(how, key)) {
+            return false;
+        }
         let file = source.descriptor();
-        is_placement(key) && stat(file).is_ok_and(|stat| self.is_striped(file, &stat))
+        stat(file)
+            .is_ok_and(|stat| is_placement(self.layouts.systems.striped(file, stat.identity.device), key))
     }
 
     /// Tells whether a file is on a striped file system.
