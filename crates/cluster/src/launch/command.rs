@@ -62,6 +62,9 @@ pub struct Allocation {
     pub within_step: bool,
 }
 
+/// Processes and threads that a rank has on a small host: its workers, what the library needs, what starts it.
+const TASKS_EACH: u32 = 16;
+
 /// What of this process's surroundings bears on how ranks are started.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
@@ -73,6 +76,8 @@ pub struct Surroundings {
     libraries: OsString,
     agent: Option<PathBuf>,
     root: bool,
+    /// How many processes and threads this host can have, if it says.
+    tasks_max: Option<u32>,
 }
 
 impl Surroundings {
@@ -80,7 +85,10 @@ impl Surroundings {
     #[must_use]
     pub fn of_process() -> Self {
         let root = rustix::process::geteuid().is_root();
-        Self { root, ..Self::of(|name| env::var_os(name)) }
+        let limit = |name: &str| fs::read_to_string(name).ok()?.trim().parse::<u32>().ok();
+        let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+        let tasks_max = limits.into_iter().filter_map(limit).min();
+        Self { root, tasks_max, ..Self::of(|name| env::var_os(name)) }
     }
 
     /// Looks at an environment, and the files it names. The user is taken for an ordinary one.
@@ -98,6 +106,7 @@ impl Surroundings {
             libraries: variable("LD_LIBRARY_PATH").unwrap_or_default(),
             agent: filled("HAUL_AGENT").map(PathBuf::from),
             root: false,
+            tasks_max: None,
         }
     }
 
@@ -313,6 +322,13 @@ pub enum Refusal {
         /// The job that has the allocation.
         job: String,
     },
+    /// This host cannot have so many processes.
+    TooManyForHost {
+        /// Clients that were asked for.
+        clients: u32,
+        /// Ranks it has room for.
+        room: u32,
+    },
     /// This process is itself one of several ranks.
     WithinJob {
         /// How many there are.
@@ -329,6 +345,9 @@ impl fmt::Display for Refusal {
             Self::CannotRun { program, why } => write!(out, "cannot run {}: {why}", program.display()),
             Self::TooManyClients { clients, slots, job } => {
                 write!(out, "{clients} clients are too many: job {job} has room for {slots}")
+            }
+            Self::TooManyForHost { clients, room } => {
+                write!(out, "{clients} clients are too many for this host, which has room for {room}")
             }
             Self::WithinJob { ranks } => {
                 write!(out, "this is already one of {ranks} ranks: it cannot start others")
@@ -357,6 +376,10 @@ pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<St
         && wanted.ranks > *slots
     {
         return Err(Refusal::TooManyClients { clients: wanted.ranks, slots: *slots, job: id.clone() });
+    }
+    let room = surroundings.tasks_max.map(|tasks| tasks / TASKS_EACH);
+    if let Some(room) = room.filter(|room| surroundings.allocation.is_none() && wanted.ranks > *room) {
+        return Err(Refusal::TooManyForHost { clients: wanted.ranks, room });
     }
     let (program, family) = find_launcher(surroundings, wanted.library).ok_or(Refusal::NoLauncher)?;
     Ok(line_of(surroundings, wanted, family, vec![program.into_os_string()]))

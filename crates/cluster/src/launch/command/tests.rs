@@ -211,3 +211,25 @@ fn what_cannot_be_started_is_refused_with_a_reason() {
     let refusal = start_line(&nothing, &Wanted { launcher: Some(&own), ..wanted(2, &[]) }).unwrap_err();
     assert!(refusal.to_string().starts_with("cannot run /no/such/launcher: No such file"), "{refusal}");
 }
+
+#[test]
+fn a_host_is_not_filled_with_more_ranks_than_it_can_have() {
+    let refusal = |ranks, variables: &[(&str, &str)]| {
+        let surroundings = Surroundings { tasks_max: Some(32_768), ..surroundings(variables) };
+        let wanted = Wanted {
+            ranks,
+            program: Path::new("/bin/true"),
+            arguments: &[],
+            environment: &[],
+            launcher: None,
+            library: None,
+            places: &[],
+        };
+        start_line(&surroundings, &wanted).unwrap_err()
+    };
+    assert_eq!(refusal(2049, &[]), Refusal::TooManyForHost { clients: 2049, room: 2048 });
+    // Here there is no launcher, in an allocation its hosts have the room.
+    assert_eq!(refusal(2048, &[]), Refusal::NoLauncher);
+    let large = [("SLURM_JOB_ID", "7"), ("SLURM_TASKS_PER_NODE", "64(x100)")];
+    assert_eq!(refusal(6400, &large), Refusal::NoLauncher);
+}
