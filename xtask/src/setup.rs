@@ -7,8 +7,11 @@ use std::process::Command;
 
 use crate::steps::{Failure, is_installed, run, say};
 
-/// Programs the tests run and files they use, with the Debian package that has them and what is skipped without them.
-const NEEDS: [(&str, &str, &str); 35] = [
+/// A program the tests run or a file they use, the Debian package that has it, and what is skipped without it.
+type Need = (&'static str, &'static str, &'static str);
+
+/// What the tests need.
+const NEEDS: [Need; 35] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -46,6 +49,15 @@ const NEEDS: [(&str, &str, &str); 35] = [
     ("unshare", "util-linux", "tests on several hosts"),
 ];
 
+/// What is large and needed by few tests: it is installed only for a full run (`HAUL_FULL=1`), and used wherever it is.
+const LARGE_NEEDS: [Need; 5] = [
+    ("ceph-mon", "ceph-mon", CEPH),
+    ("ceph-osd", "ceph-osd", CEPH),
+    ("ceph-mds", "ceph-mds", CEPH),
+    ("ceph-fuse", "ceph-fuse", CEPH),
+    ("ceph", "ceph-common", CEPH),
+];
+
 /// MPI libraries that Debian does not have yet: Python packages, with their releases, each put into a virtual environment of
 /// its own below the target directory, and the program by which tests find it.
 const WHEELS: [(&str, &str, &str); 2] =
@@ -54,11 +66,16 @@ const WHEELS: [(&str, &str, &str); 2] =
 /// What some are for: jobs of a real batch system.
 const SLURM: &str = "tests in a real Slurm";
 
+/// What some are for: a real striped file system.
+const CEPH: &str = "tests on CephFS";
+
 /// What some are for: `cargo xtask oracle`.
 const ORACLE: &str = "tests of GNU's";
 
 /// Installs the missing programs where that can be done, and lists those that stay missing.
 pub(crate) fn setup() -> Result<(), Failure> {
+    let large: &[Need] = if is_full_run() { &LARGE_NEEDS } else { &[] };
+    let missing = || NEEDS.iter().chain(large).filter(|(program, ..)| !is_installed(program));
     let mut packages: Vec<_> = missing().map(|(_, package, _)| *package).collect();
     packages.dedup();
     if !packages.is_empty() && is_installed("apt-get") {
@@ -69,14 +86,21 @@ pub(crate) fn setup() -> Result<(), Failure> {
         say(&format!("missing: {program} (Debian's package {package}): no {use_of_it}"));
     }
     let wheels = WHEELS.map(|(package, release, program)| has_wheel(package, release, program));
-    if missing().next().is_none() && wheels == [true; 2] {
-        say("everything the tests need is installed");
+    let is_complete = missing().next().is_none() && wheels == [true; 2];
+    let left_out: Vec<_> = LARGE_NEEDS.iter().filter(|(program, ..)| !is_installed(program)).collect();
+    match left_out.first() {
+        Some((_, _, use_of_it)) if !is_full_run() => {
+            say(&format!("left out: no {use_of_it} (220 MB of packages: HAUL_FULL=1 installs them)"));
+        }
+        _ if is_complete => say("everything the tests need is installed"),
+        _ => {}
     }
     Ok(())
 }
 
-fn missing() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
-    NEEDS.iter().filter(|(program, ..)| !is_installed(program))
+/// Tells whether this run is a full one, as the tests do.
+fn is_full_run() -> bool {
+    std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Puts a Python package where tests look for it, unless it is there; tells whether it is.
