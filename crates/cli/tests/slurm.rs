@@ -12,6 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use haul_testkit::compare::compare_paths;
+use haul_testkit::hosts::{self, Hosts};
 use haul_testkit::mpi::Mpi;
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::slurm::{self, Slurm};
@@ -440,4 +441,53 @@ fn a_job_whose_first_node_is_killed_goes_on_when_it_begins_again() {
 fn a_job_whose_last_node_is_killed_goes_on_when_it_begins_again() {
     require!(needed().or_else(standin::needed));
     lose_node(|nodes| nodes.last().unwrap().clone());
+}
+
+/// A copy within an allocation that Slurm does not end when a node is lost: the others go on without it, by `launcher`, and the
+/// user is told that those in `without` are left out.
+fn lose_node_of_allocation(kind: mpi::Kind, launcher: Option<&str>, without: &str) {
+    let hosts = Hosts::new(3).unwrap();
+    let standin = Standin::start(1, &[SLOW]).unwrap();
+    let source = slow_tree(&standin);
+    let mpi = Mpi::find(kind).unwrap();
+    // Of these, what says by which network hosts talk; the rest is Slurm's affair.
+    let networks = hosts.environment(&mpi, 1).unwrap().into_iter().filter(|(name, _)| {
+        name.contains("_if_include") || name.starts_with("UCX") || name.starts_with("FI_")
+    });
+    let library = format!("--mpi-lib={}", mpi.library().display());
+    let slurm = Slurm::start_over(&hosts).unwrap();
+    let ground = Ground { slurm, mpi, library, folder: tempfile::tempdir().unwrap() };
+    let mut copying = ground.command(&["salloc", "-Q", "--no-kill", "-N3", "-n3"]);
+    copying.arg(program!().path()).args(["cp", "-a", "--clients=3", &ground.library]);
+    copying.args(launcher.map(|launcher| format!("--launcher={launcher}")));
+    copying.arg(&source).arg(ground.path("copy")).envs(networks).env("HAUL_SILENCE", "4");
+    let mut child = copying.spawn().unwrap();
+    let some = wait::until(PATIENCE, || files_in(&ground.path("copy")).len() > FOLDERS * FILES / 4);
+    if !some {
+        child.kill().unwrap();
+        panic!("nothing is copied: {:?}", child.wait_with_output().unwrap());
+    }
+    hosts.kill_all("h3").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    note!("{}: {said}", kind.name());
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("; what is left is begun again without {without}\n")), "{said}");
+    let facts = Facts::PRESERVED.difference(Facts::ATTRIBUTES | Facts::HOLES);
+    assert_eq!(differences(&source, &ground.path("copy"), facts), NONE);
+    assert_eq!(ground.leftovers(), NONE);
+}
+
+#[test]
+fn a_node_that_is_lost_within_an_allocation_is_left_out() {
+    require!(needed().or_else(standin::needed).or_else(hosts::needed));
+    lose_node_of_allocation(mpi::Kind::OpenMpi4, None, "h3");
+}
+
+/// srun does not say which host is gone, and waits until Slurm has given it up; so the copy ends on the launch process's own.
+#[test]
+fn where_nobody_names_the_node_that_is_lost_the_copy_ends_on_one_host() {
+    require!(needs::full_run());
+    require!(needed().or_else(standin::needed).or_else(hosts::needed).or_else(|| mpi::Kind::Mpich4.needed()));
+    lose_node_of_allocation(mpi::Kind::Mpich4, Some("srun --mpi=pmi2"), "h2, h3");
 }

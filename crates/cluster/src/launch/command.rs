@@ -415,6 +415,8 @@ fn line_of(
     if !wanted.places.is_empty() && family.chooses_hosts() {
         words = without_hosts(words);
         words.extend(host_words(family, wanted.places));
+        // To Slurm the job that was lost may still be there, as a host that is gone does not say that its part is over.
+        environment.push(("SLURM_OVERLAP".to_owned(), "1".into()));
     }
     let add = |words: &mut Vec<OsString>, more: &[&str]| words.extend(more.iter().map(OsString::from));
     match family {

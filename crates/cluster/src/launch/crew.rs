@@ -11,7 +11,7 @@ use haul_flow::{
 
 use super::culprit::{Loss, culprit};
 use super::journal::Journal;
-use super::places::{self, Next, Place};
+use super::places::{self, Next, Place, named_once};
 use super::remote::Remote;
 use crate::Walk;
 use crate::link::{Arrival, Incoming, Link, Outgoing};
@@ -407,7 +407,7 @@ impl Crew {
         ended.processes.end();
         let printed = ended.take_printed();
         undertaking.report.note(&printed);
-        let loss = culprit(&printed).unwrap_or_else(|| ended.suspects(why));
+        let loss = ended.loss(culprit(&printed), why);
         let mut goes_on = self.choose_hosts(&loss, &ended.hosts);
         for number in ended.number + 1..=ATTEMPTS {
             if !goes_on || !self.start.starts_again() {
@@ -509,6 +509,13 @@ impl Attempt {
         self.hosts.iter().any(|host| *host != self.hosts[0])
     }
 
+    /// Chooses between what the launcher says and what the ranks, or the link, do: who misses a host knows more than who sees
+    /// processes end for that.
+    fn loss(&self, culprit: Option<Loss>, why: &str) -> Loss {
+        let suspects = self.suspects(why);
+        culprit.filter(|culprit| culprit.with_host || !suspects.with_host).unwrap_or(suspects)
+    }
+
     /// Names the hosts of which one may be lost, where the launcher has not said which.
     fn suspects(&self, why: &str) -> Loss {
         let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
@@ -535,13 +542,6 @@ impl Attempt {
         printed.extend(self.processes.printed());
         printed
     }
-}
-
-fn named_once(hosts: &[String]) -> String {
-    let mut names: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.join(", ")
 }
 
 impl Conduct for Crew {

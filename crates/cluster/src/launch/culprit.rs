@@ -16,6 +16,11 @@ impl Loss {
         Some(Self { text, host: Some(host.to_owned()), with_host: false })
     }
 
+    /// Says that it is nobody's fault where it was: a rank ends itself with this status when it misses others.
+    fn nobody(self) -> Self {
+        Self { host: None, ..self }
+    }
+
     fn of_host(host: &str) -> Option<Self> {
         let host = host.trim_end_matches([',', '.', ':', ';']);
         Some(Self { text: format!("the host {host} is lost"), host: Some(host.to_owned()), with_host: true })
@@ -74,16 +79,18 @@ fn hydra(text: &str) -> Option<Loss> {
         Some(rest.lines().next()?.trim().to_owned())
     };
     let host = after(" RUNNING AT ")?;
-    let end = after("EXIT STRING: ")
-        .unwrap_or_else(|| format!("exit code {}", after("EXIT CODE: ").unwrap_or_default()));
-    Loss::of_process(&host, format!("a process on {host} has ended: {end}"))
+    let code = after("EXIT CODE: ").unwrap_or_default();
+    let end = after("EXIT STRING: ").unwrap_or_else(|| format!("exit code {code}"));
+    let loss = Loss::of_process(&host, format!("a process on {host} has ended: {end}"))?;
+    Some(if code == "1" { loss.nobody() } else { loss })
 }
 
 /// `srun: error: h2: task 1: Killed`.
 fn slurm(text: &str) -> Option<Loss> {
     let line = text.lines().find_map(|line| line.strip_prefix("srun: error: "))?.trim();
     let host = line.split_once(": task").map(|(host, _)| host).filter(|host| !host.contains([' ', '[']));
-    Some(Loss { text: line.to_owned(), host: host.map(str::to_owned), with_host: false })
+    let loss = Loss { text: line.to_owned(), host: host.map(str::to_owned), with_host: false };
+    Some(if line.ends_with("exit code 1") { loss.nobody() } else { loss })
 }
 
 /// A line of haul's own.
@@ -112,6 +119,10 @@ mod tests {
         let hydra = "=   BAD TERMINATION\n=   PID 13247 RUNNING AT h3\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
         assert_eq!(told(hydra), of("a process on h3 has ended: Killed (signal 9)", "h3", false));
         assert_eq!(told("srun: error: h2: task 1: Killed\n"), of("h2: task 1: Killed", "h2", false));
+        let given_up = "srun: error: h1: task 0: Exited with exit code 1\n";
+        assert_eq!(told(given_up), ("h1: task 0: Exited with exit code 1".to_owned(), None, false));
+        let given_up = "=   PID 13247 RUNNING AT h1\n=   EXIT CODE: 1\n=   CLEANING UP\n";
+        assert_eq!(told(given_up), ("a process on h1 has ended: exit code 1".to_owned(), None, false));
         assert_eq!(told("haul: no MPI library\nmore\n"), ("no MPI library".to_owned(), None, false));
         assert_eq!(culprit(b"all is well\n"), None);
     }

@@ -60,6 +60,14 @@ fn places_of<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<Place> {
     places
 }
 
+/// Names hosts for people, each once.
+pub(super) fn named_once(hosts: &[String]) -> String {
+    let mut names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
+
 /// Tells whether two names are one host's: launchers leave domains away.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
