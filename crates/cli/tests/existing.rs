@@ -492,3 +492,25 @@ fn a_copy_with_a_coarser_time_is_not_older() {
     assert_eq!(fs::read_to_string(sandbox.join("b")).unwrap(), "new");
     assert_eq!(fs::metadata(sandbox.join("b")).unwrap().mtime(), 1_000_000_001);
 }
+
+#[test]
+fn links_take_the_places_of_files_all_at_once() {
+    const FILES: usize = 500;
+    let sandbox = Sandbox::in_memory().unwrap();
+    let fill = |folder: &str| {
+        fs::create_dir(sandbox.join(folder)).unwrap();
+        let mut names = (0..FILES).map(|number| format!("file{number}"));
+        names.try_for_each(|name| write(&sandbox.join(folder), &name, folder, 1_000_000_000)).unwrap();
+    };
+    fill("source");
+    for run in 0..10 {
+        let target = format!("target{run}");
+        fill(&target);
+        let copy = program!().run_with(&["-j8"]).args(["-rlfT", "source", &target]);
+        let outcome = copy.in_folder(sandbox.path()).finish().unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        let linked = fs::read_dir(sandbox.join(&target)).unwrap();
+        let linked = linked.filter(|entry| entry.as_ref().unwrap().metadata().unwrap().nlink() > 1).count();
+        assert_eq!((linked, fs::read_dir(sandbox.join(&target)).unwrap().count()), (FILES, FILES));
+    }
+}

@@ -1,7 +1,9 @@
 //! Names that are one file in the source stay one file in the target.
 
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use haul_flow::{Claim, Desk, Found, Held, Problem, Tally};
 use haul_sys::{Errno, Error, Fd, Identity, Stat};
@@ -14,8 +16,8 @@ use super::place::{Left, Place};
 use super::target::{open_directory, target_name, target_path};
 use super::wording;
 
-/// Names tried for what will be renamed at once, more than there can be workers.
-const TRIES: usize = 10_000;
+/// Names tried for what will be renamed at once. None is taken, but by what an earlier process left.
+const TRIES: usize = 100;
 
 /// The first name of a file in the target: what further names are linked to.
 #[derive(Clone, Debug)]
@@ -159,10 +161,9 @@ pub(super) fn replace(
 ) -> Result<(), Error> {
     let mut tried = 0;
     let passing = loop {
-        let passing = c_string(format!(".haul-{}-{tried}", std::process::id()).as_bytes());
+        let passing = passing_name();
         match make(&passing) {
             Ok(()) => break passing,
-            // Another worker is at the same.
             Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,
             Err(cause) => return Err(cause),
         }
@@ -173,4 +174,13 @@ pub(super) fn replace(
         Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
         _ => outcome,
     }
+}
+
+/// Returns a name for what will be renamed at once, which no other worker uses, in this process or another, on this host or
+/// another: it is removed by name at last, and must not be another's then.
+fn passing_name() -> CString {
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    c_string(format!(".haul-{:016x}-{number}", *PROCESS).as_bytes())
 }
