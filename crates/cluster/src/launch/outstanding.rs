@@ -39,6 +39,21 @@ pub(crate) fn fingerprint<T: Portable>(parcel: &Parcel<T>, tool: &T) -> u128 {
     parcel.pack(tool, Errand::default()).fingerprint()
 }
 
+impl<T: Portable> Sent<'_, T> {
+    /// Returns what the journal knows it by, if it may know of it. Not of claimed entries: they are some names of files that have
+    /// others, and a later run that skipped them would not know what to link those to.
+    pub(crate) fn recorded(&self) -> Option<u128> {
+        (!self.errand.claimed).then_some(self.print)
+    }
+}
+
+impl<T: Portable> Large<'_, T> {
+    /// Returns what the journal knows it by, if it may know of it; see [`Sent::recorded`].
+    pub(crate) fn recorded(&self) -> Option<u128> {
+        (!self.errand.claimed).then_some(self.print)
+    }
+}
+
 /// The table.
 pub(crate) struct Outstanding<'a, T: Portable> {
     parts: HashMap<PartId, Sent<'a, T>>,
@@ -71,7 +86,7 @@ impl<'a, T: Portable> Outstanding<'a, T> {
         self.parts.insert(PartId(sent.errand.number), sent);
     }
 
-    /// Takes a large file out of its part; returns what the journal knows its entry by.
+    /// Takes a large file out of its part; returns what the journal knows its entry by, if it may know of it.
     pub(crate) fn set_apart(&mut self, opened: &Opened, tool: &T, feed: Feed<'a, Job<T>>) -> Option<u128> {
         let sent = self.parts.get_mut(&opened.part)?;
         let parcel = sent.parcel.take(&opened.name)?;
@@ -81,8 +96,10 @@ impl<'a, T: Portable> Outstanding<'a, T> {
         }
         self.entries += 1;
         let (ticket, done, errand) = (opened.ticket.clone(), opened.done.clone(), sent.errand.clone());
-        self.large.insert(opened.file, Large { parcel, errand, ticket, done, print, feed });
-        Some(print)
+        let large = Large { parcel, errand, ticket, done, print, feed };
+        let print = large.recorded();
+        self.large.insert(opened.file, large);
+        print
     }
 
     pub(crate) fn part_over(&mut self, part: PartId) -> Option<Sent<'a, T>> {
@@ -91,11 +108,11 @@ impl<'a, T: Portable> Outstanding<'a, T> {
         Some(sent)
     }
 
-    /// Records that a range was moved; returns what the journal knows the file's entry by.
+    /// Records that a range was moved; returns what the journal knows the file's entry by, if it may know of it.
     pub(crate) fn range_moved(&mut self, file: FileId, range: Range<u64>) -> Option<u128> {
         let large = self.large.get_mut(&file)?;
         large.done.push(range);
-        Some(large.print)
+        large.recorded()
     }
 
     pub(crate) fn file_over(&mut self, file: FileId) -> Option<Large<'a, T>> {

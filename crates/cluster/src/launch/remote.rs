@@ -209,15 +209,15 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             let entered = !over.outcome.entered.is_empty();
             let whole =
                 over.flawless && !entered && over.outcome.returned.is_empty() && sent.parcel.entries() > 0;
-            if let Some(journal) = journal.filter(|_| whole) {
-                journal.part_done(sent.print);
+            if let (Some(journal), Some(print)) = (journal.filter(|_| whole), sent.recorded()) {
+                journal.part_done(print);
             }
             self.settle(sent.feed, sent.parcel, sent.errand.claimed, over.outcome);
         }
         for over in files {
             let Some(large) = self.table().file_over(over.file) else { continue };
-            if let Some(journal) = journal.filter(|_| over.moved) {
-                journal.part_done(large.print);
+            if let (Some(journal), Some(print)) = (journal.filter(|_| over.moved), large.recorded()) {
+                journal.part_done(print);
             }
             let names = large.parcel.found().iter().map(|found| found.name().to_owned());
             let completed = if over.moved { names.collect() } else { Vec::new() };
