@@ -38,7 +38,7 @@ _haul() {
             haul_spdcp:-[bsAwq] | haul_spdcp:-[!-]*[bsAwq]) option=-${prev: -1} ;;
             haul_bench_make:--files | haul_bench_make:--size | haul_bench_make:--directories | haul_bench_make:--fan-out | haul_bench_make:--depth | haul_bench_make:--scale | haul_bench_make:--seed) option=$prev ;;
             haul_bench_compare:--tree | haul_bench_compare:--cache | haul_bench_compare:--rounds | haul_bench_compare:--fs | haul_bench_compare:--source-fs | haul_bench_compare:--work | haul_bench_compare:--haul | haul_bench_compare:--with | haul_bench_compare:--haul-args | haul_bench_compare:--rivals-path | haul_bench_compare:--only | haul_bench_compare:--time-limit | haul_bench_compare:--json | haul_bench_compare:--files | haul_bench_compare:--size | haul_bench_compare:--directories | haul_bench_compare:--fan-out | haul_bench_compare:--depth | haul_bench_compare:--scale | haul_bench_compare:--seed) option=$prev ;;
-            haul_bench_run:--scale | haul_bench_run:--rounds | haul_bench_run:--work | haul_bench_run:--fs | haul_bench_run:--haul | haul_bench_run:--only | haul_bench_run:--time-limit | haul_bench_run:--standin | haul_bench_run:--from | haul_bench_run:--json | haul_bench_run:--csv | haul_bench_run:--html) option=$prev ;;
+            haul_bench_run:--scale | haul_bench_run:--rounds | haul_bench_run:--work | haul_bench_run:--fs | haul_bench_run:--haul | haul_bench_run:--only | haul_bench_run:--time-limit | haul_bench_run:--standin | haul_bench_run:--mounts | haul_bench_run:--from | haul_bench_run:--json | haul_bench_run:--csv | haul_bench_run:--html) option=$prev ;;
             haul_bench_aio:--pattern | haul_bench_aio:--kind | haul_bench_aio:--engine | haul_bench_aio:--file-size | haul_bench_aio:--record-size | haul_bench_aio:--depth | haul_bench_aio:--per-iteration | haul_bench_aio:--max-submit | haul_bench_aio:--alignment | haul_bench_aio:--seed | haul_bench_aio:--rounds) option=$prev ;;
             haul_bench_simulate:--clients | haul_bench_simulate:--files | haul_bench_simulate:--seed | haul_bench_simulate:--json | haul_bench_simulate:--html) option=$prev ;;
         esac
@@ -91,7 +91,7 @@ _haul() {
             haul_bench) words='-h --help' ;;
             haul_bench_make) words='--files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
             haul_bench_compare) words='--tree= --cache= --rounds= --fs= --source-fs= --same-fs --work= --haul= --with= --haul-args= --rivals-path= --only= --time-limit= --json= --markdown --files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
-            haul_bench_run) words='--scale= --rounds= --work= --fs= --haul= --only= --ablate --time-limit= --standin= --from= --json= --csv= --html= -h --help' ;;
+            haul_bench_run) words='--scale= --rounds= --work= --fs= --haul= --only= --ablate --time-limit= --standin= --mounts= --from= --json= --csv= --html= -h --help' ;;
             haul_bench_aio) words='--pattern= --kind= --engine= --direct --file-size= --record-size= --depth= --per-iteration= --max-submit= --alignment= --seed= --rounds= --json -h --help' ;;
             haul_bench_simulate) words='--clients= --files= --seed= --json= --html= -h --help' ;;
             haul_help) words='' ;;

@@ -156,6 +156,7 @@ complete -c haul -n '__haul_within bench run' -l only -x -d 'Parts and settings 
 complete -c haul -n '__haul_within bench run' -l ablate -d 'Turn each optimisation off alone, too'
 complete -c haul -n '__haul_within bench run' -l time-limit -x -d 'Seconds after which a run is given up [default'
 complete -c haul -n '__haul_within bench run' -l standin -r -d 'Program that stands in for a striped file system'
+complete -c haul -n '__haul_within bench run' -l mounts -x -d 'Mounts of a file system to use instead, each the mount of one client'
 complete -c haul -n '__haul_within bench run' -l from -r -d 'Measure nothing'
 complete -c haul -n '__haul_within bench run' -l json -r -d 'Write everything, every single run included, to this file'
 complete -c haul -n '__haul_within bench run' -l csv -r -d 'Write a line for each figure, measured and published, to this file'

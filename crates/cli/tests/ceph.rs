@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use haul_testkit::ceph::{Cluster, OTHER_POOL, POOL, needed};
+use haul_testkit::ceph::{self, Cluster, OTHER_POOL, POOL};
 use haul_testkit::compare::compare_paths;
 use haul_testkit::message::normalise;
 use haul_testkit::mpi::{Kind, Mpi};
@@ -26,7 +26,8 @@ use haul_testkit::run::{Outcome, Run};
 use haul_testkit::rustix::fs::{XattrFlags, getxattr, setxattr};
 use haul_testkit::rustix::io::Errno;
 use haul_testkit::spec::bytes;
-use haul_testkit::{Ceph, Facts, Program, Sandbox, everything, program, require};
+use haul_testkit::strace::record;
+use haul_testkit::{Ceph, Facts, Program, Sandbox, everything, needs, program, require};
 
 const OF_FILE: &str = "ceph.file.layout";
 const OF_DIRECTORY: &str = "ceph.dir.layout";
@@ -105,7 +106,7 @@ fn copy_well(options: &[&str], source: &Path, target: &Path) {
 
 macro_rules! needed {
     () => {
-        require!(needed());
+        require!(ceph::needed());
         require!(program!().needs_haul());
     };
 }
@@ -149,6 +150,26 @@ fn the_bytes_are_in_the_objects_of_the_layout() {
     let inode = fs::metadata(&target).unwrap().ino();
     // Three objects of a mebibyte are full; over three more the rest goes round.
     assert_eq!(ground.ceph.objects(OTHER_POOL, inode).unwrap(), 6);
+}
+
+/// A layout that was changed keeps everybody from writing for up to five seconds, if nobody synchronises the file.
+#[test]
+fn a_layout_is_set_only_where_it_differs_and_synchronised_then() {
+    needed!();
+    require!(needs::tool("strace"));
+    let (ground, folder) = (Ground::new(), Sandbox::in_memory().unwrap());
+    for (name, asked, before_writing) in [
+        ("usual", USUAL.to_owned(), &["pwrite64"][..]),
+        ("other", striped(), &["fsetxattr", "fsync", "pwrite64"]),
+    ] {
+        make(&ground.join(name), &asked, 100);
+        let run = program!().run_with(&["--copy-layout", "--engine=sync"]).arg(ground.join(name));
+        let run = run.arg(ground.join(&format!("{name}-copy")));
+        let (outcome, calls) = record(run, "fsetxattr,fsync,pwrite64", &folder.join(name)).unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        let names: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();
+        assert_eq!(names, before_writing, "{name}");
+    }
 }
 
 /// A file in a directory with a namespace begins with that.

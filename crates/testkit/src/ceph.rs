@@ -137,7 +137,6 @@ impl Ceph {
         }
         (0..cluster.daemons).try_for_each(|number| self.run_daemon("ceph-osd", &number.to_string()))?;
         let socket = self.folder.join("mds.a.sock");
-        // A client that comes before is sent away.
         if !wait::until(PATIENCE, || ask(&socket, "status").is_ok_and(|said| said.contains("\"up:active\"")))
         {
             return Err(io::Error::other("the metadata server does not become active"));
@@ -203,13 +202,30 @@ impl Ceph {
     fn mount(&mut self, number: usize) -> io::Result<()> {
         let point = self.client(number);
         fs::create_dir(&point)?;
-        let mut command = self.command("ceph-fuse");
-        command.arg("-f").arg(&point);
-        self.mounts.push(self.quietly(&mut command, &format!("client{number}"))?.spawn()?);
-        if wait::until(PATIENCE, || mount::is_mounted(&point)) {
-            return Ok(());
+        let mut client = self.start_client(number)?;
+        let mut failed = None;
+        let has_ended = wait::until(PATIENCE, || {
+            // The monitor hears later than the metadata server that this is active, and sends clients away until then.
+            if !matches!(client.try_wait(), Ok(None)) {
+                match self.start_client(number) {
+                    Ok(another) => client = another,
+                    Err(error) => failed = Some(error),
+                }
+            }
+            failed.is_some() || mount::is_mounted(&point)
+        });
+        self.mounts.push(client);
+        match failed {
+            Some(error) => Err(error),
+            None if has_ended => Ok(()),
+            None => Err(io::Error::other(format!("ceph-fuse does not mount {}", point.display()))),
         }
-        Err(io::Error::other(format!("ceph-fuse does not mount {}", point.display())))
+    }
+
+    fn start_client(&self, number: usize) -> io::Result<Child> {
+        let mut command = self.command("ceph-fuse");
+        command.arg("-f").arg(self.client(number));
+        self.quietly(&mut command, &format!("client{number}"))?.spawn()
     }
 
     fn run_daemon(&mut self, program: &str, id: &str) -> io::Result<()> {
@@ -235,7 +251,7 @@ impl Ceph {
 
     /// Collects the last of what everybody said.
     fn said(&self) -> String {
-        const LINES: usize = 10;
+        const LINES: usize = 4;
         let mut said = String::new();
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|end| end == "log") {

@@ -11,46 +11,69 @@ use crate::run::study::{CP, Role};
 
 /// Says what to show.
 pub(crate) fn view(findings: &Findings) -> View {
+    let of = Ceilings { known: findings.has_ceiling };
     View {
         title: "spdcp: one copy by many clients of a striped file system",
-        about: "Many files of 100 MB, a few of 24,000 MB, and both at once, copied by 1 to 16 clients, each a process with a \
-                mount of its own of a file system whose rates are known; GNU cp on one client beside them.",
-        claims: claims(findings),
-        figures: findings.parts.iter().map(figure).chain(beside(findings)).collect(),
-        tables: vec![table(findings)],
+        about: if of.known {
+            "Many files of 100 MB, a few of 24,000 MB, and both at once, copied by 1 to 16 clients, each a process with a \
+             mount of its own of a file system whose rates are known; GNU cp on one client beside them."
+        } else {
+            "Many files of 100 MB, a few of 24,000 MB, and both at once, copied by more and more clients, each a process with \
+             a mount of its own of one file system; GNU cp on one client beside them. What the file system can do at most is \
+             not known."
+        },
+        claims: claims(findings, of),
+        figures: findings.parts.iter().map(|part| figure(part, of)).chain(beside(findings, of)).collect(),
+        tables: vec![table(findings, of)],
     }
 }
 
-fn figure(part: &Measured) -> Figure {
+/// What clients could do at most, where that is known.
+#[derive(Clone, Copy)]
+struct Ceilings {
+    known: bool,
+}
+
+impl Ceilings {
+    /// Says what a rate is beside the ceiling: `: 90% of what they could`.
+    fn share(self, (before, after): (&str, &str), clients: u32, mean: f64) -> String {
+        if !self.known {
+            return String::new();
+        }
+        format!("{before}{:.0}{after}", 100.0 * mean / ceiling(clients))
+    }
+}
+
+fn figure(part: &Measured, of: Ceilings) -> Figure {
     let best = CLIENTS.iter().filter_map(|count| Some((*count, part.mean(&haul_id(*count))?)));
     let best =
         best.max_by(|one, other| one.1.total_cmp(&other.1)).map_or_else(String::new, |(count, mean)| {
-            format!(
-                " The most is {} MB/s, by {count} clients: {:.0}% of what they could.",
-                rate(mean),
-                share(count, mean)
-            )
+            let share = of.share((": ", "% of what they could"), count, mean);
+            format!(" The most is {} MB/s, by {count} clients{share}.", rate(mean))
         });
+    let limit = if of.known {
+        format!(
+            " The ceiling is {} MB/s for each client, and {TARGETS} targets of {} MB/s, reading and writing each.",
+            CLIENT_RATE / 1_000_000,
+            TARGET_RATE / 1_000_000,
+        )
+    } else {
+        String::new()
+    };
     Figure {
         title: part.label.clone(),
         caption: format!(
-            "Mean rate of {:.0} MB in {} files, until everything is on the targets; whiskers are one sample deviation. \
-             The ceiling is {} MB/s for each client, and {TARGETS} targets of {} MB/s, reading and writing each.{best}",
+            "Mean rate of {:.0} MB in {} files, until everything is on the targets; whiskers are one sample deviation.\
+             {limit}{best}",
             part.totals.bytes as f64 / 1e6,
             part.totals.files,
-            CLIENT_RATE / 1_000_000,
-            TARGET_RATE / 1_000_000,
         ),
-        panels: vec![Panel::Curves(curves(part))],
+        panels: vec![Panel::Curves(curves(part, of))],
     }
 }
 
-fn share(clients: u32, mean: f64) -> f64 {
-    100.0 * mean / ceiling(clients)
-}
-
-fn curves(part: &Measured) -> Curves {
-    let of = |label: &str, role, id: fn(u32) -> String| {
+fn curves(part: &Measured, of: Ceilings) -> Curves {
+    let curve = |label: &str, role, id: fn(u32) -> String| {
         let point = |count: &u32| {
             let line = part.line(&id(*count))?;
             Some((f64::from(*count), Value::of(line.timed()?)))
@@ -61,7 +84,10 @@ fn curves(part: &Measured) -> Curves {
     let limit = CLIENTS.iter().map(|count| (f64::from(*count), Value::exactly(ceiling(*count))));
     let ceiling =
         Curve { label: "ceiling".to_owned(), tone: Tone::of(Role::Ablation), points: limit.collect() };
-    let mut curves = vec![ceiling, of("haul", Role::Auto, haul_id), of("dcp", Role::Rival, dcp_id)];
+    let mut curves = vec![curve("haul", Role::Auto, haul_id), curve("dcp", Role::Rival, dcp_id)];
+    if of.known {
+        curves.insert(0, ceiling);
+    }
     curves.retain(|curve| !curve.points.is_empty());
     let level = |line: &Line| {
         Some(Level { label: "cp -r, 1 client".to_owned(), tone: Tone::of(line.role), value: line.mean()? })
@@ -75,9 +101,15 @@ fn curves(part: &Measured) -> Curves {
     }
 }
 
+/// The most clients that there is a figure of.
+fn most_clients(findings: &Findings) -> Option<u32> {
+    let is_measured = |count: &u32| findings.parts.iter().any(|part| part.mean(&haul_id(*count)).is_some());
+    CLIENTS.into_iter().rev().find(is_measured)
+}
+
 /// How many times as fast as `cp -r` the most clients are, here and in the document.
-fn beside(findings: &Findings) -> Option<Figure> {
-    let most = CLIENTS.last().copied()?;
+fn beside(findings: &Findings, of: Ceilings) -> Option<Figure> {
+    let most = most_clients(findings)?;
     let measured = findings.parts.iter().filter_map(|part| {
         let (many, alone) = (part.mean(&haul_id(most))?, part.mean(CP)?);
         Some(Bar::published(&part.label, Tone::of(Role::Auto), many / alone))
@@ -92,9 +124,13 @@ fn beside(findings: &Findings) -> Option<Figure> {
     Some(Figure {
         title: "Beside one client with cp -r".to_owned(),
         caption: format!(
-            "How many times as fast as cp -r on one client: here, haul by {most} clients, whose ceiling is {:.1} times that of \
-             one; there, spdcp at its peak, by 160 to 256 clients.",
-            ceiling(most) / ceiling(1),
+            "How many times as fast as cp -r on one client: here, haul by {most} clients{}; there, spdcp at its peak, by 160 to \
+             256 clients.",
+            if of.known {
+                format!(", whose ceiling is {:.1} times that of one", ceiling(most) / ceiling(1))
+            } else {
+                String::new()
+            },
         ),
         panels: vec![
             panel(format!("haul, {most} clients"), Source::Measured, measured.collect()),
@@ -103,10 +139,10 @@ fn beside(findings: &Findings) -> Option<Figure> {
     })
 }
 
-fn table(findings: &Findings) -> Table {
+fn table(findings: &Findings, of: Ceilings) -> Table {
     let row = |part: &Measured| {
         let cell = |count: &u32| match part.mean(&haul_id(*count)) {
-            Some(mean) => format!("{} ({:.0}%)", rate(mean), share(*count, mean)),
+            Some(mean) => format!("{}{}", rate(mean), of.share((" (", "%)"), *count, mean)),
             None => "-".to_owned(),
         };
         let alone = part.mean(CP).map_or_else(|| "-".to_owned(), rate);
@@ -115,24 +151,21 @@ fn table(findings: &Findings) -> Table {
     };
     let clients = CLIENTS.iter().map(|count| format!("haul, {count}"));
     Table {
-        title: "MB/s, and the share of what so many clients could".to_owned(),
+        title: if of.known { "MB/s, and the share of what so many clients could" } else { "MB/s" }.to_owned(),
         note: "Behind haul, the number of clients.".to_owned(),
         columns: std::iter::once("cp -r".to_owned()).chain(clients).collect(),
         rows: findings.parts.iter().map(row).collect(),
     }
 }
 
-fn claims(findings: &Findings) -> Vec<Claim> {
+fn claims(findings: &Findings, of: Ceilings) -> Vec<Claim> {
     let measured = |name: &str| {
         let part = findings.part(name)?;
-        let most = CLIENTS.last().copied()?;
+        let most = most_clients(findings)?;
         let mean = part.mean(&haul_id(most))?;
         let times = part.mean(CP).map_or_else(String::new, |alone| format!(", {:.1} times cp", mean / alone));
-        Some(format!(
-            "{} MB/s by {most} clients{times}, {:.0}% of the ceiling",
-            rate(mean),
-            share(most, mean)
-        ))
+        let share = of.share((", ", "% of the ceiling"), most, mean);
+        Some(format!("{} MB/s by {most} clients{times}{share}", rate(mean)))
     };
     vec![
         Claim::new(

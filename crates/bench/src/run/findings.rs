@@ -24,6 +24,9 @@ pub(crate) struct Findings {
     pub(crate) place: String,
     /// How it was made sure that nothing was in memory.
     pub(crate) cold: String,
+    /// Whether it is known what the file system can do at most (s5).
+    #[serde(default = "yes")]
+    pub(crate) has_ceiling: bool,
     /// How big it was, beside the document's.
     pub(crate) scale: f64,
     /// Rounds that count.
@@ -35,6 +38,11 @@ pub(crate) struct Findings {
     /// What the document says.
     #[serde(skip_deserializing)]
     pub(crate) published: &'static [Published],
+}
+
+/// What reports of before say, when there was no other file system than the one whose ceiling is known.
+fn yes() -> bool {
+    true
 }
 
 /// One part that was run.
@@ -331,6 +339,7 @@ pub(crate) mod tests {
             machine: Machine::look(),
             place: "ext4 image to ext4 image".to_owned(),
             cold: "invented".to_owned(),
+            has_ceiling: true,
             scale: 1.0,
             rounds: 3,
             versions: vec!["haul 0.1.0".to_owned(), "cp (GNU coreutils) 9.1".to_owned()],

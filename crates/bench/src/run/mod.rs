@@ -14,6 +14,7 @@
 
 pub(crate) mod copies;
 pub(crate) mod findings;
+pub(crate) mod mounted;
 pub(crate) mod published;
 pub(crate) mod rates;
 pub(crate) mod s1;
@@ -76,8 +77,11 @@ pub struct RunOptions {
     /// Program that stands in for a striped file system (s5) [default: haul-standin beside haul, or on PATH]
     #[arg(long, value_name = "PATH")]
     standin: Option<PathBuf>,
+    /// Mounts of a file system to use instead, each the mount of one client (s5)
+    #[arg(long, value_name = "DIR,...", value_delimiter = ',', conflicts_with = "standin")]
+    mounts: Vec<PathBuf>,
     /// Measure nothing: report what this file has, the JSON of an earlier run
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["scale", "rounds", "only", "ablate", "haul"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scale", "rounds", "only", "ablate", "haul", "mounts"])]
     from: Option<PathBuf>,
     /// Write everything, every single run included, to this file
     #[arg(long, value_name = "FILE")]
@@ -181,10 +185,16 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
     if options.ablate && options.study != Name::S4 {
         return Err(Error::Refused("--ablate belongs to s4".to_owned()));
     }
+    if !options.mounts.is_empty() && options.study != Name::S5 {
+        return Err(Error::Refused("--mounts belongs to s5".to_owned()));
+    }
     let mut study = study(options.study, options.scale, ablate)?;
+    if !options.mounts.is_empty() {
+        s5::keep_clients(&mut study, options.mounts.len());
+    }
     study.keep(&options.only)?;
     if study.name == Name::S5 {
-        striped::check(&study)?;
+        striped::check(&study, options)?;
         return Ok(study);
     }
     compare::check_machine(options.layout())?;
@@ -214,7 +224,8 @@ fn measure(
         Unit::MegabytesPerSecond => rates::run(study, &mut session, &mut done),
     };
     let (place, cold) = match study.name {
-        Name::S5 => (striped::place(), striped::COLD.to_owned()),
+        Name::S5 if options.mounts.is_empty() => (striped::place(options), striped::COLD.to_owned()),
+        Name::S5 => (striped::place(options), mounted::COLD.to_owned()),
         _ => (place(study.unit, options.fs), cold(study.unit).to_owned()),
     };
     let findings = Findings {
@@ -223,6 +234,7 @@ fn measure(
         machine,
         place,
         cold,
+        has_ceiling: options.mounts.is_empty(),
         scale: options.scale,
         rounds,
         versions,

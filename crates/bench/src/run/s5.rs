@@ -3,7 +3,8 @@
 //! The document's file system gave 10 GB/s and its copies were of 240 GB. Here the file system is the stand-in, whose
 //! ceilings are known: [`TARGETS`] targets of [`TARGET_RATE`], clients of [`CLIENT_RATE`], each way. A scale makes both
 //! the number and the size of the many files smaller, by its square root, and only the size of the few: what is hard about
-//! them stays. Each client is a process with a mount of its own. GNU cp is one client; dcp takes part where it is.
+//! them stays. Each client is a process with a mount of its own. GNU cp is one client; dcp takes part where it is. On another
+//! file system (`--mounts`) there are as many clients as mounts, and no ceiling is known.
 
 use super::study::{Against, CP, Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
@@ -74,6 +75,13 @@ pub(crate) fn study(scale: f64, dcp: bool) -> Result<Study> {
     })
 }
 
+/// Leaves out settings of more clients than there are.
+pub(crate) fn keep_clients(study: &mut Study, clients: usize) {
+    for part in &mut study.parts {
+        part.settings.retain(|setting| setting.x.is_none_or(|wanted| wanted <= clients as f64));
+    }
+}
+
 fn source(scale: f64, many: u64, few: u64) -> Result<Vec<Directory>> {
     let scaled = |value: f64, factor: f64| (value * factor).round().max(1.0) as u64;
     let root = scale.sqrt();
@@ -118,6 +126,14 @@ mod tests {
         assert_eq!(totals(1.0), [(2400, 240_000_000_000), (10, 240_000_000_000), (1205, 240_000_000_000)]);
         // A hundredth: a tenth of the many files, each a tenth as long; the few are all there.
         assert_eq!(totals(0.01), [(240, 2_400_000_000), (10, 2_400_000_000), (125, 2_400_000_000)]);
+    }
+
+    #[test]
+    fn there_are_no_more_clients_than_mounts() {
+        let mut study = study(0.01, true).unwrap();
+        keep_clients(&mut study, 3);
+        let ids: Vec<_> = study.parts[2].settings.iter().map(|setting| setting.id.as_str()).collect();
+        assert_eq!(ids, ["cp", "haul-1", "haul-2", "dcp-1", "dcp-2"]);
     }
 
     #[test]

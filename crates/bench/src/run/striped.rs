@@ -1,4 +1,5 @@
-//! Runs the study on a striped file system: the stand-in, mounted anew for each part, with a client for each rank.
+//! Runs the study on a striped file system with a client for each rank: the stand-in, mounted anew for each part, or one that is
+//! mounted already, once for each client (`--mounts`).
 //!
 //! ```text
 //!   haul-standin ─► client0 ... client15      one run:  target removed (without pace) ─► command ─► fsync on each client
@@ -8,11 +9,12 @@
 //! ```
 //!
 //! So every rank has the same paths and the speed of a node of its own. A rate is that of the bytes until the last of them is
-//! on the targets: the stand-in lets clients write ahead, as Lustre does, and that must not count.
+//! on the targets: the stand-in lets clients write ahead, as Lustre does, and that must not count. Of another file system nobody
+//! knows how fast it can be, where it puts files is left to it, and all clients synchronise all files of the copy.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -24,6 +26,7 @@ use super::Session;
 use super::findings::{Collected, Measured, RunFigures, measured};
 use super::s5::{CLIENT_RATE, CLIENTS, Directory, TARGET_RATE, TARGETS};
 use super::study::{Part, Setting, Study, Unit, Work};
+use super::{RunOptions, mounted};
 use crate::error::{Error, Result};
 use crate::measure::measure;
 use crate::programs;
@@ -63,7 +66,10 @@ pub(crate) fn has_dcp() -> bool {
 }
 
 /// Says where it is run.
-pub(crate) fn place() -> String {
+pub(crate) fn place(options: &RunOptions) -> String {
+    if !options.mounts.is_empty() {
+        return mounted::place(&options.mounts);
+    }
     format!(
         "a striped file system that stands in for Lustre: {TARGETS} targets of {} MB/s, {} MB/s for each client, each way; \
          0.5 ms for a request, 1 ms for a metadata operation",
@@ -77,12 +83,15 @@ pub(crate) fn place() -> String {
 /// # Errors
 ///
 /// [`Error::Refused`] with what is missing.
-pub(crate) fn check(study: &Study) -> Result<()> {
+pub(crate) fn check(study: &Study, options: &RunOptions) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Refused("s5 mounts file systems: it needs root".to_owned()));
     }
     for program in ["mpirun", "unshare", "mount"] {
         programs::find(program)?;
+    }
+    if !options.mounts.is_empty() {
+        return mounted::check(&options.mounts);
     }
     let wanted = study.largest().bytes.saturating_mul(2);
     let free = trees::bytes_free(&memory())?;
@@ -105,10 +114,14 @@ fn memory() -> PathBuf {
 ///
 /// Whatever makes the file system useless.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
-    let standin = find_standin(session)?;
+    let mounts = &session.options.mounts;
+    let standin = if mounts.is_empty() { Some(find_standin(session)?) } else { None };
     study.parts.iter().try_for_each(|part| {
         let Work::Striped(directories) = &part.work else { return Ok(()) };
-        let ground = Ground::start(&standin)?;
+        let ground = match &standin {
+            Some(standin) => Ground::start(standin)?,
+            None => Ground::on(mounts)?,
+        };
         let outcome = ground
             .prepare(directories, session)
             .and_then(|expected| run_part(&ground, part, expected, session));
@@ -128,24 +141,39 @@ fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
     }
 }
 
-/// The mounted stand-in.
+/// A file system with a mount for each client.
 struct Ground {
-    child: Child,
+    storage: Storage,
+    clients: u32,
     /// Removed at the end.
     work: tempfile::TempDir,
 }
 
+/// Who stores what is copied.
+enum Storage {
+    /// The stand-in, as a process.
+    StandIn(Child),
+    /// A file system that was there; in this directory of it, which was made for the study.
+    Given(PathBuf),
+}
+
+/// Makes the directory that mounts are found in, and what runs a rank on its mount.
+fn prepare_work() -> Result<tempfile::TempDir> {
+    let memory = memory();
+    let work = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(&memory);
+    let work = work.map_err(Error::doing("create a directory in", &memory))?;
+    let shared = work.path().join("shared");
+    fs::create_dir(&shared).map_err(Error::doing("create", &shared))?;
+    let wrapper = work.path().join("wrapper");
+    fs::write(&wrapper, WRAPPER).map_err(Error::doing("write", &wrapper))?;
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))
+        .map_err(Error::doing("make executable", &wrapper))?;
+    Ok(work)
+}
+
 impl Ground {
     fn start(standin: &Path) -> Result<Ground> {
-        let memory = memory();
-        let work = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(&memory);
-        let work = work.map_err(Error::doing("create a directory in", &memory))?;
-        let shared = work.path().join("shared");
-        fs::create_dir(&shared).map_err(Error::doing("create", &shared))?;
-        let wrapper = work.path().join("wrapper");
-        fs::write(&wrapper, WRAPPER).map_err(Error::doing("write", &wrapper))?;
-        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))
-            .map_err(Error::doing("make executable", &wrapper))?;
+        let work = prepare_work()?;
         let clients = CLIENTS.iter().max().copied().unwrap_or(1);
         let mut child = Command::new(standin)
             .arg(work.path().join("bytes"))
@@ -161,12 +189,28 @@ impl Ground {
         if let Some(output) = child.stdout.take() {
             BufReader::new(output).read_line(&mut said).map_err(Error::doing("listen to", standin))?;
         }
-        let ground = Ground { child, work };
+        let ground = Ground { storage: Storage::StandIn(child), clients, work };
         if said.is_empty() {
             ground.end()?;
             return Err(Error::Refused(format!("{} does not mount", standin.display())));
         }
         Ok(ground)
+    }
+
+    /// Takes mounts of one file system: in a directory of its own there, which each client finds by a link.
+    fn on(mounts: &[PathBuf]) -> Result<Ground> {
+        let work = prepare_work()?;
+        let made = mounted::make_directory(mounts)?;
+        let storage = Storage::Given(made.clone());
+        let ground = Ground { storage, clients: u32::try_from(mounts.len()).unwrap_or(u32::MAX), work };
+        let links = (0..).zip(mounts).try_for_each(|(number, mount)| {
+            let seen = mount.join(made.file_name().unwrap_or_default());
+            symlink(seen, ground.client(number)).map_err(Error::doing("link to", mount))
+        });
+        match links {
+            Ok(()) => Ok(ground),
+            Err(error) => ground.end().and(Err(error)),
+        }
     }
 
     fn client(&self, number: u32) -> PathBuf {
@@ -177,8 +221,11 @@ impl Ground {
         self.work.path().join("shared").join(name)
     }
 
-    /// Sets whether anything takes time.
+    /// Sets whether anything takes time, if that can be set.
     fn pace(&self, pace: &str) -> Result<()> {
+        if let Storage::Given(_) = self.storage {
+            return Ok(());
+        }
         let root = self.client(0);
         setxattr(&root, PACE, pace.as_bytes(), XattrFlags::empty())
             .map_err(|errno| Error::doing("set the pace of", &root)(errno.into()))
@@ -192,42 +239,72 @@ impl Ground {
         for Directory { name, shape, stripes } in directories {
             let place = source.join(name);
             fs::create_dir(&place).map_err(Error::doing("create", &place))?;
-            setxattr(&place, "lustre.lov", &layout(*stripes), XattrFlags::empty())
-                .map_err(|errno| Error::doing("set the layout of", &place)(errno.into()))?;
+            if let Storage::StandIn(_) = self.storage {
+                setxattr(&place, "lustre.lov", &layout(*stripes), XattrFlags::empty())
+                    .map_err(|errno| Error::doing("set the layout of", &place)(errno.into()))?;
+            }
             trees::make(shape, SEED, &place, session.interrupt)?;
         }
         digest(&source, session.interrupt)
     }
 
-    /// Waits until all that was written is on the targets.
-    fn drain(&self) -> Result<()> {
-        CLIENTS.iter().max().map_or(0..0, |most| 0..*most).try_for_each(|number| {
-            let root = self.client(number);
-            File::open(&root).and_then(|root| root.sync_all()).map_err(Error::doing("synchronise", &root))
-        })
+    /// Has nothing of the source in memory before a run. Clients of the stand-in forget a file when they open it.
+    fn forget(&self) -> Result<()> {
+        match self.storage {
+            Storage::StandIn(_) => Ok(()),
+            Storage::Given(_) => mounted::drop_caches(),
+        }
     }
 
-    /// Ends the stand-in; what it could not unmount is, so that nothing else is removed with its directory.
-    fn end(mut self) -> Result<()> {
-        drop(self.child.stdin.take());
-        let ended = self.child.wait().map_err(Error::doing("wait for", Path::new("haul-standin")));
-        let mut leftovers = Vec::new();
-        for entry in fs::read_dir(self.work.path()).into_iter().flatten().flatten() {
-            let is_client = entry.file_name().to_string_lossy().starts_with("client");
-            if is_client && let Err(errno) = unmount(entry.path(), UnmountFlags::DETACH) {
-                leftovers.push(format!("{} ({errno}); unmount and remove it", entry.path().display()));
+    /// Waits until all that was written is on the targets.
+    fn drain(&self) -> Result<()> {
+        let clients = (0..self.clients).map(|number| self.client(number));
+        match self.storage {
+            Storage::StandIn(_) => clients.into_iter().try_for_each(|root| {
+                File::open(&root).and_then(|root| root.sync_all()).map_err(Error::doing("synchronise", &root))
+            }),
+            Storage::Given(_) => {
+                mounted::synchronise(&clients.map(|root| root.join("target")).collect::<Vec<_>>())
             }
         }
-        if !leftovers.is_empty() {
-            // Kept: what is mounted there would be emptied with it.
-            let kept = self.work.keep();
-            leftovers.push(format!("{}; remove it", kept.display()));
-            return Err(Error::LeftBehind { leftovers, cause: None });
-        }
-        let path = self.work.path().to_owned();
-        self.work.close().map_err(Error::doing("remove", &path))?;
-        ended.map(drop)
     }
+
+    /// Ends the stand-in or removes what was made.
+    fn end(self) -> Result<()> {
+        match self.storage {
+            Storage::StandIn(child) => end_standin(child, self.work),
+            Storage::Given(made) => {
+                let removed = fs::remove_dir_all(&made).map_err(Error::doing("remove", &made));
+                removed.and(close(self.work))
+            }
+        }
+    }
+}
+
+fn close(work: tempfile::TempDir) -> Result<()> {
+    let path = work.path().to_owned();
+    work.close().map_err(Error::doing("remove", &path))
+}
+
+/// Ends the stand-in; what it could not unmount is, so that nothing else is removed with its directory.
+fn end_standin(mut child: Child, work: tempfile::TempDir) -> Result<()> {
+    drop(child.stdin.take());
+    let ended = child.wait().map_err(Error::doing("wait for", Path::new("haul-standin")));
+    let mut leftovers = Vec::new();
+    for entry in fs::read_dir(work.path()).into_iter().flatten().flatten() {
+        let is_client = entry.file_name().to_string_lossy().starts_with("client");
+        if is_client && let Err(errno) = unmount(entry.path(), UnmountFlags::DETACH) {
+            leftovers.push(format!("{} ({errno}); unmount and remove it", entry.path().display()));
+        }
+    }
+    if !leftovers.is_empty() {
+        // Kept: what is mounted there would be emptied with it.
+        let kept = work.keep();
+        leftovers.push(format!("{}; remove it", kept.display()));
+        return Err(Error::LeftBehind { leftovers, cause: None });
+    }
+    close(work)?;
+    ended.map(drop)
 }
 
 /// The value of `lustre.lov` that asks for so many stripes, beginning anywhere.
@@ -300,7 +377,10 @@ fn command(ground: &Ground, setting: &Setting, haul: &Path) -> Command {
         _ => command.args(["cp", "-r", "-T"]),
     };
     command.arg(ground.shared("source")).arg(ground.shared("target"));
-    command.envs(LAUNCHERS).env("HAUL_TEST_STRIPED", "lustre").env("LC_ALL", "C");
+    command.envs(LAUNCHERS).env("LC_ALL", "C");
+    if let Storage::StandIn(_) = ground.storage {
+        command.env("HAUL_TEST_STRIPED", "lustre");
+    }
     command
 }
 
@@ -316,13 +396,16 @@ fn run_once(
     if target.exists() {
         fs::remove_dir_all(&target).map_err(Error::doing("remove", &target))?;
     }
+    ground.forget()?;
     ground.pace("on")?;
     let (printed, said) = (programs::scratch()?, programs::scratch()?);
     let mut command = command(ground, setting, &session.haul);
     command.stdin(Stdio::null()).stdout(programs::share(&printed)?).stderr(programs::share(&said)?);
     let limit = Duration::from_secs(session.options.time_limit.into());
     let measured = measure(&mut command, limit, session.interrupt)?;
-    ground.drain()?;
+    if target.exists() {
+        ground.drain()?;
+    }
     let seconds = measured.started.elapsed().as_secs_f64();
     ground.pace("off")?;
     let said = programs::text_of(said)?;

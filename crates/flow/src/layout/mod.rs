@@ -7,7 +7,7 @@
 //! | | read and set by | on a new file |
 //! |---|---|---|
 //! | Lustre | `lustre.lov` ([`LustreLayout`]) | made without a layout, which is set before anything else |
-//! | CephFS | `ceph.file.layout` ([`CephLayout`]) | made as usual; the layout can be set while it is empty |
+//! | CephFS | `ceph.file.layout` ([`CephLayout`]) | made as usual; the layout can be set while it is empty, unless it has it already |
 //!
 //! A layout that cannot be read, or cannot be set, is no error: the file is made as the file system makes it, and that is
 //! told under `--debug`.
@@ -21,6 +21,7 @@ use std::fmt;
 
 use haul_sys::{
     Errno, Error, Fd, Mode, Open, Operation, change_mode, get_xattr, open, remove_xattr, set_xattr, stat,
+    synchronize,
 };
 
 use crate::tool::Striping;
@@ -182,6 +183,29 @@ impl Layout {
     /// # Errors
     /// What went otherwise. Only after [`Refusal::Failed`] there may be no layout at all.
     pub fn give(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
+        if let (Layout::Ceph(_), Bearer::File) = (self, bearer) {
+            return self.give_on_ceph(file);
+        }
+        self.give_anyhow(file, bearer)
+    }
+
+    /// Gives a file on CephFS its layout, unless it has it from its directory.
+    ///
+    /// A metadata server that has changed a layout lets nobody write to the file before the change is in its journal, and that is
+    /// written every five seconds; or when somebody synchronises the file, which costs milliseconds.
+    fn give_on_ceph(&self, file: &Fd) -> Result<(), Refusal> {
+        if Self::of(file, Striped::Ceph, Bearer::File)?.as_ref() == Some(self) {
+            return Ok(());
+        }
+        let given = self.give_anyhow(file, Bearer::File);
+        match (synchronize(file), given) {
+            (Ok(()), given) => given,
+            (Err(cause), Ok(())) => Err(Refusal::Otherwise(vec![format!("{cause:#}")])),
+            (Err(_), refused) => refused,
+        }
+    }
+
+    fn give_anyhow(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
         let refusal = match self.set(file, bearer) {
             Err(refusal @ Refusal::Failed(_)) => refusal,
             outcome => return outcome,
