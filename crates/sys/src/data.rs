@@ -294,6 +294,32 @@ pub fn seek(file: impl AsFd, what: Seek, offset: u64) -> Result<Option<u64>> {
     )
 }
 
+/// Returns where the descriptor stands, from where [`read_on`] goes on; an error where there is no such place, as in a pipe.
+///
+/// # Errors
+/// The kernel's.
+pub fn position(file: impl AsFd) -> Result<u64> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Lseek,
+        || rustix::fs::seek(file, SeekFrom::Current(0)),
+        || file.as_raw_fd().to_string(),
+    )
+}
+
+/// Has the descriptor stand at `offset`, from where other programs that share it go on.
+///
+/// # Errors
+/// The kernel's.
+pub fn stand_at(file: impl AsFd, offset: u64) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Lseek,
+        || rustix::fs::seek(file, SeekFrom::Start(offset)).map(drop),
+        || format!("{}, {offset}", file.as_raw_fd()),
+    )
+}
+
 /// Sets the size of the file.
 ///
 /// # Errors

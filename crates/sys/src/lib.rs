@@ -19,6 +19,7 @@
 mod answer;
 mod buffer;
 mod cached;
+mod child;
 mod data;
 mod direct;
 mod directory;
@@ -27,6 +28,7 @@ mod fd;
 mod file_system;
 mod gate;
 mod kernel_aio;
+mod local_time;
 mod make;
 mod metadata;
 mod names;
@@ -39,6 +41,7 @@ mod standard;
 mod stat;
 mod transfer;
 mod used;
+mod users;
 mod xattr;
 
 #[cfg(feature = "fault")]
@@ -46,9 +49,10 @@ pub mod fault;
 
 pub use buffer::Buffer;
 pub use cached::cached_pages;
+pub use child::{Ended, Leash, Started};
 pub use data::{
-    Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, punch_hole, read,
-    read_cached, read_on, reflink, seek, synchronize, truncate, try_read, write, write_on,
+    Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, position, punch_hole, read,
+    read_cached, read_on, reflink, seek, stand_at, synchronize, truncate, try_read, write, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_back};
 pub use directory::DirectoryReader;
@@ -56,9 +60,10 @@ pub use error::{Errno, Error, Result};
 pub use fd::Fd;
 pub use file_system::{file_system_type, mount_type};
 pub use kernel_aio::{Gather, KernelAio};
+pub use local_time::{LocalTime, local_time};
 pub use make::{
-    Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove, rename,
-    rename_to_new,
+    Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove,
+    remove_directory, rename, rename_to_new,
 };
 pub use metadata::{
     Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,
@@ -72,10 +77,15 @@ pub use process::{
     raise_descriptor_limit, set_umask, umask, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
-pub use standard::{Standard, character_set, was_closed};
-pub use stat::{FileType, Identity, Mode, Stat, Timestamp, may_write, stat, stat_at, stat_path};
+pub use standard::{
+    Standard, character_set, end_at_broken_pipe, standard_input, standard_stream, was_closed,
+};
+pub use stat::{
+    FileType, Identity, Mode, Stat, Timestamp, device_number, may_write, stat, stat_at, stat_path,
+};
 pub use transfer::{Transfer, Transferred};
 pub use used::Used;
+pub use users::{group_name, group_number, user_name, user_number};
 pub use xattr::{
     XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, remove_xattr_at,
     set_xattr, set_xattr_at,

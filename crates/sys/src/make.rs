@@ -124,6 +124,19 @@ pub fn remove(directory: impl AsFd, name: &CStr) -> Result<()> {
     )
 }
 
+/// Removes the entry `name`, an empty directory, of `directory`.
+///
+/// # Errors
+/// The kernel's; `ENOTEMPTY` when there is something in it.
+pub fn remove_directory(directory: impl AsFd, name: &CStr) -> Result<()> {
+    let directory = directory.as_fd();
+    gate::call(
+        Operation::Unlinkat,
+        || rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR),
+        || format!("{}, {name:?}, AT_REMOVEDIR", directory.as_raw_fd()),
+    )
+}
+
 /// Gives the entry `name` of `directory` the name `new_name` there, in the place of what has that name.
 ///
 /// # Errors

@@ -21,6 +21,8 @@ macro_rules! operations {
 
 operations! {
     Openat = "openat",
+    Execve = "execve",
+    Wait4 = "wait4",
     Statx = "statx",
     Getdents = "getdents64",
     Read = "read",

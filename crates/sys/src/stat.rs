@@ -117,6 +117,11 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+impl Timestamp {
+    /// What leaves a time as it is, where times are set (`UTIME_OMIT`).
+    pub const UNCHANGED: Timestamp = Timestamp { seconds: 0, nanoseconds: (1 << 30) - 2 };
+}
+
 /// What `statx` says of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stat {
@@ -188,6 +193,12 @@ impl From<&Statx> for Stat {
             changed: time(raw.stx_ctime.tv_sec, raw.stx_ctime.tv_nsec),
         }
     }
+}
+
+/// Returns the number of a device, as [`Stat::device_number`] has it.
+#[must_use]
+pub fn device_number(major: u32, minor: u32) -> u64 {
+    libc::makedev(major, minor)
 }
 
 fn look(directory: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {

@@ -52,6 +52,15 @@ impl Sandbox {
         Self { path }
     }
 
+    /// Runs a script of the shell in the folder, which ends where a command fails.
+    ///
+    /// # Errors
+    /// When there is no shell, or a command failed.
+    pub fn script(&self, script: &str) -> io::Result<()> {
+        let status = Command::new("bash").args(["-ec", script]).current_dir(&self.path).status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("{status}: {script}"))) }
+    }
+
     /// Gives the folder's path.
     #[must_use]
     pub fn path(&self) -> &Path {

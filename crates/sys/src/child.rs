@@ -1,0 +1,166 @@
+//! Other programs: started without a shell, fed, and heard to the end.
+//!
+//! A child does not outlive the thread that started it: the kernel sends it `SIGTERM` when that ends, however it ends
+//! (prctl(2), `PR_SET_PDEATHSIG`). Both of a child's streams are read while it runs, so that it never waits for a reader.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::error::Result;
+use crate::gate;
+use crate::operation::Operation;
+
+/// A program that runs.
+#[derive(Debug)]
+pub struct Started(Child);
+
+/// What a program left behind.
+#[derive(Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub output: Vec<u8>,
+    /// What it wrote to standard error.
+    pub errors: Vec<u8>,
+}
+
+impl Ended {
+    /// Returns the exit status, or the number of the signal that ended the program.
+    ///
+    /// # Errors
+    /// The signal.
+    pub fn code(&self) -> std::result::Result<i32, i32> {
+        self.status.code().ok_or_else(|| self.status.signal().unwrap_or_default())
+    }
+}
+
+/// What can end a running program, also after somebody else has waited for it: by then it does nothing.
+#[derive(Debug)]
+pub struct Leash(OwnedFd);
+
+impl Leash {
+    /// Asks the program to end (`SIGTERM`).
+    pub fn pull(&self) {
+        // It may have ended by itself, and then nothing is to be done.
+        rustix::process::pidfd_send_signal(&self.0, Signal::TERM).unwrap_or_default();
+    }
+}
+
+impl Started {
+    /// Starts the program that the first word names, with the others as its arguments. What it is to be fed comes with
+    /// [`Started::finish`]; if it is to be fed nothing, its standard input is empty.
+    ///
+    /// # Errors
+    /// When it cannot be started: there is no such program, or no process can be made.
+    pub fn begin<S: AsRef<OsStr>>(words: &[S], is_fed: bool) -> Result<Self> {
+        let program = words.first().map_or_else(|| OsStr::new(""), AsRef::as_ref);
+        let mut command = Command::new(program);
+        command
+            .args(words.iter().skip(1))
+            .stdin(if is_fed { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let parent = rustix::process::getpid();
+        // SAFETY: the closure makes two system calls and allocates nothing, which is allowed between fork and exec.
+        unsafe { command.pre_exec(move || end_with(parent)) };
+        let spawned = || command.spawn().map(Self).map_err(|error| number(&error));
+        gate::call(Operation::Execve, spawned, || program.display().to_string())
+    }
+
+    /// Returns what can end it.
+    ///
+    /// # Errors
+    /// When the kernel has no such thing, or no descriptor is left.
+    pub fn leash(&self) -> io::Result<Leash> {
+        let pid =
+            i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Leash(rustix::process::pidfd_open(pid, PidfdFlags::empty())?))
+    }
+
+    /// Feeds it, hears it to the end, and waits for it. That it does not take all it is fed is its own business.
+    ///
+    /// # Errors
+    /// When its streams cannot be read, or it cannot be fed for another reason than that it does not want to be.
+    pub fn finish(self, input: &[u8]) -> Result<Ended> {
+        let pid = self.0.id();
+        gate::call_once(
+            Operation::Wait4,
+            || self.feed_and_hear(input).map_err(|error| number(&error)),
+            || pid.to_string(),
+        )
+    }
+
+    fn feed_and_hear(mut self, input: &[u8]) -> io::Result<Ended> {
+        let Some(mut stdin) = self.0.stdin.take() else { return self.hear() };
+        std::thread::scope(|scope| {
+            let feed = move || stdin.write_all(input);
+            let feeder = match std::thread::Builder::new().spawn_scoped(scope, feed) {
+                Ok(feeder) => feeder,
+                Err(error) => {
+                    // It was fed nothing, so what it makes of that is not what was asked for.
+                    self.0.kill()?;
+                    self.0.wait()?;
+                    return Err(error);
+                }
+            };
+            let heard = self.hear();
+            match feeder.join().unwrap_or(Ok(())) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => heard.and(Err(error)),
+                _ => heard,
+            }
+        })
+    }
+
+    fn hear(self) -> io::Result<Ended> {
+        let heard = self.0.wait_with_output()?;
+        Ok(Ended { status: heard.status, output: heard.stdout, errors: heard.stderr })
+    }
+}
+
+/// Returns the kernel's number for an error of the library, which has none for words that cannot be words of a program.
+fn number(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error)
+}
+
+/// Has the kernel end this process when the thread that started it ends; at once if it has ended already.
+fn end_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_fed_and_heard_whatever_the_amounts() {
+        let input = vec![b'x'; 1 << 20];
+        let words = ["sh", "-c", "tee /dev/stderr; exit 3"];
+        let ended = Started::begin(&words, true).unwrap().finish(&input).unwrap();
+        assert_eq!(ended.code(), Ok(3));
+        assert!(ended.output == input && ended.errors == input);
+    }
+
+    #[test]
+    fn what_does_not_want_to_be_fed_is_not_an_error() {
+        let ended = Started::begin(&["true"], true).unwrap().finish(&vec![0; 1 << 20]).unwrap();
+        assert_eq!(ended.code(), Ok(0));
+        assert!(Started::begin(&["/no/such/program"], false).is_err());
+    }
+
+    #[test]
+    fn a_leash_ends_a_program_and_may_be_pulled_again() {
+        let started = Started::begin(&["sleep", "600"], false).unwrap();
+        let leash = started.leash().unwrap();
+        leash.pull();
+        assert_eq!(started.finish(b"").unwrap().code(), Err(15));
+        leash.pull();
+    }
+}

@@ -1,0 +1,59 @@
+//! Moments as the user's clock shows them.
+
+use std::mem::MaybeUninit;
+
+/// A moment on the clock of the user's time zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalTime {
+    /// The year.
+    pub year: i64,
+    /// The month, from 1.
+    pub month: u8,
+    /// The day of the month, from 1.
+    pub day: u8,
+    /// The hour.
+    pub hour: u8,
+    /// The minute.
+    pub minute: u8,
+    /// The second.
+    pub second: u8,
+}
+
+/// Says what the clock shows so many seconds after 1970 began; `None` in a year beyond all numbers.
+#[must_use]
+pub fn local_time(seconds: i64) -> Option<LocalTime> {
+    let mut filled = MaybeUninit::<libc::tm>::zeroed();
+    let moment = seconds;
+    // SAFETY: passes pointers to a number and to room for the answer, both of which live on.
+    let answer = unsafe { libc::localtime_r(&raw const moment, filled.as_mut_ptr()) };
+    if answer.is_null() {
+        return None;
+    }
+    // SAFETY: the C library says that it has filled the room, and any bytes of it are numbers.
+    let shown = unsafe { filled.assume_init() };
+    let small = |number: i32| u8::try_from(number).unwrap_or_default();
+    Some(LocalTime {
+        year: i64::from(shown.tm_year) + 1900,
+        month: small(shown.tm_mon + 1),
+        day: small(shown.tm_mday),
+        hour: small(shown.tm_hour),
+        minute: small(shown.tm_min),
+        second: small(shown.tm_sec),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_later_the_clock_shows_the_same() {
+        let (one, next) = (local_time(1_000_000_000).unwrap(), local_time(1_000_086_400).unwrap());
+        assert_eq!((one.year, one.month), (2001, 9));
+        assert_eq!(
+            (next.day, next.hour, next.minute, next.second),
+            (one.day + 1, one.hour, one.minute, one.second)
+        );
+        assert_eq!(local_time(i64::MAX), None);
+    }
+}
