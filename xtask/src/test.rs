@@ -37,7 +37,18 @@ pub(crate) fn test() -> Result<(), Failure> {
             "fault",
             "--no-fail-fast",
         ],
-        &["test", "--package", "haul", "--features", "fault", "--test", "faults", "--no-fail-fast"],
+        &[
+            "test",
+            "--package",
+            "haul",
+            "--features",
+            "fault",
+            "--test",
+            "faults",
+            "--test",
+            "tool_faults",
+            "--no-fail-fast",
+        ],
     ];
     let mut totals = Totals::default();
     for round in rounds {

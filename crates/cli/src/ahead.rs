@@ -48,6 +48,7 @@ impl Report for Sum {
 
     fn problem(&self, _problem: Problem) {}
 
+    fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
     fn line(&self, _line: Line) {}
 
     fn debug(&self, _text: &str) {}

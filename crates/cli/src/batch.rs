@@ -1,8 +1,8 @@
-//! A copy that is made in a batch job: where hosts can only be had from a batch system, the very same command line is
+//! Work that is done in a batch job: where hosts can only be had from a batch system, the very same command line is
 //! submitted to it, and followed as if it ran here.
 //!
 //! ```text
-//!  outside: copy()                                    inside, on the job's first host: the same command line
+//!  outside: submit()                                  inside, on the job's first host: the same command line
 //!  ┌────────────────────────────────────┐  submits   ┌───────────────────────────────────────────────────┐
 //!  │ passes on output, errors, status   │ ─────────► │ copies with its crew, by the spool's journal      │
 //!  │ its display shows what is told     │ ◄───────── │ Teller: what is done so far, about once a second  │
@@ -15,7 +15,7 @@
 //!
 //! What it does not do: answer questions (`-i`). Nobody is asked in a job, which is a no.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,15 +31,14 @@ use haul_cluster::batch::{self, Listener, Order, Outcome};
 use haul_cluster::launch::Crew;
 use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::Tally;
-use haul_tools::copy::Operands;
 
-use crate::copy::count_meanwhile;
-use crate::flags::{Request, When};
+use crate::flags::When;
 use crate::messages::Messages;
 use crate::output::Output;
 use crate::personality;
 use crate::progress::Source;
 use crate::report::{Console, complain};
+use crate::work::{Manner, Work, count_meanwhile};
 
 /// How often a job tells how far it is.
 const TELL: Duration = Duration::from_secs(1);
@@ -47,67 +46,54 @@ const TELL: Duration = Duration::from_secs(1);
 /// What a shell adds to the number of the signal that ended a program.
 const SIGNALLED: u8 = 128;
 
-/// Returns the batch system that a copy is to be submitted to, if it is to be.
-pub(crate) fn system(request: &Request) -> Option<System> {
-    let is_wanted = request.cluster.clients.is_some() && target_of(&request.operands).is_some();
-    if is_wanted { batch::system(&request.cluster, &Surroundings::of_process()) } else { None }
-}
-
-/// Returns where a copy goes; nothing if it makes no sense, which needs no job to find out.
-fn target_of(operands: &Operands) -> Option<&Path> {
-    let target = match (&operands.target_directory, operands.names.as_slice()) {
-        (Some(target), [_, ..]) => Some(target),
-        (None, [_, .., target]) => Some(target),
-        _ => None,
-    };
-    target.map(|name: &CString| Path::new(OsStr::from_bytes(name.to_bytes())))
+/// Returns the batch system that work is to be submitted to, if it is to be.
+pub(crate) fn system(manner: &Manner, work: &impl Work) -> Option<System> {
+    let is_wanted = manner.hosts.clients.is_some() && work.place().is_some();
+    if is_wanted { batch::system(&manner.hosts, &Surroundings::of_process()) } else { None }
 }
 
 /// Submits the command line of this process, and follows it to its end.
-pub(crate) fn copy(messages: Messages, request: &Request, system: System) -> ExitCode {
-    let prepared = prepare(request, system);
+pub(crate) fn submit(messages: Messages, manner: &Manner, work: &impl Work, system: System) -> ExitCode {
+    let prepared = prepare(manner, work, system);
     let (order, signals) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             complain(&messages.debug(&format!("cannot submit a batch job: {error}")));
-            return ExitCode::FAILURE;
+            return ExitCode::from(work.exit_status(0, true));
         }
     };
-    let console = Console::new(messages, Output::standard())
-        .with_debug(request.options.debug)
-        .with_progress(request.progress);
-    let remarks = request.options.debug || console.shows_progress() || io::stderr().is_terminal();
+    let console =
+        Console::new(messages, Output::standard()).with_debug(manner.debug).with_progress(manner.progress);
+    let remarks = manner.debug || console.shows_progress() || io::stderr().is_terminal();
     let mut passing = Passing { console: &console, begun: Vec::new(), remarks };
     let outcome = std::thread::scope(|scope| {
-        count_meanwhile(scope, &console, request);
+        count_meanwhile(scope, &console, work);
         let outcome = batch::run(&order, &signals, &mut passing);
         passing.finish();
         console.end_progress();
         outcome
     });
-    let status = conclude(&console, outcome);
+    let status = conclude(&console, work, outcome);
     // What was not passed on counts too.
-    match (console.finish(), status) {
-        (finished, 0) => finished,
-        (_, status) => ExitCode::from(status),
-    }
+    let trouble = console.finish_with_trouble();
+    ExitCode::from(if status == 0 { work.exit_status(0, trouble) } else { status })
 }
 
 /// Makes the order; listens to signals from then on, so that none comes between the job and the ear.
-fn prepare(request: &Request, system: System) -> io::Result<(Order, Signals)> {
-    let target = target_of(&request.operands).unwrap_or(Path::new("."));
-    let order = Order::new(system, &request.cluster, command_line()?, target)?;
+fn prepare(manner: &Manner, work: &impl Work, system: System) -> io::Result<(Order, Signals)> {
+    let place = work.place().unwrap_or(Path::new("."));
+    let order = Order::new(system, &manner.hosts, command_line()?, place)?;
     Ok((order, Signals::listen()?))
 }
 
 /// Tells what became of the job, and returns the exit status.
-fn conclude(console: &Console, outcome: io::Result<Outcome>) -> u8 {
+fn conclude(console: &Console, work: &impl Work, outcome: io::Result<Outcome>) -> u8 {
     let failed = |text: String| {
         console.remark(&text);
-        1
+        work.exit_status(0, true)
     };
     match outcome {
-        Ok(Outcome::Finished(status)) => u8::try_from(status).unwrap_or(1),
+        Ok(Outcome::Finished(status)) => u8::try_from(status).unwrap_or(work.exit_status(0, true)),
         Ok(Outcome::Refused(why)) => failed(format!("the batch system takes no job: {why}")),
         Ok(Outcome::GivenUp { job, status, spool }) => {
             console.remark(&format!("job {job} gave up; {}", way_on(&spool)));

@@ -16,7 +16,7 @@ use haul_cluster::launch::{Crew, CrewOptions, Journal, Spawn};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
 use haul_cluster::mpi::{Refusal, World, launched};
-use haul_cluster::station::{Station, Word};
+use haul_cluster::station::{Briefed, Station, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
 use haul_flow::Portable;
 use haul_tools::copy::{Copier, CopyOptions, Operands};
@@ -149,14 +149,23 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
 
 type MasterLink = Link<haul_cluster::wire::ToLaunch, haul_cluster::wire::ToMaster>;
 
+/// Does parts of a run in a process that is given them.
+type Serve = fn(Briefed<World>) -> Result<World, Broken>;
+
+/// The tools that ranks can do, by their names.
+const PORTABLE: &[(&str, Serve)] = &[(Copier::NAME, Briefed::serve::<Copier>)];
+
 /// Serves until the end.
 fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
     let host = world.host().to_owned();
     let master = link.map(|link| Master::new(link, world.size(), world.version().to_owned()));
-    match Station::new(world, host, master).wait()? {
-        Word::Nothing(world) => Ok(world),
-        Word::Brief(briefed) if briefed.tool() == Copier::NAME => briefed.serve::<Copier>(),
-        Word::Brief(briefed) => {
+    let briefed = match Station::new(world, host, master).wait()? {
+        Word::Nothing(world) => return Ok(world),
+        Word::Brief(briefed) => briefed,
+    };
+    match PORTABLE.iter().find(|(name, _)| *name == briefed.tool()) {
+        Some((_, serve)) => serve(*briefed),
+        None => {
             let why = format!("the program there has no '{}'", briefed.tool());
             briefed.refuse(why)
         }

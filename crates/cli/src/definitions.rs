@@ -6,12 +6,22 @@ use serde::Serialize;
 use crate::bench::Bench;
 use crate::flags::{self, Argument, Definition};
 use crate::personality;
+use crate::shared::HOSTS;
+use crate::tools;
 
 /// A command and what may stand behind it.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Command {
     name: String,
+    /// Programs in whose place it can stand.
+    programs: Vec<String>,
     about: String,
+    /// More of what it is for.
+    description: String,
+    /// How it is called: a line for each way.
+    synopsis: Vec<String>,
+    /// What help says behind the flags: paragraphs under headings that end in a colon.
+    notes: String,
     flags: Vec<Definition>,
     operands: Vec<Argument>,
     commands: Vec<Command>,
@@ -23,6 +33,10 @@ struct Command {
 /// When they cannot be written as JSON, which is a mistake of the program.
 pub(crate) fn json() -> Result<String, serde_json::Error> {
     let commands = personality::commands().map(|(name, about)| match name {
+        name if let Some((tool, _)) = tools::named(name) => {
+            let programs = tool.programs.iter().copied().map(str::to_owned).collect();
+            Command { about: about.to_owned(), programs, ..of_clap(&mut (tool.flags)(), name) }
+        }
         "bench" => Command { about: about.to_owned(), ..of_clap(&mut Bench::command(), name) },
         _ => Command {
             name: name.to_owned(),
@@ -32,8 +46,9 @@ pub(crate) fn json() -> Result<String, serde_json::Error> {
                 "spdcp" => flags::definitions_of_spdcp(),
                 _ => Vec::new(),
             },
+            programs: if name == "help" { Vec::new() } else { vec![name.to_owned()] },
             operands: if name == "help" { vec![any_command()] } else { Vec::new() },
-            commands: Vec::new(),
+            ..Command::default()
         },
     });
     serde_json::to_string_pretty(&commands.collect::<Vec<_>>()).map(|text| text + "\n")
@@ -52,10 +67,15 @@ fn any_command() -> Argument {
 
 fn of_clap(command: &mut clap::Command, name: &str) -> Command {
     command.build();
+    let synopsis = synopsis(command);
     let visible = || command.get_arguments().filter(|argument| !argument.is_hide_set());
     Command {
         name: name.to_owned(),
+        programs: Vec::new(),
         about: command.get_about().map(ToString::to_string).unwrap_or_default(),
+        description: command.get_long_about().map(ToString::to_string).unwrap_or_default(),
+        synopsis,
+        notes: command.get_after_help().map(ToString::to_string).unwrap_or_default(),
         flags: visible().filter(|argument| !argument.is_positional()).map(flag_of_clap).collect(),
         operands: visible()
             .filter(|argument| argument.is_positional())
@@ -69,6 +89,13 @@ fn of_clap(command: &mut clap::Command, name: &str) -> Command {
     }
 }
 
+/// Lists the ways in which a command is called, without the program's name.
+fn synopsis(command: &mut clap::Command) -> Vec<String> {
+    let usage = command.render_usage().to_string();
+    let ways = usage.trim_start_matches("Usage:").lines().map(str::trim).filter(|line| !line.is_empty());
+    ways.map(|way| way.split_once(' ').map_or("", |(_, behind)| behind).to_owned()).collect()
+}
+
 fn flag_of_clap(argument: &clap::Arg) -> Definition {
     let usual = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect::<Vec<_>>();
     let hidden =
@@ -80,7 +107,7 @@ fn flag_of_clap(argument: &clap::Arg) -> Definition {
         argument: argument_of_clap(argument),
         help: argument.get_help().map(ToString::to_string).unwrap_or_default() + &usual,
         gnu: false,
-        cluster: false,
+        cluster: argument.get_help_heading() == Some(HOSTS),
     }
 }
 
@@ -90,7 +117,8 @@ fn argument_of_clap(argument: &clap::Arg) -> Option<Argument> {
     let words = argument.get_possible_values().iter().map(|word| word.get_name().to_owned()).collect();
     takes.then(|| Argument {
         name: name.unwrap_or_default(),
-        optional: false,
+        optional: argument.get_num_args().is_some_and(|number| number.min_values() == 0)
+            && !argument.is_positional(),
         words,
         list: argument.get_value_delimiter().is_some(),
     })

@@ -7,7 +7,7 @@
 //! A tree is copied in a few lines; the report hears of every file, here to show how far the copy is:
 //!
 //! ```
-//! use haul::flow::{Config, Line, Problem, Report, Tally};
+//! use haul::flow::{Config, Line, Problem, Report, Standard, Tally};
 //! use haul::tools::copy::{CopyOptions, Dereference, Operands, Outcome, run};
 //!
 //! struct Watch;
@@ -20,6 +20,7 @@
 //!         eprintln!("{problem:?}");
 //!     }
 //!     fn line(&self, _: Line) {}
+//!     fn output(&self, _: Standard, _: &[u8]) {}
 //!     fn debug(&self, _: &str) {}
 //! }
 //!

@@ -3,8 +3,11 @@
 //! - [`personality`]: which program is asked for.
 //! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
 //!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
-//! - [`cluster`], [`batch`]: by several processes, and in a batch job.
+//! - [`work`]: the work of any tool, from what was asked for to the exit status; [`cluster`], [`batch`]: by several processes,
+//!   and in a batch job.
+//! - [`shared`]: the flags that all tools but the copy share.
 //! - [`spdcp`]: the same copy by the options of `spdcp`.
+//! - [`tools`]: the other tools.
 //! - [`mod@bench`]: the benchmark.
 //! - [`definitions`]: all commands as data, for what is generated from them.
 //!
@@ -23,14 +26,18 @@ mod output;
 mod personality;
 mod progress;
 mod report;
+mod shared;
 mod spdcp;
 mod statistics;
+mod tools;
+mod work;
 
 use std::process::ExitCode;
 
 use messages::{Charset, Messages};
 use personality::Personality;
 use report::complain;
+use tools::Call;
 
 fn main() -> ExitCode {
     let status = be(Personality::of_call(std::env::args_os()));
@@ -48,6 +55,9 @@ fn be(personality: Personality) -> ExitCode {
     match personality {
         Personality::Copy { program, words } => copy::main(program, &words),
         Personality::Spdcp { program, words } => spdcp::main(program, &words),
+        Personality::Tool { tool, name, stands_in, words } => {
+            (tool.main)(&Call { tool, name, stands_in, words: &words })
+        }
         Personality::Rank { words } => cluster::rank(&words),
         Personality::Bench { words } => bench::main(words),
         Personality::Help => copy::tell(haul(), &personality::help()),

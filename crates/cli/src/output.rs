@@ -89,6 +89,11 @@ impl<W: Write> Output<W> {
         }
     }
 
+    /// Tells whether something could not be written: nothing will be any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).failure.is_some()
+    }
+
     /// Writes what waits, because somebody is to read it now.
     pub(crate) fn flush(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).flush();

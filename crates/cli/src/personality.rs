@@ -3,10 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// What haul can be told to do, in the order of its help.
-const COMMANDS: [(&str, &str); 4] = [
+use crate::tools::{self, TOOLS, Tool};
+
+/// The commands of the copy and around it, before and behind the other tools.
+const COPY: [(&str, &str); 2] = [
     ("cp", "copy files and directories; also when called as cp"),
     ("spdcp", "copy with many hosts, by a batch job if need be; also when called as spdcp"),
+];
+const AROUND: [(&str, &str); 2] = [
     ("bench", "make trees to copy, and race copiers over them"),
     ("help", "show this help, or with a command the command's"),
 ];
@@ -18,6 +22,14 @@ pub(crate) enum Personality {
     Copy { program: &'static str, words: Vec<OsString> },
     /// A copy by the options of `spdcp`.
     Spdcp { program: &'static str, words: Vec<OsString> },
+    /// Another tool.
+    Tool {
+        tool: &'static Tool,
+        name: &'static str,
+        /// Whether it was called by that name alone.
+        stands_in: bool,
+        words: Vec<OsString>,
+    },
     /// A process of a run of several, started by another of its processes.
     Rank { words: Vec<OsString> },
     /// A benchmark.
@@ -42,7 +54,12 @@ impl Personality {
         match command_of(&own_name) {
             Some("cp") => return Self::Copy { program: "cp", words: call.collect() },
             Some("spdcp") => return Self::Spdcp { program: "spdcp", words: call.collect() },
-            _ => {}
+            Some(name) => {
+                if let Some((tool, name)) = tools::in_place_of(name) {
+                    return Self::Tool { tool, name, stands_in: true, words: call.collect() };
+                }
+            }
+            None => {}
         }
         let Some(command) = call.next() else { return Self::Nothing };
         Self::of_command(command, call.collect())
@@ -63,6 +80,9 @@ impl Personality {
             Some("--version" | "-V") => Self::Version,
             Some("--rank") => Self::Rank { words },
             Some("--definitions") => Self::Definitions,
+            Some(name) if let Some((tool, name)) = tools::named(name) => {
+                Self::Tool { tool, name, stands_in: false, words }
+            }
             _ => Self::Unknown { word: command },
         }
     }
@@ -71,17 +91,20 @@ impl Personality {
 /// Tells which command the name is that this is called by, if it is one.
 pub(crate) fn command_of(name: &OsStr) -> Option<&'static str> {
     let called = Path::new(name).file_name()?;
-    ["cp", "spdcp"].into_iter().find(|command| called == *command)
+    let copies = COPY.into_iter().map(|(name, _)| name);
+    let programs = TOOLS.iter().flat_map(|tool| tool.programs.iter().copied());
+    copies.chain(programs).find(|command| called == *command)
 }
 
 /// Lists the commands with what each is for.
 pub(crate) fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
-    COMMANDS.into_iter()
+    let tools = TOOLS.iter().map(|tool| (tool.name, tool.about));
+    COPY.into_iter().chain(tools).chain(AROUND)
 }
 
 /// Writes the help of `haul` itself.
 pub(crate) fn help() -> String {
-    let commands = COMMANDS.map(|(name, about)| format!("  {name:<8}{about}\n")).concat();
+    let commands = commands().map(|(name, about)| format!("  {name:<8}{about}\n")).collect::<String>();
     format!(
         "Usage: haul COMMAND [ARGUMENT]...
   or:  haul --help | --version
@@ -98,8 +121,9 @@ Commands:
 pub(crate) fn unknown(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let quoted = word.escape_debug();
-    let distances = COMMANDS.iter().map(|(name, _)| (edits(&word, name), *name));
-    let meant = match distances.min() {
+    let distances = commands().map(|(name, _)| (edits(&word, name), name));
+    // Of several that are as near, the one that comes first in the help.
+    let meant = match distances.min_by_key(|(distance, _)| *distance) {
         Some((1..=2, name)) => format!("Did you mean '{name}'?\n"),
         _ => String::new(),
     };

@@ -13,11 +13,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use haul_flow::{Line, Means, Problem, Report, Severity, Tally};
+use haul_flow::{Line, Means, Problem, Report, Severity, Standard, Tally};
 
 use crate::flags::When;
 use crate::messages::Messages;
-use crate::output::{Output, Standard};
+use crate::output::{self, Output};
 use crate::progress::{Progress, Source, Whole};
 
 /// What a run has counted, shared with the thread that shows it.
@@ -38,7 +38,7 @@ impl Source for Counters {
 }
 
 /// Where a run reports to. `W` is standard output.
-pub(crate) struct Console<W = Standard> {
+pub(crate) struct Console<W = output::Standard> {
     messages: Messages,
     output: Output<W>,
     counters: Arc<Counters>,
@@ -119,6 +119,11 @@ impl<W: Write> Console<W> {
         *self.means.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives a line beside standard output, where that has something else.
+    pub(crate) fn line_aside(&self, line: &Line) {
+        self.complain(&self.messages.line(line));
+    }
+
     /// Makes the run a failed one.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
@@ -145,6 +150,11 @@ impl<W: Write> Console<W> {
         self.output.flush();
     }
 
+    /// Tells whether standard output takes nothing any more, of which the user hears in the end.
+    pub(crate) fn has_lost_output(&self) -> bool {
+        self.output.has_failed()
+    }
+
     /// Tells of something that is neither a problem nor for `--debug` only.
     pub(crate) fn remark(&self, text: &str) {
         self.complain(&self.messages.debug(text));
@@ -161,14 +171,19 @@ impl<W: Write> Console<W> {
         }
     }
 
-    /// Writes what waits, and returns the exit status of the run.
+    /// Writes what waits, and returns the exit status of a run that has no other than success and failure.
     pub(crate) fn finish(self) -> ExitCode {
+        if self.finish_with_trouble() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
+    /// Writes what waits; tells whether anything went wrong.
+    pub(crate) fn finish_with_trouble(self) -> bool {
         self.end_progress();
         if let Err(error) = self.output.finish() {
             complain(&self.messages.output_lost(&error));
-            return ExitCode::FAILURE;
+            return true;
         }
-        if self.failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        self.failed.into_inner()
     }
 }
 
@@ -216,6 +231,13 @@ impl<W: Write + Send> Report for Console<W> {
 
     fn line(&self, line: Line) {
         self.tell(&self.messages.line(&line));
+    }
+
+    fn output(&self, stream: Standard, bytes: &[u8]) {
+        match stream {
+            Standard::Output => self.tell(bytes),
+            Standard::Error => self.complain(bytes),
+        }
     }
 
     fn ask(&self, question: &Line) -> bool {

@@ -250,12 +250,22 @@ fn fish_completes() {
     assert!(fails.is_empty(), "{}", fails.join("\n"));
 }
 
+/// Lists the manual pages.
+fn pages() -> Vec<String> {
+    let folder = generated("docs/man");
+    let entries =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let pages: Vec<_> = entries.collect();
+    assert!(pages.len() >= 4, "{pages:?}");
+    pages
+}
+
 #[test]
 fn manual_pages_are_shown_without_a_warning() {
     let render = [("groff", &["-man", "-ww", "-Tutf8"][..]), ("mandoc", &["-Tlint", "-W", "style"][..])];
     for (program, arguments) in render {
         require!(needs::tool(program));
-        for page in ["haul.1", "haul-cp.1", "spdcp.1", "haul-bench.1"] {
+        for page in pages() {
             let page = generated(&format!("docs/man/{page}"));
             let output = Command::new(program).args(arguments).arg(&page).output().unwrap();
             // mandoc's complaints are its output; groff's output is the page.

@@ -259,7 +259,7 @@ fn a_ring_that_haul_would_choose_is_refused() {
     require!(needs::io_uring());
     let ours = program!();
     require!(ours.needs_haul());
-    let disk = Mount::image("ext4", 128 << 20).unwrap();
+    let disk = Mount::image("ext4", 1 << 30).unwrap();
     let sandbox = Sandbox::below(disk.path()).unwrap();
     // Others may go below the disk's root, so that nobody can.
     fs::set_permissions(disk.path(), PermissionsExt::from_mode(0o755)).unwrap();

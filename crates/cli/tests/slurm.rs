@@ -282,7 +282,7 @@ fn in_an_allocation_its_hosts_copy_and_no_job_is_submitted() {
     let crowded = ground.command(&["salloc", "-Q", "-n2", "sh", "-c", &inside("three", 4)]).output().unwrap();
     let said = text(&crowded.stderr);
     assert!(crowded.status.code() == Some(1) && !ground.path("three").exists());
-    assert!(said.starts_with("haul cp: cannot copy with 4 clients: 4 clients are too many: job "), "{said}");
+    assert!(said.starts_with("haul cp: cannot work with 4 clients: 4 clients are too many: job "), "{said}");
     assert!(said.ends_with(" has room for 2\n"), "{said}");
     assert_eq!(ground.jobs().len(), 3);
 }

@@ -12,7 +12,7 @@ use haul_flow::{
     Errand, LargeFile, Line, Means, OpenFile, Outlet, Parcel, Part, Piece, Portable, Problem,
     Report as Hears, Severity, Tally, Transfer,
 };
-use haul_sys::Stat;
+use haul_sys::{Standard, Stat};
 
 use crate::master::limits;
 use crate::schedule::{FileId, Limits, PartId};
@@ -302,6 +302,10 @@ impl<T: Portable> Hears for Outbox<T> {
 
     fn line(&self, line: Line) {
         self.add(|report| report.news.lines.push(PackedLine::from(&line)));
+    }
+
+    fn output(&self, stream: Standard, bytes: &[u8]) {
+        self.add(|report| report.news.output.push((stream, bytes.to_vec())));
     }
 
     fn debug(&self, text: &str) {

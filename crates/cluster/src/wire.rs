@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{Config, Line, PartOutcome, Problem, Severity, Tally, Way, Wording};
-use haul_sys::{Errno, Error, Operation};
+use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -189,6 +189,8 @@ pub struct News {
     pub problems: Vec<PackedProblem>,
     /// Lines of `--verbose`.
     pub lines: Vec<PackedLine>,
+    /// Bytes for standard streams.
+    pub output: Vec<(Standard, Vec<u8>)>,
     /// Remarks of `--debug`.
     pub remarks: Vec<String>,
     /// Counts.

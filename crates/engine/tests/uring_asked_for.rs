@@ -114,10 +114,15 @@ fn a_batch_is_passed_on_and_waited_for_in_one_call() {
     let setup = Setup { ops: Some(Ops::Batch), ..Setup::of_depth(8) };
     let Some(mut engine) = made(&setup) else { return };
     let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
+    let (mut before, mut single) = (0, 0);
     for round in 0..10 {
         copy(&mut engine, &ground, round, false, &mut buffers);
-        assert_eq!(engine.used().calls, round + 1);
+        let calls = engine.used().calls;
+        single += u32::from(calls == before + 1);
+        before = calls;
     }
+    // A wait that a busy machine interrupts is begun again, which is another call; that is rare.
+    assert!(single > 5, "{single} of 10 batches took one call");
 }
 
 #[test]
@@ -134,7 +139,7 @@ fn the_counts_are_those_of_the_engine_inside() {
     engine.register(&mut buffers).unwrap();
     copy(&mut engine, &ground, 0, false, &mut buffers);
     let (linked_pairs, moved) = (BLOCKS, 2 * BLOCKS);
-    // A wait that a busy machine interrupts is begun again, which is another call; how many there are is the test above.
+    // How many there are is the test above.
     let calls = engine.used().calls;
     assert!(calls >= 1);
     let expected = Used { linked_pairs, registered_buffers: moved, direct_descriptors: moved, calls };

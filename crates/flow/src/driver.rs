@@ -10,6 +10,7 @@ use crate::part::Portable;
 use crate::plan;
 use crate::run::Job;
 use crate::settings::Settings;
+use crate::tool::Tool;
 use crate::{Report, Status};
 
 /// Says who does the jobs of a run.
@@ -45,11 +46,17 @@ pub struct Alone;
 impl Conduct for Alone {
     fn conduct<T: Portable + 'static>(
         &self,
-        Undertaking { settings, .. }: &Undertaking<'_, T>,
+        Undertaking { settings, tool, .. }: &Undertaking<'_, T>,
         run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
     ) -> Status {
-        run(&Local::new(settings.jobs).preferring(settings.precedence()))
+        run(&local(settings, *tool))
     }
+}
+
+/// Makes the driver of this process for a tool.
+pub(crate) fn local<T: Tool>(settings: &Settings, tool: &T) -> Local<Job<T>> {
+    let local = Local::new(settings.jobs).preferring(settings.precedence());
+    local.in_one_row(tool.stays_together())
 }
 
 /// What a driver must know of a job to order it.
@@ -98,6 +105,11 @@ pub trait Driver<J: Weigh + Send>: Sync {
 
     /// Offers a job to everybody; `me` is the worker that found it.
     fn share(&self, me: usize, job: J);
+
+    /// Offers a job that others may be waiting for: where jobs have an order, it comes before all of them.
+    fn share_first(&self, me: usize, job: J) {
+        self.share(me, job);
+    }
 
     /// Takes the job `me` should do next, if there is one.
     fn take(&self, me: usize) -> Option<J>;

@@ -63,7 +63,7 @@ impl<T: Tool> Desk<'_, T> {
         if !same_device {
             return Elsewhere::Returned;
         }
-        let own = match self.tool().enter(self, found, &Opened { source: Some(fd), stat: seen }) {
+        let own = match self.tool().enter(self, found, &Opened { source: Ok(fd), stat: seen }) {
             Enter::Visit(own) => own,
             Enter::Bare(_) | Enter::Over => return Elsewhere::Over,
         };

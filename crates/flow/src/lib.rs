@@ -17,52 +17,48 @@ pub mod layout;
 mod links;
 mod local;
 mod node;
+mod operand;
 mod part;
 pub mod plan;
 mod report;
 mod route;
+mod row;
 mod run;
+mod sequence;
+mod session;
 mod settings;
 mod sim;
 mod tool;
 mod ways;
 pub mod wording;
 
-use std::ffi::CString;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use haul_engine::Engine;
-use haul_sys::{EntryType, Name};
 
 pub use config::{Config, Switches};
 pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Undertaking, Weigh};
 pub use entered::Entered;
+pub use haul_sys::Standard;
 pub use held::{Held, HeldCache};
 pub use links::{Claim, LinkTable};
 pub use local::{Feed, Local};
 pub use node::{Found, Node};
+pub use operand::{Operand, Split};
 pub use part::{
     Arrivals, Begun, Errand, LargeFile, Outlet, PackedPart, Parcel, Part, PartOutcome, Piece, Portable,
 };
 pub use plan::Precedence;
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
 pub use run::{Desk, Job, Run, Visit};
+pub use sequence::Stages;
+pub use session::Session;
 pub use settings::{BLOCK_BYTES, Machine, Settings};
 pub use sim::Sim;
 pub use tool::{
     Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Striping, Tool, Transfer,
 };
 pub use ways::{Way, Ways};
-
-/// What the user named: an entry of a held directory, with what the tool keeps for it.
-pub struct Operand<T: Tool> {
-    /// The directory it stands in.
-    pub place: Arc<Held>,
-    /// Its name there; `.`, `..` and `/` are names as well, and a trailing slash may follow.
-    pub name: CString,
-    /// What the tool keeps for the place.
-    pub own: T::Directory,
-}
 
 /// How a run ended: the worst that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,12 +92,10 @@ pub fn run<T: Tool>(
     setup: &Setup<'_, T>,
 ) -> Status {
     let run = Run::new(tool, setup);
-    run.offer(operands.into_iter().map(|operand| {
-        let node = Node::new(None, operand.place, None, operand.own);
-        Found { node, name: Name::from(operand.name.as_c_str()), kind: EntryType::Unknown, seen: None }
-    }));
+    run.offer(operands.into_iter());
     if let Some(Absent { workers, cause }) = setup.driver.drive(&|me| run.worker(me)) {
         setup.report.debug(&format!("{workers} of the workers had to be done without: {cause}"));
     }
+    run.check_finished();
     run.status()
 }

@@ -2,7 +2,8 @@
 //!
 //! Every worker has two queues: directories, last in first out (depth first, so that few are open), and files, first in
 //! first out (the order the planner chose). A worker serves itself first and then steals from the others, the oldest
-//! first. Which of the two kinds it wants is [`plan::preference`].
+//! first. Which of the two kinds it wants is [`plan::preference`]. Where a tool wants its workers together, there is one row for
+//! all instead.
 //!
 //! Sleeping and the end, for one lock and two counters:
 //!
@@ -19,7 +20,7 @@
 //! outside, through a [`Feed`]: then the run goes on until the last feed is dropped, and all sleep and nothing is queued.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 use crossbeam_deque::{Steal, Stealer, Worker};
@@ -27,9 +28,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::driver::{Absent, Driver, MakeWorker, Progress, Weigh};
 use crate::plan::{self, Precedence, Preference};
+use crate::row::Row;
 
-/// One worker's queues. The owner's ends are behind locks that only the owner takes, hence never contended; stealers
-/// take from the other end without them.
+/// One worker's queues. The owner's ends are behind locks that only the owner takes, hence never contended; stealers take from the
+/// other end without them.
 struct Queues<J> {
     directories: Mutex<Worker<J>>,
     files: Mutex<Worker<J>>,
@@ -49,9 +51,15 @@ impl<J> Queues<J> {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Threads of this process.
 pub struct Local<J> {
     precedence: Precedence,
+    /// Instead of the queues.
+    row: Option<Mutex<Row<J>>>,
     /// One for each worker, and one for what comes from outside.
     queues: Vec<CachePadded<Queues<J>>>,
     feeds: AtomicUsize,
@@ -70,6 +78,7 @@ impl<J: Weigh + Send> Local<J> {
     pub fn new(workers: usize) -> Self {
         Self {
             precedence: Precedence::default(),
+            row: None,
             queues: (0..=workers.max(1)).map(|_| CachePadded::new(Queues::new())).collect(),
             feeds: AtomicUsize::new(0),
             queued: CachePadded::new(AtomicUsize::new(0)),
@@ -86,6 +95,12 @@ impl<J: Weigh + Send> Local<J> {
     #[must_use]
     pub fn preferring(self, precedence: Precedence) -> Self {
         Self { precedence, ..self }
+    }
+
+    /// Has all workers take jobs from one row, if that is wanted, so that they stay near each other in the walk.
+    #[must_use]
+    pub fn in_one_row(self, in_one_row: bool) -> Self {
+        Self { row: in_one_row.then(|| Mutex::new(Row::new())), ..self }
     }
 
     /// Tells whether every worker waits for something to do.
@@ -110,13 +125,35 @@ impl<J: Weigh + Send> Local<J> {
         }
     }
 
+    /// Counts a job that was just shared, and wakes somebody for it.
+    fn note_shared(&self) {
+        self.queued.fetch_add(1, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            let _bed = lock(&self.bed);
+            self.alarm.notify_one();
+        }
+    }
+
+    /// Finds the job that a worker should do next.
+    fn choose(&self, me: usize) -> Option<J> {
+        if let Some(row) = &self.row {
+            return lock(row).take(me);
+        }
+        let (first, second) =
+            match plan::preference(self.precedence, self.waiting_entries.load(Ordering::Relaxed)) {
+                Preference::Directories => (Preference::Directories, Preference::Files),
+                Preference::Files => (Preference::Files, Preference::Directories),
+            };
+        self.find(me, first).or_else(|| self.find(me, second))
+    }
+
     fn find(&self, me: usize, what: Preference) -> Option<J> {
         let mine = &self.queues[me];
         let own = match what {
             Preference::Directories => &mine.directories,
             Preference::Files => &mine.files,
         };
-        if let Some(job) = own.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+        if let Some(job) = lock(own).pop() {
             return Some(job);
         }
         let others = (1..self.queues.len()).map(|step| &self.queues[(me + step) % self.queues.len()]);
@@ -138,7 +175,7 @@ impl<J: Weigh + Send> Local<J> {
 
     /// Sleeps until there is a job; returns whether the run goes on.
     fn sleep(&self) -> bool {
-        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bed = lock(&self.bed);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.end_if_idle();
         while self.queued.load(Ordering::SeqCst) == 0 && !self.over.load(Ordering::SeqCst) {
@@ -163,7 +200,7 @@ impl<J: Weigh + Send> Feed<'_, J> {
 
 impl<J: Weigh + Send> Drop for Feed<'_, J> {
     fn drop(&mut self) {
-        let _bed = self.driver.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        let _bed = lock(&self.driver.bed);
         self.driver.feeds.fetch_sub(1, Ordering::SeqCst);
         self.driver.end_if_idle();
     }
@@ -175,24 +212,26 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
     }
 
     fn share(&self, me: usize, job: J) {
-        let mine = &self.queues[me];
         self.waiting_entries.fetch_add(job.entries(), Ordering::Relaxed);
-        let queue = if job.finds_work() { &mine.directories } else { &mine.files };
-        queue.lock().unwrap_or_else(PoisonError::into_inner).push(job);
-        self.queued.fetch_add(1, Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            let _bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
-            self.alarm.notify_one();
+        let finds_work = job.finds_work();
+        if let Some(row) = &self.row {
+            lock(row).add(me, job, finds_work);
+        } else {
+            let mine = &self.queues[me];
+            lock(if finds_work { &mine.directories } else { &mine.files }).push(job);
         }
+        self.note_shared();
+    }
+
+    fn share_first(&self, me: usize, job: J) {
+        let Some(row) = &self.row else { return self.share(me, job) };
+        self.waiting_entries.fetch_add(job.entries(), Ordering::Relaxed);
+        lock(row).add_first(job);
+        self.note_shared();
     }
 
     fn take(&self, me: usize) -> Option<J> {
-        let (first, second) =
-            match plan::preference(self.precedence, self.waiting_entries.load(Ordering::Relaxed)) {
-                Preference::Directories => (Preference::Directories, Preference::Files),
-                Preference::Files => (Preference::Files, Preference::Directories),
-            };
-        let job = self.find(me, first).or_else(|| self.find(me, second))?;
+        let job = self.choose(me)?;
         self.queued.fetch_sub(1, Ordering::SeqCst);
         self.waiting_entries.fetch_sub(job.entries(), Ordering::Relaxed);
         Some(job)
@@ -293,7 +332,7 @@ mod tests {
     fn every_job_is_done_once_and_the_run_ends() {
         for workers in [1, 2, 3, 8] {
             for round in 0..50 {
-                let driver = Local::new(workers);
+                let driver = Local::new(workers).in_one_row(round % 2 == 1);
                 let ones = AtomicUsize::new(0);
                 driver.share(0, Splitting(1000 + round));
                 let absent = driver.drive(&|me| Box::new(Splitter { driver: &driver, ones: &ones, me }));

@@ -27,10 +27,14 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::entered::Entered;
 use crate::node::{Found, Node};
 use crate::plan;
+use crate::report::Problem;
 use crate::run::{Batch, Desk, Job};
 use crate::tool::{OpenFile, Tool, Transfer};
 use crate::ways::{Way, Ways};
-use crate::{Held, HeldCache};
+use crate::{Held, HeldCache, wording};
+
+/// Bytes that the results of a part may have together: it is reported in one message.
+const TOLD_BYTES_MAX: usize = 64 << 20;
 
 /// What a process is told of a part, apart from where it is and which entries are in it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -91,6 +95,8 @@ pub struct PartOutcome {
     pub apart: Vec<(CString, u64)>,
     /// Directories among them, which were entered.
     pub entered: Vec<Entered>,
+    /// Results of entries, in the order in which they came.
+    pub told: Vec<(CString, Vec<u8>)>,
 }
 
 impl Part {
@@ -146,7 +152,8 @@ pub struct LargeFile<T: Tool> {
     pub ticket: Vec<u8>,
 }
 
-/// What a tool needs so that its entries can be done by another process.
+/// What a tool needs so that its entries can be done by another process. What has a default is for tools whose entries are
+/// decided where the walk is, or whose directories are entered elsewhere.
 pub trait Portable: Tool {
     /// The tool's name, by which other processes know which it is.
     const NAME: &'static str;
@@ -158,7 +165,9 @@ pub trait Portable: Tool {
     fn briefed(brief: &[u8]) -> Option<Self>;
 
     /// Tells whether an entry may be done by a process that knows nothing of the rest of the run.
-    fn may_travel(&self, node: &Node<Self>) -> bool;
+    fn may_travel(&self, _node: &Node<Self>) -> bool {
+        true
+    }
 
     /// Packs what the tool keeps for a directory, as far as its entries need it.
     fn pack(&self, own: &Self::Directory) -> Vec<u8>;
@@ -171,26 +180,35 @@ pub trait Portable: Tool {
 
     /// Tells whether a large file is finished by what depends on the end of its content, as attributes do, so that its leader
     /// counts the ranges itself.
-    fn leader_counts(&self) -> bool;
+    fn leader_counts(&self) -> bool {
+        false
+    }
 
     /// Tells whether a directory may be entered by another process, going by the inode number that its listing shows.
-    fn may_be_entered_elsewhere(&self, node: &Node<Self>, inode: u64) -> bool;
+    fn may_be_entered_elsewhere(&self, _node: &Node<Self>, _inode: u64) -> bool {
+        false
+    }
 
     /// Unpacks, in the process that walks, what the tool keeps for a directory that another process has entered
     /// ([`Tool::pack_entered`]). `None` if it cannot be, and that was told.
     fn unpack_entered(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        packed: &[u8],
-    ) -> Option<Self::Directory>;
+        _desk: &Desk<'_, Self>,
+        _found: &Found<Self>,
+        _packed: &[u8],
+    ) -> Option<Self::Directory> {
+        None
+    }
 
     /// Decides, in the process that walks, what becomes of an entry that was returned. `true` if it is to be done by some
     /// process after all, as claimed; if not, it is settled, or kept, here.
-    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool;
+    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool {
+        desk.settle(found);
+        false
+    }
 
     /// Hears, in the process that walks, whether the copy of a claimed entry stands.
-    fn claimed_is_over(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stands: bool);
+    fn claimed_is_over(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _stands: bool) {}
 }
 
 /// A part in the process that walks: kept until it is done.
@@ -296,12 +314,16 @@ impl<T: Portable> Parcel<T> {
 
     /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
     pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, outcome: PartOutcome) {
-        let PartOutcome { returned, completed, entered, apart: _ } = outcome;
+        let PartOutcome { returned, completed, entered, told, apart: _ } = outcome;
+        let mut told = by_name(told);
         let [returned, completed] = [returned, completed].map(HashSet::<CString>::from_iter);
         let mut entered: HashMap<_, _> =
             entered.into_iter().map(|entered| (entered.name.clone(), entered)).collect();
         let mut again = Vec::new();
         for mut found in self.found {
+            for result in told.remove(found.name()).unwrap_or_default() {
+                desk.tool().told(desk, &found, &result);
+            }
             let is_returned = returned.contains(found.name());
             if is_returned && found.kind == EntryType::Directory {
                 desk.enter_here(&found);
@@ -320,6 +342,15 @@ impl<T: Portable> Parcel<T> {
             desk.share(Job::Claimed(again));
         }
     }
+}
+
+/// Sorts results by the names of their entries.
+fn by_name(told: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
+    let mut results: HashMap<CString, Vec<Vec<u8>>> = HashMap::new();
+    for (name, result) in told {
+        results.entry(name).or_default().push(result);
+    }
+    results
 }
 
 /// What a process that is given parts knows of the directories they are in.
@@ -368,6 +399,23 @@ impl<T: Tool> Desk<'_, T> {
             part.note(|outcome| outcome.returned.push(found.name().to_owned()));
         }
         self.release(&found.node);
+    }
+
+    /// Tells the result of an entry to the process that walks: [`Tool::told`]. Results of a part may have 64 MiB together; what
+    /// is beyond that is an error, and not told.
+    pub fn tell(&self, found: &Found<T>, result: Vec<u8>) {
+        let Some(part) = &found.node.part else { return self.tool().told(self, found, &result) };
+        let mut is_told = false;
+        part.note(|outcome| {
+            let before: usize = outcome.told.iter().map(|(_, result)| result.len()).sum();
+            is_told = before + result.len() <= TOLD_BYTES_MAX;
+            if is_told {
+                outcome.told.push((found.name().to_owned(), result));
+            }
+        });
+        if !is_told {
+            self.problem(Problem::new(wording::RESULT_TOO_LONG).naming(found.path()));
+        }
     }
 
     /// Records that the copy of an entry of a claimed part stands.

@@ -26,7 +26,7 @@ pub const WINDOW_ENTRIES: usize = 64 << 10;
 pub const WAITING_ENTRIES_MAX: usize = 1 << 10;
 
 /// Cuts `entries` entries into chunks of at most `chunk`, in order.
-pub fn chunks(entries: usize, chunk: usize) -> impl Iterator<Item = Range<usize>> {
+pub fn chunks(entries: usize, chunk: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
     let chunk = chunk.max(1);
     (0..entries).step_by(chunk).map(move |start| start..entries.min(start + chunk))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use haul_sys::Error;
+use haul_sys::{Error, Standard};
 
 /// A sentence for the user with `{}` where a file's name belongs. The text of every sentence is a constant in a
 /// `wording` module, so that problems can be matched by comparing, and one place per crate holds what users read.
@@ -134,6 +134,9 @@ pub trait Report: Sync {
 
     /// Gives a line that `--verbose` asked for.
     fn line(&self, line: Line);
+
+    /// Passes on bytes for a standard stream, all of which stay together.
+    fn output(&self, stream: Standard, bytes: &[u8]);
 
     /// Asks the user; the question does not end its line. Returns whether the answer is yes. Where nobody can be asked, it
     /// is no.

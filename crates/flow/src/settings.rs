@@ -109,6 +109,19 @@ impl Settings {
         settings
     }
 
+    /// Shares what these settings may open among more workers, up to `jobs`, each of which has fewer files in flight then. One worker
+    /// stays one: where there is no room for two there is none for many.
+    #[must_use]
+    pub fn among(self, jobs: usize) -> Self {
+        if self.jobs == 1 {
+            return self;
+        }
+        let apart = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE;
+        let shared = self.jobs * (apart + self.window * DESCRIPTORS_PER_FILE);
+        let jobs = jobs.min(shared / (apart + DESCRIPTORS_PER_FILE)).max(self.jobs);
+        Self { jobs, window: (shared / jobs - apart) / DESCRIPTORS_PER_FILE, ..self }
+    }
+
     /// Returns how many descriptors may be open at once, those that are not the run's among them.
     fn descriptors(&self) -> usize {
         let per_worker = DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + self.window * DESCRIPTORS_PER_FILE;
@@ -182,7 +195,7 @@ mod tests {
         #[test]
         fn settings_stay_within_the_descriptors_there_are(
             jobs in proptest::option::of(1usize..200), look_ahead in proptest::option::of(0usize..5000),
-            processors in 1usize..256, descriptors in 12usize..100_000,
+            processors in 1usize..256, descriptors in 12usize..100_000, among in 1usize..200,
         ) {
             let config = Config { jobs, look_ahead, ..Config::default() };
             let machine = Machine { processors, descriptors, address_space: None };
@@ -190,6 +203,9 @@ mod tests {
             let most = settings.descriptors();
             prop_assert!(settings.jobs >= 1 && settings.window >= 1);
             prop_assert!(most <= descriptors, "{settings:?} may open {most} of {descriptors}");
+            let shared = settings.among(among);
+            prop_assert!(shared.jobs >= settings.jobs && shared.window >= 1);
+            prop_assert!(shared.descriptors() <= most, "{shared:?} may open more than {settings:?}");
         }
     }
     #[test]

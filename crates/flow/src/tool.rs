@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use haul_sys::{EntryType, Fd, Stat};
+use haul_sys::{EntryType, Error, Fd, Standard, Stat};
 
 use crate::node::{Found, Node};
 use crate::route::Route;
@@ -44,8 +44,8 @@ pub enum Need {
 
 /// A directory that was opened.
 pub struct Opened<'a> {
-    /// The descriptor; none when it may not be read, which is told after the tool has made its own.
-    pub source: Option<&'a Arc<Fd>>,
+    /// The descriptor; or why it may not be read, which is told after the tool has made its own.
+    pub source: Result<&'a Arc<Fd>, &'a Error>,
     /// What the kernel says of it.
     pub stat: &'a Stat,
 }
@@ -57,6 +57,8 @@ pub struct OpenedFile<'a> {
     pub source: &'a Arc<Fd>,
     /// What the kernel says of it.
     pub stat: &'a Stat,
+    /// What was read of its beginning already, if anything. A tool to which that is all it needs may take it, and ask for nothing.
+    pub first: Option<&'a [u8]>,
 }
 
 /// What to do with a directory.
@@ -228,15 +230,28 @@ impl<T: Tool> OpenFile<T> {
     }
 }
 
-/// A tool over file trees.
+/// A tool over file trees. It says what entries need and what to make of directories and files; all else has a default.
 pub trait Tool: Sync + Sized {
     /// What the tool keeps for each directory being visited.
     type Directory: Send + Sync;
     /// What the tool keeps for each file being moved.
     type File: Send + Sync;
 
-    /// Tells whether a symbolic link here is to be taken for what it leads to.
-    fn follows(&self, found: &Found<Self>) -> bool;
+    /// Tells whether a symbolic link here is to be taken for what it leads to. Unless the tool says otherwise, none is.
+    fn follows(&self, _found: &Found<Self>) -> bool {
+        false
+    }
+
+    /// Tells whether the workers of a process are to stay near each other in the walk, as what the tool makes of neighbours belongs
+    /// together: then they take entries from one row, rather than each from its own part of the tree.
+    fn stays_together(&self) -> bool {
+        false
+    }
+
+    /// Tells whether so much waits for what some workers have in hand that others had better not take more jobs before that is done.
+    fn is_crowded(&self) -> bool {
+        false
+    }
 
     /// Says what an entry of this kind needs.
     fn needs(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need;
@@ -249,18 +264,31 @@ pub trait Tool: Sync + Sized {
         opened: &Opened<'_>,
     ) -> Enter<Self::Directory>;
 
-    /// Finishes a directory, after the last of its entries.
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>);
+    /// Finishes a directory, or the place of operands, after the last of its entries.
+    fn leave(&self, _desk: &Desk<'_, Self>, _node: &Node<Self>) {}
+
+    /// Hears that the last entry of a part is settled, in the process that was given it.
+    fn leave_part(&self, _desk: &Desk<'_, Self>, _node: &Node<Self>) {}
 
     /// Deals with an entry that is neither entered nor read.
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled;
+    fn handle(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _kind: EntryType) -> Handled {
+        Handled::Over
+    }
 
     /// Tells whether reading the first block before [`Tool::begin`] is worth it: not when `begin` may find that nothing
     /// has to be read.
-    fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool;
+    fn reads_first(&self, _found: &Found<Self>, _stat: &Stat) -> bool {
+        true
+    }
 
-    /// Hears that a file cannot be opened, before the user does.
-    fn not_opened(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>) {}
+    /// Hears why a file cannot be opened, or a directory neither opened nor looked at, before the user does. Returns whether the
+    /// tool has told of it: then nobody else does.
+    fn not_opened(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _cause: &Error) -> bool {
+        false
+    }
+
+    /// Hears that a file that was to be read will not come to [`Tool::begin`], for whatever reason.
+    fn not_begun(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>) {}
 
     /// Begins a file.
     fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>)
@@ -268,14 +296,30 @@ pub trait Tool: Sync + Sized {
 
     /// Tells whether [`Tool::block`] has to see the file's blocks before they are written. If not, an engine may write each
     /// as soon as it was read, and `block` is not called for it.
-    fn looks_at_blocks(&self, file: &OpenFile<Self>) -> bool;
+    fn looks_at_blocks(&self, _file: &OpenFile<Self>) -> bool {
+        true
+    }
 
-    /// Takes a block of a file's content that was read at `offset`.
-    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block;
+    /// Takes a block of a file's content that was read at `offset`. Blocks of a large file come from several workers, in any
+    /// order.
+    fn block(&self, _file: &OpenFile<Self>, _offset: u64, _bytes: &[u8]) -> Block {
+        Block::Taken
+    }
+
+    /// Returns a file that is to be read beside the source: then the tool is shown the same range of both, by [`Tool::both`]
+    /// instead of [`Tool::block`], and nothing is written. Messages name it by [`Tool::target_path`].
+    fn beside(&self, _file: &OpenFile<Self>) -> Option<Arc<Fd>> {
+        None
+    }
+
+    /// Takes what was read at `offset` of the source, and as many bytes of the file beside it: none if that ends there.
+    fn both(&self, _file: &OpenFile<Self>, _offset: u64, _source: &[u8], _beside: &[u8]) {}
 
     /// Finishes a file whose content was moved, before it is closed. Returns whether all went well; what did not, the
     /// tool has reported.
-    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool;
+    fn finish(&self, _desk: &Desk<'_, Self>, _file: &OpenFile<Self>) -> bool {
+        true
+    }
 
     /// Returns what another process needs to open a file's target and write a part of it, if that can be done.
     fn ticket(&self, _file: &OpenFile<Self>) -> Option<Vec<u8>> {
@@ -305,10 +349,18 @@ pub trait Tool: Sync + Sized {
     }
 
     /// Ends a file that was begun with [`Begin::Move`], after it was closed. `moved` tells whether everything went well.
-    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Self::File, moved: bool);
+    fn end(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _own: Self::File, _moved: bool) {}
+
+    /// Takes what [`Desk::tell`] was given as the result of an entry: in the process that walks, exactly once, also if the entry
+    /// had to be done again elsewhere. Unless the tool does something else with it, it is output.
+    fn told(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
+        desk.report().output(Standard::Output, result);
+    }
 
     /// Returns the path of what the tool makes of the entry, for messages.
-    fn target_path(&self, found: &Found<Self>) -> Vec<u8>;
+    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
+        found.path()
+    }
 }
 
 /// Whether an entry that the tool handled is over.

@@ -20,3 +20,10 @@ pub const ERROR_READING: Wording = Wording("error reading {}");
 pub const ERROR_WRITING: Wording = Wording("error writing {}");
 /// Closing failed, so data may be lost.
 pub const FAILED_TO_CLOSE: Wording = Wording("failed to close {}");
+/// The end of a run was reached, and not of everything in it: whatever that is, it is not to be taken for success.
+pub const UNFINISHED: Wording = Wording("not everything was done, by a fault of this program");
+/// What was found out about an entry on another host is too long to be told.
+pub const RESULT_TOO_LONG: Wording =
+    Wording("the output for {} is too long to be sent from one host to another");
+/// The engine that was asked for cannot be had.
+pub const CANNOT_USE_ENGINE: Wording = Wording("cannot use the engine {}");

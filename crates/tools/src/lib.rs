@@ -1,4 +1,4 @@
-//! The tools of haul, each a folder of its own; none imports another.
+//! The tools of haul, each a folder of its own; none imports another. What several of them need is in a file beside them.
 //!
 //! Tools know what they make of files; they do not know flags, terminals, or on how many machines they run.
 

@@ -4,9 +4,9 @@
 //! offers words; where it offers none, bash's own completion of names follows, unless nothing but the words is right. It needs
 //! nothing of the package bash-completion, and copes with `=` as a word of its own, as bash splits lines.
 
-use super::definitions::{Argument, Command, Names, Place, names, places};
+use super::definitions::{Argument, Command, Names, Place, names, places, programs};
 
-const HEAD: &str = r#"# Completion of haul for bash, and of cp and spdcp where they are haul.
+const HEAD: &str = r#"# Completion of haul for bash, and of the programs in whose place it stands.
 # Generated from the options' definitions: cargo xtask gen.
 
 _haul() {
@@ -14,7 +14,10 @@ _haul() {
     local command=haul option= lead= words= list= names= ended= word
     local IFS=$' \t\n'
     COMPREPLY=()
-    [[ ${COMP_WORDS[0]##*/} == @(cp|spdcp) ]] && command=haul_${COMP_WORDS[0]##*/}
+    case ${COMP_WORDS[0]##*/} in
+"#;
+
+const WORDS: &str = r#"    esac
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         [[ $word == -- ]] && ended=yes
         case $command/$word in
@@ -75,9 +78,6 @@ const TAIL: &str = r#"        esac
 }
 
 complete -o bashdefault -o default -F _haul haul
-[[ $(type -P cp) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul cp
-[[ $(type -P spdcp) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul spdcp
-:
 "#;
 
 /// Writes the completion.
@@ -88,6 +88,10 @@ pub(super) fn completion(commands: &[Command]) -> String {
     let top = format!("words='{} --help --version'", names(commands));
     [
         HEAD,
+        &programs(commands)
+            .map(|(program, command)| format!("        {program}) command=haul_{} ;;\n", command.name))
+            .collect::<String>(),
+        WORDS,
         &of_each(descent),
         OPTION,
         &of_each(separate_arguments),
@@ -100,8 +104,17 @@ pub(super) fn completion(commands: &[Command]) -> String {
         &arm("haul", &format!("words='{}'", names(commands))),
         &of_each(operands),
         TAIL,
+        &programs(commands).map(|(program, _)| stands_in(program)).collect::<String>(),
+        ":\n",
     ]
     .concat()
+}
+
+/// Completes a program's line where the program is haul.
+fn stands_in(program: &str) -> String {
+    format!(
+        "[[ $(type -P {program}) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul {program}\n"
+    )
 }
 
 /// Goes from a command to one below it.
@@ -187,6 +200,8 @@ mod tests {
     fn each_kind_of_option_has_its_arms() {
         let text = completion(&sample());
         for line in [
+            "copy) command=haul_cp ;;",
+            "[[ $(type -P copy) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul copy",
             "haul/cp) command=haul_cp ;;",
             "haul_cp:--target-directory | haul_cp:--jobs) option=$prev ;;",
             "haul_cp:-[tj] | haul_cp:-[!-]*[tj]) option=-${prev: -1} ;;",

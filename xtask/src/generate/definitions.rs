@@ -6,7 +6,19 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 pub(super) struct Command {
     pub(super) name: String,
+    /// Programs in whose place it can stand.
+    #[serde(default)]
+    pub(super) programs: Vec<String>,
     pub(super) about: String,
+    /// More of what it is for.
+    #[serde(default)]
+    pub(super) description: String,
+    /// How it is called: a line for each way.
+    #[serde(default)]
+    pub(super) synopsis: Vec<String>,
+    /// What help says behind the flags: paragraphs under headings that end in a colon.
+    #[serde(default)]
+    pub(super) notes: String,
     pub(super) flags: Vec<Flag>,
     pub(super) operands: Vec<Argument>,
     pub(super) commands: Vec<Command>,
@@ -120,6 +132,13 @@ pub(super) fn places(commands: &[Command]) -> Vec<Place<'_>> {
     places
 }
 
+/// Pairs each program in whose place a command can stand with the command.
+pub(super) fn programs(commands: &[Command]) -> impl Iterator<Item = (&str, &Command)> {
+    commands
+        .iter()
+        .flat_map(|command| command.programs.iter().map(move |program| (program.as_str(), command)))
+}
+
 /// Joins the names of commands.
 pub(super) fn names(commands: &[Command]) -> String {
     commands.iter().map(|command| command.name.as_str()).collect::<Vec<_>>().join(" ")
@@ -139,7 +158,7 @@ pub(super) mod tests {
 
     /// Gives one command with an option of each kind, for the tests of the generators.
     pub(crate) fn sample() -> Vec<Command> {
-        let json = r#"[{"name": "cp", "about": "copy", "operands": [], "commands": [], "flags": [
+        let json = r#"[{"name": "cp", "programs": ["cp", "copy"], "about": "copy", "operands": [], "commands": [], "flags": [
             {"letters": ["a"], "long": "archive", "argument": null, "help": "it's [all]: kept", "gnu": true, "cluster": false},
             {"letters": ["t"], "long": "target-directory", "help": "into -d", "gnu": true, "cluster": false,
              "argument": {"name": "DIRECTORY", "optional": false, "words": [], "list": false}},

@@ -2,7 +2,7 @@
 
 use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
 
-const HEAD: &str = "# Completion of haul for fish, and of cp and spdcp where they are haul.
+const HEAD: &str = "# Completion of haul for fish, and of the programs in whose place it stands.
 # Generated from the options' definitions: cargo xtask gen.
 
 # Tells whether the words after the program's name begin so.
@@ -19,14 +19,6 @@ end
 
 ";
 
-const TAIL: &str = "for name in cp spdcp
-    __haul_complete_$name haul \"__haul_within $name\"
-    if set -l program (command -s $name); and set -l haul (command -s haul); and test (realpath $program) = (realpath $haul)
-        __haul_complete_$name $name true
-    end
-end
-";
-
 /// Writes the completion.
 pub(super) fn completion(commands: &[Command]) -> String {
     let mut text = HEAD.to_owned();
@@ -35,18 +27,30 @@ pub(super) fn completion(commands: &[Command]) -> String {
     text += "complete -c haul -n __haul_exactly -l version -d 'show the version'\n";
     for place in places(commands) {
         text += &match place.path[1..] {
-            [name @ ("cp" | "spdcp")] => {
+            [name] if !place.command.programs.is_empty() => {
                 let flags: String =
                     place.command.flags.iter().map(|flag| option(flag, "-c $argv[1] -n $argv[2]")).collect();
                 let indented: String = flags.lines().map(|line| format!("    {line}\n")).collect();
+                let programs = place.command.programs.join(" ");
                 format!(
-                    "\n# Offers the options of {name} to a command, under a condition.\nfunction __haul_complete_{name}\n{indented}end\n\n"
+                    "
+# Offers the options of {name} to a command, under a condition.
+function __haul_complete_{name}
+{indented}end
+__haul_complete_{name} haul '__haul_within {name}'
+for name in {programs}
+    if set -l program (command -s $name); and set -l haul (command -s haul); and test (realpath $program) = (realpath $haul)
+        __haul_complete_{name} $name true
+    end
+end
+
+"
                 )
             }
             _ => below(&place),
         };
     }
-    text + TAIL
+    text
 }
 
 /// Offers the commands that may follow some words.

@@ -316,6 +316,63 @@ pub(super) fn bench(commands: &[Command]) -> String {
     filled(&parts.concat())
 }
 
+/// Writes the page of a tool from its definition alone.
+pub(super) fn tool(command: &Command) -> String {
+    let options = |wanted: fn(&Flag) -> bool| {
+        command.flags.iter().filter(|flag| wanted(flag)).map(option).collect::<String>()
+    };
+    let synopsis: String = command
+        .synopsis
+        .iter()
+        .map(|way| format!(".SY haul\\~{}\n{}\n.YS\n", escaped(&command.name), escaped(way)))
+        .collect();
+    let parts = [
+        head(&format!("haul-{}", command.name), &command.about),
+        synopsis,
+        section("DESCRIPTION", &paragraphs(&command.description)),
+        section("OPTIONS", &options(|flag| !flag.cluster)),
+        format!(".SS To work with many hosts\n{}", options(|flag| flag.cluster)),
+        notes(&command.notes),
+        section("SEE ALSO", ".BR haul (1),\n.BR haul\\-cp (1)\n"),
+    ];
+    filled(&parts.concat())
+}
+
+/// Writes text whose paragraphs have empty lines between.
+fn paragraphs(text: &str) -> String {
+    let paragraphs = text.split("\n\n").map(|paragraph| sentence_line(&paragraph.replace('\n', " ")));
+    paragraphs.collect::<Vec<_>>().join(".PP\n")
+}
+
+/// Writes a line that cannot be taken for a request.
+fn sentence_line(text: &str) -> String {
+    let text = escaped(text.trim());
+    let guard = if text.starts_with(['.', '\'']) { "\\&" } else { "" };
+    format!("{guard}{text}\n")
+}
+
+/// Writes what stands under headings, each of which is a line that ends in a colon and is not indented. Lines that are indented
+/// stay as they are.
+fn notes(notes: &str) -> String {
+    let mut text = String::new();
+    // Whether the line before is indented, if it is no heading.
+    let mut before = None;
+    for line in notes.lines().filter(|line| !line.trim().is_empty()) {
+        let indented = line.starts_with(' ');
+        if let (Some(heading), false) = (line.strip_suffix(':'), indented) {
+            text += &format!(".SH {}\n", escaped(&heading.to_uppercase()));
+            before = None;
+            continue;
+        }
+        if before.is_some_and(|before| before || indented) {
+            text += ".br\n";
+        }
+        text += &sentence_line(line);
+        before = Some(indented);
+    }
+    text
+}
+
 /// Breaks lines of text, which the reader's program fills anew, where the page's source would get wide.
 fn filled(page: &str) -> String {
     const WIDTH: usize = 78;
@@ -410,6 +467,22 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::super::definitions::tests::sample;
     use super::*;
+
+    #[test]
+    fn a_tool_has_a_page_from_its_definition() {
+        let mut commands = sample();
+        commands[0].synopsis = vec!["[OPTION]... FILE".to_owned()];
+        commands[0].description = "One.\n\n.Two\nlines.".to_owned();
+        commands[0].notes = "Exit status:\n  0 if all is well\n  1 if not\n\nMore:\nText.".to_owned();
+        let text = tool(&commands[0]);
+        for part in [
+            ".SY haul\\~cp\n[OPTION]... FILE\n.YS\n",
+            ".SH DESCRIPTION\nOne.\n.PP\n\\&.Two lines.\n",
+            ".SH EXIT STATUS\n0 if all is well\n.br\n1 if not\n.SH MORE\nText.\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
 
     #[test]
     fn each_kind_of_option_has_its_entry() {

@@ -1,16 +1,16 @@
 //! Completion for zsh, by its own `_arguments`.
 
-use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
+use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places, programs};
 
 const HEAD: &str = "#compdef haul
-# Completion of haul for zsh, and of cp and spdcp where they are haul.
+# Completion of haul for zsh, and of the programs in whose place it stands.
 # Generated from the options' definitions: cargo xtask gen.
 
 _haul() {
-    if [[ $service == (cp|spdcp) ]]; then
-        _haul_$service
-        return
-    fi
+    case $service in
+";
+
+const WORDS: &str = "    esac
     local curcontext=$curcontext state state_descr line ret=1
     typeset -A opt_args
     _arguments -C \\
@@ -20,14 +20,7 @@ _haul() {
         '*:: :->rest' && ret=0
 ";
 
-const TAIL: &str = "
-if [[ -n ${commands[haul]} && ${commands[cp]:A} == ${commands[haul]:A} ]]; then
-    compdef _haul cp
-fi
-if [[ -n ${commands[haul]} && ${commands[spdcp]:A} == ${commands[haul]:A} ]]; then
-    compdef _haul spdcp
-fi
-if [[ $funcstack[1] == _haul ]]; then
+const TAIL: &str = "if [[ $funcstack[1] == _haul ]]; then
     _haul \"$@\"
 else
     compdef _haul haul
@@ -37,7 +30,21 @@ fi
 /// Writes the completion.
 pub(super) fn completion(commands: &[Command]) -> String {
     let functions: String = places(commands).iter().map(function).collect();
-    format!("{HEAD}{}}}\n{functions}{TAIL}", branches("haul", commands))
+    let services: String = programs(commands)
+        .map(|(program, command)| format!("        {program}) _haul_{}; return ;;\n", command.name))
+        .collect();
+    let programs: String = programs(commands).map(|(program, _)| stands_in(program)).collect();
+    format!("{HEAD}{services}{WORDS}{}}}\n{functions}\n{programs}{TAIL}", branches("haul", commands))
+}
+
+/// Completes a program's line where the program is haul.
+fn stands_in(program: &str) -> String {
+    format!(
+        "if [[ -n ${{commands[haul]}} && ${{commands[{program}]:A}} == ${{commands[haul]:A}} ]]; then
+    compdef _haul {program}
+fi
+"
+    )
 }
 
 /// Writes what follows a command that leads to others.
@@ -154,6 +161,8 @@ mod tests {
             r"'*--preserve=-[keep]::ATTR_LIST:_values -s , ATTR_LIST mode links' \",
             r"'*'{-j+,--jobs=}'[workers]:N: ' \",
             "cp) _haul_cp && ret=0 ;;",
+            "copy) _haul_cp; return ;;",
+            "compdef _haul copy",
         ] {
             assert!(text.lines().any(|written| written.trim() == line), "{line}\n{text}");
         }

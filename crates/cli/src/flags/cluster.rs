@@ -13,7 +13,7 @@ use super::values::{self, Bounds};
 use super::{Error, Typed};
 
 /// `--clients`.
-const CLIENTS: Bounds = Bounds { least: 1, most: 1 << 20, text: "1 to 1048576" };
+pub(crate) const CLIENTS: Bounds = Bounds { least: 1, most: 1 << 20, text: "1 to 1048576" };
 /// `--io-factor`.
 const IO_FACTOR: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
 /// `--range-size`: as little as a page, so that no page is written by two.
@@ -154,7 +154,7 @@ fn refused(flag: &'static str, value: &[u8], wanted: &str) -> Error {
 
 /// Reads a name that a batch system knows. It ends up in command lines of programs that take commas, lines and leading
 /// dashes for something else.
-fn name(flag: &'static str, value: &[u8]) -> Result<String, Error> {
+pub(crate) fn name(flag: &'static str, value: &[u8]) -> Result<String, Error> {
     let text = std::str::from_utf8(value).unwrap_or_default();
     let odd = |letter: char| letter.is_whitespace() || letter.is_control();
     if text.is_empty() || text.starts_with('-') || text.contains(odd) {
@@ -171,7 +171,7 @@ fn path(flag: &'static str, value: &[u8]) -> Result<PathBuf, Error> {
 }
 
 /// Reads a time: seconds, or minutes and seconds, or hours, minutes and seconds with colons between.
-fn walltime(flag: &'static str, value: &[u8]) -> Result<Duration, Error> {
+pub(crate) fn walltime(flag: &'static str, value: &[u8]) -> Result<Duration, Error> {
     let number = |digits: &str| -> Option<u64> {
         let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         plain.then(|| digits.parse().ok()).flatten()

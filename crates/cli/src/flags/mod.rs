@@ -9,7 +9,7 @@
 //!
 //! Invariant: a flag is defined in one entry of the table and nowhere else (test: `help` lists what the table holds).
 
-mod cluster;
+pub(crate) mod cluster;
 mod definitions;
 mod error;
 mod getopt;
@@ -19,7 +19,7 @@ pub(crate) mod spdcp;
 mod table;
 #[cfg(test)]
 mod tests;
-mod values;
+pub(crate) mod values;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -27,7 +27,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub(crate) use definitions::{Argument, Definition, definitions, definitions_of_spdcp};
 pub(crate) use error::{Doubt, Error, Warning};
 pub(crate) use help::help;
-pub(crate) use lower::{Information, Request, StatisticsForm, Typed, When};
+pub(crate) use lower::{Information, JOBS, LOOK_AHEAD, QUEUE_DEPTH, Request, StatisticsForm, Typed, When};
 
 /// What a flag does when it is given, and whether it takes an argument.
 #[derive(Clone, Copy)]

@@ -26,12 +26,14 @@ pub(crate) struct Messages {
     charset: Charset,
     /// The option that shows help.
     help: &'static str,
+    /// What the program says instead of what the library says.
+    own_words: &'static [(Wording, Wording)],
 }
 
 impl Messages {
     /// Words messages that begin with `program`.
     pub(crate) fn new(program: &str, charset: Charset) -> Self {
-        Self { program: program.to_owned(), charset, help: "--help" }
+        Self { program: program.to_owned(), charset, help: "--help", own_words: &[] }
     }
 
     /// Points to help by `option`.
@@ -39,12 +41,25 @@ impl Messages {
         Self { help: option, ..self }
     }
 
+    /// Says other sentences than the library's, each with as many holes.
+    pub(crate) fn saying(self, own_words: &'static [(Wording, Wording)]) -> Self {
+        Self { own_words, ..self }
+    }
+
     /// Words a problem.
     pub(crate) fn problem(&self, problem: &Problem) -> Vec<u8> {
         let mut text = self.begin();
-        text.extend(self.fill(problem.wording, &problem.names));
-        if let Some(cause) = &problem.cause {
-            text.extend_from_slice(format!(": {cause}").as_bytes());
+        let cause = problem.cause.as_ref().map(ToString::to_string);
+        match cause {
+            Some(cause) if self.own(problem.wording).0.contains("{cause}") => {
+                text.extend(
+                    self.fill(problem.wording, &[&problem.names[..], &[cause.into_bytes()]].concat()),
+                );
+            }
+            cause => {
+                text.extend(self.fill(problem.wording, &problem.names));
+                text.extend(cause.map(|cause| format!(": {cause}")).unwrap_or_default().bytes());
+            }
         }
         if let Some(host) = &problem.host {
             text.extend_from_slice(format!(" (on {host})").as_bytes());
@@ -70,6 +85,11 @@ impl Messages {
     /// Words wrong operands: the problem, and where to find help.
     pub(crate) fn wrong_operands(&self, problem: &Problem) -> Vec<u8> {
         [self.problem(problem), self.pointer_to_help()].concat()
+    }
+
+    /// Words an error of a command line, by a sentence that was made elsewhere.
+    pub(crate) fn wrong_usage(&self, sentence: &str) -> Vec<u8> {
+        [self.debug(sentence), self.pointer_to_help()].concat()
     }
 
     /// Words an error of a command line.
@@ -112,19 +132,26 @@ impl Messages {
         format!("Try '{} {}' for more information.\n", self.program, self.help).into_bytes()
     }
 
+    /// Returns what the program says instead of a sentence, or the sentence.
+    fn own(&self, wording: Wording) -> Wording {
+        self.own_words.iter().find(|(library, _)| *library == wording).map_or(wording, |(_, own)| *own)
+    }
+
     /// Puts names into the holes of a sentence, in order: quoted in `{}`, in `{plain}` only if they must be, as words of a
-    /// sentence in `{prose}`, and as they are in `{bare}`, for words of haul's own.
+    /// sentence in `{prose}`, escaped but not quoted in `{escape}`, and as they are in `{bare}`, for words of haul's own. A
+    /// program's own sentence may have a hole `{cause}` after all others, for a reason that is not to stand at the end.
     fn fill(&self, wording: Wording, names: &[Vec<u8>]) -> Vec<u8> {
         let mut text = Vec::new();
-        let mut rest = wording.0;
+        let mut rest = self.own(wording).0;
         for name in names {
             let Some((before, after)) = rest.split_once('{') else { break };
             let Some((kind, after)) = after.split_once('}') else { break };
             text.extend_from_slice(before.as_bytes());
             text.extend(match kind {
-                "bare" => name.clone(),
+                "bare" | "cause" => name.clone(),
                 "prose" => quoting::prose(name, self.charset),
                 "plain" => quoting::shell_if_needed(name, self.charset),
+                "escape" => quoting::escape(name, self.charset),
                 _ => quoting::shell(name, self.charset),
             });
             rest = after;

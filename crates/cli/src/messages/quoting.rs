@@ -1,9 +1,9 @@
 //! Names as GNU's messages show them: any bytes, on one line, without a character that could move the cursor, and in a
 //! form that can be pasted back into a shell.
 //!
-//! Three forms: [`shell`] for names of files, which is always quoted and reads `'a b'`, `"it's"`, `'a'$'\n''b'`;
-//! [`shell_if_needed`], which leaves plain names alone; and [`prose`] for words of the command line, which reads `‘x’`, or
-//! `'x'` where the locale has no such marks.
+//! Four forms: [`shell`] for names of files, which is always quoted and reads `'a b'`, `"it's"`, `'a'$'\n''b'`;
+//! [`shell_if_needed`], which leaves plain names alone; [`prose`] for words of the command line, which reads `‘x’`, or
+//! `'x'` where the locale has no such marks; and [`escape`], which only escapes, for tar.
 
 use std::ffi::OsString;
 
@@ -124,7 +124,7 @@ pub(crate) fn shell(name: &[u8], charset: Charset) -> Vec<u8> {
                     quoted.extend_from_slice(b"'$'");
                     in_escapes = true;
                 }
-                bytes.iter().for_each(|&byte| escape(byte, &mut quoted));
+                bytes.iter().for_each(|&byte| escape_byte(byte, &mut quoted));
             }
         }
     }
@@ -167,15 +167,28 @@ pub(crate) fn prose(word: &[u8], charset: Charset) -> Vec<u8> {
                 }
                 quoted.extend_from_slice(bytes);
             }
-            (bytes, false) => bytes.iter().for_each(|&byte| escape(byte, &mut quoted)),
+            (bytes, false) => bytes.iter().for_each(|&byte| escape_byte(byte, &mut quoted)),
         }
     }
     quoted.extend_from_slice(right.as_bytes());
     quoted
 }
 
+/// Escapes what is not plain in a name, without quoting it: as GNU tar shows names.
+pub(crate) fn escape(name: &[u8], charset: Charset) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(name.len());
+    for unit in units(name, charset) {
+        match (unit.bytes, unit.printable) {
+            (b"\\", _) => escaped.extend_from_slice(b"\\\\"),
+            (bytes, true) => escaped.extend_from_slice(bytes),
+            (bytes, false) => bytes.iter().for_each(|&byte| escape_byte(byte, &mut escaped)),
+        }
+    }
+    escaped
+}
+
 /// Appends a byte as C and the shell write it.
-fn escape(byte: u8, quoted: &mut Vec<u8>) {
+fn escape_byte(byte: u8, quoted: &mut Vec<u8>) {
     let letter = match byte {
         0x07 => b'a',
         0x08 => b'b',
@@ -251,6 +264,13 @@ mod tests {
             let ours = prose(word, charset);
             assert_eq!(ours.escape_ascii().to_string(), theirs.escape_ascii().to_string(), "in {locale}");
         }
+    }
+
+    #[test]
+    fn tars_names_are_escaped_and_not_quoted() {
+        let name = "x y\t\n\\\u{1}\u{e9}".as_bytes();
+        assert_eq!(escape(name, Charset::Utf8), "x y\\t\\n\\\\\\001\u{e9}".as_bytes());
+        assert_eq!(escape(name, Charset::Ascii), b"x y\\t\\n\\\\\\001\\303\\251");
     }
 
     #[test]

@@ -152,7 +152,7 @@ fn a_host_is_lost(kind: Kind, lose: impl Fn(&Scene)) {
     match outcome.status() {
         // It may have been over when the host was lost.
         Some(0) => scene.assert_same(Facts::PRESERVED, &outcome),
-        Some(1) => assert!(told.contains("were not copied"), "{told}"),
+        Some(1) => assert!(told.contains("were not done"), "{told}"),
         _ => panic!("{:?} {told}", outcome.ending),
     }
     // Not every launcher says which host is gone; then all that it may be are named.

@@ -31,11 +31,11 @@ pub(crate) fn library(mpi: &Mpi) -> String {
     format!("--mpi-lib={}", mpi.library().display())
 }
 
-/// Writes a program that can be called as `haul` is (`SCRIPT cp …`) or as `cp`, and has several processes copy.
+/// Writes a program that can be called as `haul` is (`SCRIPT TOOL …`) or as `cp`, and has several processes work.
 pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Program {
     let haul = fs::canonicalize(program!().path()).unwrap();
     let (haul, launcher) = (haul.display(), mpi.launcher().display());
-    let mut text = String::from("#!/bin/sh\n[ \"${0##*/}\" = cp ] || shift\n");
+    let mut text = String::from("#!/bin/sh\ntool=cp\n[ \"${0##*/}\" = cp ] || { tool=$1; shift; }\n");
     for (name, value) in mpi.environment() {
         writeln!(text, "export {name}='{value}'").unwrap();
     }
@@ -44,15 +44,18 @@ pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Pr
     match way {
         Way::Clients(clients) => {
             let library = library(mpi);
-            writeln!(text, "exec {haul} cp --clients={clients} --launcher={launcher} {library} {own} \"$@\"")
-                .unwrap();
+            writeln!(
+                text,
+                "exec {haul} $tool --clients={clients} --launcher={launcher} {library} {own} \"$@\""
+            )
+            .unwrap();
         }
         Way::Ranks(ranks) => {
             let library = explicit(mpi).unwrap_or_default();
             writeln!(
                 text,
                 "errors=$(mktemp)\n\
-                 {launcher} -n {ranks} {haul} cp {library} {own} \"$@\" 2>\"$errors\"\n\
+                 {launcher} -n {ranks} {haul} $tool {library} {own} \"$@\" 2>\"$errors\"\n\
                  status=$?\n{CHATTER} \"$errors\" >&2\nrm \"$errors\"\nexit $status"
             )
             .unwrap();

@@ -34,7 +34,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The job cannot be started, or done.
-const CANNOT_RUN: Wording = Wording("cannot copy with several processes: {bare}");
+const CANNOT_RUN: Wording = Wording("cannot work with several processes: {bare}");
 
 /// A host that cannot do its part.
 const UNFIT: Wording = Wording("host {bare}: {bare}");
@@ -372,8 +372,9 @@ impl Crew {
 
     /// Tells the user what a rank has to say.
     pub(crate) fn tell(&self, host: &str, news: News, report: &dyn Listens) {
-        let News { problems, lines, remarks, tally } = news;
+        let News { problems, lines, output, remarks, tally } = news;
         report.count(tally);
+        output.into_iter().for_each(|(stream, bytes)| report.output(stream, &bytes));
         for remark in remarks {
             report.debug(&format!("{host}: {remark}"));
         }

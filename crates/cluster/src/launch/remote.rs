@@ -41,7 +41,7 @@ const JOURNAL_PART_ENTRIES: usize = 32;
 const HEARING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// The job is lost for good.
-const LOST: Wording = Wording("{bare}: {bare} entries were not copied");
+const LOST: Wording = Wording("{bare}: {bare} entries were not done");
 
 /// The job was lost, and goes on.
 const AGAIN: Wording = Wording("{bare}; what is left is begun again");

@@ -76,7 +76,10 @@ impl<T: Tool> Worker<'_, T> {
     pub(super) fn open(&mut self, found: Found<T>, follow: bool) {
         let directory = match self.desk.cache().open(&found.node.source) {
             Ok(directory) => directory,
-            Err(cause) => return self.desk.give_up(&found, wording::CANNOT_ACCESS, cause),
+            Err(cause) => {
+                self.desk.tool().not_begun(&self.desk, &found);
+                return self.desk.give_up(&found, wording::CANNOT_ACCESS, cause);
+            }
         };
         let how = if follow { Open::READ.following() } else { Open::READ };
         let name = found.name.clone();
@@ -94,13 +97,12 @@ impl<T: Tool> Worker<'_, T> {
             }
             Err(cause) => {
                 self.vacate(slot);
+                self.desk.tool().not_begun(&self.desk, &found);
                 match cause.errno() {
-                    Errno::NOENT => self.desk.give_up(&found, wording::CANNOT_STAT, cause),
                     _ if replaced(&cause) => self.desk.give_up_replaced(&found),
-                    _ => {
-                        self.desk.tool().not_opened(&self.desk, &found);
-                        self.desk.give_up(&found, wording::CANNOT_OPEN, cause);
-                    }
+                    _ if self.desk.tool().not_opened(&self.desk, &found, &cause) => self.desk.settle(&found),
+                    Errno::NOENT => self.desk.give_up(&found, wording::CANNOT_STAT, cause),
+                    _ => self.desk.give_up(&found, wording::CANNOT_OPEN, cause),
                 }
             }
         }
@@ -117,12 +119,14 @@ impl<T: Tool> Worker<'_, T> {
             Ok(stat) => stat,
             Err(cause) => {
                 let path = found.path();
+                self.desk.tool().not_begun(&self.desk, &found);
                 self.desk.problem(Problem::new(wording::CANNOT_FSTAT).naming(path).because(cause));
                 return self.abandon(slot, found, source);
             }
         };
         let another = found.seen.is_some_and(|seen| seen != stat.identity);
         if another || stat.kind != FileType::Regular {
+            self.desk.tool().not_begun(&self.desk, &found);
             self.desk.problem(Problem::new(wording::REPLACED).naming(found.path()));
             return self.abandon(slot, found, source);
         }
@@ -194,7 +198,9 @@ impl<T: Tool> Worker<'_, T> {
             return self.join(slot, look);
         }
         let Looked { found, source, stat } = look;
-        let begun = self.desk.tool().begin(&self.desk, &found, &OpenedFile { source: &source, stat: &stat });
+        let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
+        let opened = OpenedFile { source: &source, stat: &stat, first };
+        let begun = self.desk.tool().begin(&self.desk, &found, &opened);
         let (own, target, transfer) = match begun {
             Begin::Move { own, target, transfer } => (own, target, transfer),
             Begin::Over => {
@@ -217,6 +223,13 @@ impl<T: Tool> Worker<'_, T> {
         };
         let role = self.role(&stat, transfer);
         let mut file = Arc::new(OpenFile::new(found, source, stat, target, own, (route, role)));
+        if block.is_none()
+            && self.engine.caps().blocks
+            && let Some(beside) = self.desk.tool().beside(&file)
+        {
+            // Where the source had to be fetched, so has this. Only advice: a refusal changes nothing but the speed.
+            advise(&*beside, Advice::WillNeed, file.stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
+        }
         if self.leads(&mut file, transfer) || transfer == Transfer::Nothing {
             self.discard(block);
             return self.let_go(slot, file, true);

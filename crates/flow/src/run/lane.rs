@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_engine::{Call, Ops, Outcome, Wait};
-use haul_sys::{Buffer, Errno, Error, Operation, Seek, seek};
+use haul_sys::{Buffer, Cache, Errno, Error, Fd, Operation, Seek, seek};
 
 use super::file::State;
 use super::worker::Worker;
@@ -65,7 +65,16 @@ impl Row {
 /// What of a block remains to be written.
 enum Doing {
     Nothing,
-    Writing { read: usize, current: Range<usize>, rest: Vec<Range<usize>> },
+    /// What was read of the source waits for the same range of the file beside it.
+    Beside {
+        buffer: Buffer,
+        read: usize,
+    },
+    Writing {
+        read: usize,
+        current: Range<usize>,
+        rest: Vec<Range<usize>>,
+    },
 }
 
 impl<T: Tool> Lane<T> {
@@ -197,7 +206,11 @@ impl<T: Tool> Worker<'_, T> {
     pub(super) fn moved(&mut self, slot: usize, lane: Lane<T>, outcome: Outcome) {
         match outcome {
             Outcome::Read { buffer, result } => {
-                self.has_read(slot, lane, buffer, result.map(Option::unwrap_or_default));
+                let result = result.map(Option::unwrap_or_default);
+                match lane.doing {
+                    Doing::Beside { .. } => self.has_read_beside(slot, lane, buffer, result),
+                    _ => self.has_read(slot, lane, buffer, result),
+                }
             }
             Outcome::Paired { buffer, read: Ok(read @ 1..), written } => {
                 self.paired(slot, lane, (buffer, read), written);
@@ -260,6 +273,9 @@ impl<T: Tool> Worker<'_, T> {
         let length = length.min(left);
         lane.end_doubted = false;
         lane.file.note_block();
+        if let Some(beside) = self.desk.tool().beside(&lane.file) {
+            return self.read_beside(slot, lane, beside, (buffer, length));
+        }
         let (current, mut rest) =
             match self.desk.tool().block(&lane.file, lane.position, &buffer.bytes()[..length]) {
                 _ if lane.file.target.is_none() => (0..0, Vec::new()),
@@ -270,6 +286,64 @@ impl<T: Tool> Worker<'_, T> {
         rest.reverse();
         lane.doing = Doing::Writing { read: length, current, rest };
         self.write_on(slot, lane, buffer);
+    }
+
+    /// Reads the range of a block in the file beside.
+    fn read_beside(
+        &mut self,
+        slot: usize,
+        mut lane: Lane<T>,
+        file: Arc<Fd>,
+        (first, length): (Buffer, usize),
+    ) {
+        let (offset, buffer) = (lane.position, self.take_buffer());
+        let length = length.min(buffer.capacity());
+        lane.doing = Doing::Beside { buffer: first, read: length };
+        let call = Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: Cache::Keep };
+        self.submit(slot, State::Moving(lane), call);
+    }
+
+    /// Shows the tool a block and what was read beside it. What is missing of the latter is read again, with the next block.
+    fn has_read_beside(
+        &mut self,
+        slot: usize,
+        mut lane: Lane<T>,
+        beside: Buffer,
+        result: Result<usize, Error>,
+    ) {
+        let Doing::Beside { buffer, read } = std::mem::replace(&mut lane.doing, Doing::Nothing) else {
+            return self.return_buffer(beside);
+        };
+        if let (Ok(0), false, Some(file)) = (&result, lane.end_doubted, self.desk.tool().beside(&lane.file)) {
+            // As an end of the source, one of the file beside is believed when it is said twice.
+            lane.end_doubted = true;
+            self.return_buffer(beside);
+            return self.read_beside(slot, lane, file, (buffer, read));
+        }
+        lane.end_doubted = false;
+        let outcome = result.map(|length| {
+            // Nothing at all: the file beside ends here.
+            let taken = if length == 0 { read } else { length };
+            let (one, other) = (&buffer.bytes()[..taken], &beside.bytes()[..length]);
+            self.desk.tool().both(&lane.file, lane.position, one, other);
+            taken as u64
+        });
+        self.return_buffer(buffer);
+        self.return_buffer(beside);
+        match outcome {
+            Ok(taken) => {
+                lane.position += taken;
+                self.count(Tally { bytes: taken, ..Tally::default() });
+                self.advance_lane(slot, lane);
+            }
+            Err(cause) => {
+                if lane.file.fail() {
+                    let path = self.desk.tool().target_path(&lane.file.found);
+                    self.desk.problem(Problem::new(wording::ERROR_READING).naming(path).because(cause));
+                }
+                self.end_lane(slot, lane);
+            }
+        }
     }
 
     /// Writes the next part of a block, or goes on to the next block.

@@ -12,7 +12,7 @@ mod worker;
 
 use std::cell::Cell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_engine::{Choice, Engine, Made};
@@ -26,7 +26,7 @@ use crate::report::{Means, Problem, Report, Severity, Tally};
 use crate::settings::Settings;
 use crate::tool::{OpenFile, Tool, Transfer};
 use crate::wording;
-use crate::{Setup, Status};
+use crate::{Operand, Setup, Status};
 
 use worker::Worker;
 
@@ -146,22 +146,44 @@ pub struct Run<'r, T: Tool> {
     pub outlet: Option<&'r dyn Outlet<T>>,
     engine: &'r Mutex<Option<Box<dyn Engine>>>,
     failed: AtomicBool,
+    /// Workers that do something, rather than wait.
+    busy: AtomicUsize,
+    /// Places of operands that are not finished.
+    unfinished: AtomicUsize,
 }
 
 impl<'r, T: Tool> Run<'r, T> {
     pub(crate) fn new(tool: &'r T, setup: &'r Setup<'r, T>) -> Self {
         let Setup { settings, cache, report, driver, outlet, engine } = setup;
-        let (settings, failed) = (*settings, AtomicBool::new(false));
-        Self { tool, cache, settings, report: *report, driver: *driver, outlet: *outlet, engine, failed }
+        Self {
+            tool,
+            cache,
+            settings: *settings,
+            report: *report,
+            driver: *driver,
+            outlet: *outlet,
+            engine,
+            failed: AtomicBool::new(false),
+            busy: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
+        }
+    }
+
+    /// Tells, after a run without errors, if something was kept and never settled: a tool or the framework has lost it.
+    pub(crate) fn check_finished(&self) {
+        if self.status() == Status::Success && self.unfinished.load(Ordering::Relaxed) > 0 {
+            self.failed.store(true, Ordering::Relaxed);
+            self.report.problem(Problem::new(wording::UNFINISHED));
+        }
     }
 
     /// Offers the operands, before any worker runs.
-    pub(crate) fn offer(&self, operands: impl Iterator<Item = Found<T>>) {
+    pub(crate) fn offer(&self, operands: impl Iterator<Item = Operand<T>>) {
         let mut found = 0;
-        for operand in operands {
-            let batch = Batch::whole(Names::of(operand.name(), operand.kind));
-            self.driver.share(0, Job::Files(operand.node, batch));
-            found += 1;
+        for (job, entries) in operands.filter_map(Operand::job) {
+            self.unfinished.fetch_add(1, Ordering::Relaxed);
+            self.driver.share(0, job);
+            found += entries as u64;
         }
         self.report.count(Tally { found, ..Tally::default() });
     }
@@ -276,6 +298,7 @@ impl<'r, T: Tool> Desk<'r, T> {
         let mut node = node;
         while node.settle() {
             if let Some(part) = &node.part {
+                self.run.tool.leave_part(self, node);
                 return self.run.outlet.map_or((), |outlet| outlet.done(part));
             }
             self.run.tool.leave(self, node);
@@ -284,15 +307,27 @@ impl<'r, T: Tool> Desk<'r, T> {
                 let path = node.source.path();
                 self.problem(Problem::new(wording::FAILED_TO_CLOSE).naming(path).because(cause));
             }
-            let Some(parent) = &node.parent else { return };
+            let Some(parent) = &node.parent else {
+                self.run.unfinished.fetch_sub(1, Ordering::Relaxed);
+                return;
+            };
             node = parent;
         }
     }
 
-    /// Offers an entry that the tool had kept to be tried from the beginning.
+    /// Offers more operands, while the run goes on.
+    pub fn offer(&self, operand: Operand<T>) {
+        if let Some((job, entries)) = operand.job() {
+            self.run.unfinished.fetch_add(1, Ordering::Relaxed);
+            self.count(Tally { found: entries as u64, ..Tally::default() });
+            self.share(job);
+        }
+    }
+
+    /// Offers an entry that the tool had kept to be tried from the beginning, before others.
     pub fn retry(&self, found: Found<T>) {
         let batch = Batch::whole(Names::of(found.name(), found.kind));
-        self.share(Job::Files(found.node, batch));
+        self.run.driver.share_first(self.me, Job::Files(found.node, batch));
     }
 
     /// Offers a job to every worker.

@@ -69,7 +69,7 @@ impl<T: Tool> Worker<'_, T> {
             self.desk.problem(Problem::new(wording::REPLACED).naming(found.path()));
             return self.abandon(slot, found, source);
         }
-        let opened = OpenedFile { source: &source, stat: &stat };
+        let opened = OpenedFile { source: &source, stat: &stat, first: None };
         let joined = self.desk.tool().join(&self.desk, &found, &opened, &piece.ticket);
         let Some((own, target)) = joined else { return self.abandon(slot, found, source) };
         // Only advice: reading ahead of a piece is reading what others read, and its parts are read at once anyway.

@@ -69,7 +69,7 @@ impl<T: Tool> Desk<'_, T> {
     pub(super) fn visit(&self, reader: &mut DirectoryReader, mut found: Found<T>, follow: bool) {
         let follow = match self.classify(&mut found) {
             Ok(classified) => follow || classified.follow,
-            Err(cause) => return self.give_up(&found, wording::CANNOT_STAT, cause),
+            Err(cause) => return self.give_up_unclassified(&found, cause),
         };
         match self.run.tool.needs(self, &found, EntryType::Directory) {
             Need::Enter => {}
@@ -79,6 +79,7 @@ impl<T: Tool> Desk<'_, T> {
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         match self.open_directory(&found, how) {
             Err(cause) if replaced(&cause) => self.give_up_replaced(&found),
+            Err(cause) if self.run.tool.not_opened(self, &found, &cause) => self.settle(&found),
             Err(cause) => self.give_up(&found, wording::CANNOT_STAT, cause),
             Ok((_, stat)) if found.seen.is_some_and(|seen| seen != stat.identity) => {
                 self.give_up_replaced(&found)
@@ -146,7 +147,7 @@ impl<T: Tool> Desk<'_, T> {
         fd: Result<Arc<Fd>, Error>,
         stat: &Stat,
     ) {
-        let entered = self.run.tool.enter(self, found, &Opened { source: fd.as_ref().ok(), stat });
+        let entered = self.run.tool.enter(self, found, &Opened { source: fd.as_ref(), stat });
         let (own, visit) = match entered {
             Enter::Visit(own) => (own, true),
             Enter::Bare(own) => (own, false),
@@ -201,7 +202,8 @@ impl<T: Tool> Desk<'_, T> {
             directories.sort_by_inode();
         }
         let directories = Arc::new(directories);
-        for range in plan::chunks(directories.len(), plan::CHUNK_ENTRIES) {
+        // The first last: of directories that is the one taken next.
+        for range in plan::chunks(directories.len(), plan::CHUNK_ENTRIES).rev() {
             let batch = Batch { names: Arc::clone(&directories), range, looked_at: false };
             self.share(Job::Enter(Arc::clone(node), batch));
         }
@@ -216,6 +218,14 @@ impl<T: Tool> Desk<'_, T> {
     pub(super) fn give_up(&self, found: &Found<T>, wording: crate::report::Wording, cause: Error) {
         self.problem(Problem::new(wording).naming(found.path()).because(cause));
         self.settle(found);
+    }
+
+    /// Reports an entry of which nobody knows what it is, unless it is gone and the tool tells of that, and settles it.
+    pub(super) fn give_up_unclassified(&self, found: &Found<T>, cause: Error) {
+        if cause.is(Errno::NOENT) && self.run.tool.not_opened(self, found, &cause) {
+            return self.settle(found);
+        }
+        self.give_up(found, wording::CANNOT_STAT, cause);
     }
 
     /// Reports an entry that is not what the listing showed, and settles it.

@@ -12,6 +12,8 @@
 //! while the kernel fetches it, and the worker goes on opening others; when the window is full or nothing is left to
 //! open, the file parked first goes on. With an engine that does not block, files wait in the engine instead.
 //!
+//! Where a tool is crowded, a worker takes no job as long as others have something in hand: the crowd waits for that.
+//!
 //! Left to choose (`Choice::Auto`), a worker begins with blocking calls, which are the fastest way to data in memory.
 //! When some small files in a row turn out not to be there, it changes to a ring, which passes many reads to the disk at
 //! once so that neighbours are fetched together (docs/measurements/).
@@ -25,6 +27,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Outcome, Used};
 use haul_sys::{Buffer, DirectoryReader, EntryType, Name};
@@ -36,7 +40,6 @@ use crate::driver::{Progress, Step};
 use crate::node::{Found, Node};
 use crate::report::{Means, Tally};
 use crate::tool::{Need, Tool};
-use crate::wording;
 
 /// Small files in a row whose data is not in memory, after which a ring pays for itself: making one costs about as much as
 /// copying a few dozen.
@@ -45,6 +48,9 @@ const ABSENT_IN_A_ROW: usize = 32;
 /// Files longer than this fill the disk's queue by themselves, fetched ahead: a ring gains nothing for them, and every
 /// operation in it has a buffer (docs/measurements/choices.md).
 const SMALL_BYTES: u64 = 64 << 10;
+
+/// How long a worker that is held back waits before it looks again.
+const HELD_BACK: Duration = Duration::from_micros(500);
 
 /// One worker of a run.
 pub(super) struct Worker<'r, T: Tool> {
@@ -65,6 +71,8 @@ pub(super) struct Worker<'r, T: Tool> {
     pub(super) files: usize,
     pub(super) window: usize,
     pub(super) parked: VecDeque<usize>,
+    /// Whether others know that this worker does something.
+    is_known_busy: bool,
     done: Vec<Done>,
     buffers: Vec<Buffer>,
     pub(super) block_bytes: usize,
@@ -90,6 +98,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             files: 0,
             window,
             parked: VecDeque::with_capacity(window),
+            is_known_busy: false,
             done: Vec::with_capacity(window),
             buffers: Vec::new(),
             block_bytes: run.settings.block_bytes,
@@ -149,6 +158,30 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.adapt(caps);
     }
 
+    /// Tells others whether this worker does something.
+    fn note_busy(&mut self, is_busy: bool) {
+        if is_busy != self.is_known_busy {
+            self.is_known_busy = is_busy;
+            let busy = &self.desk.run.busy;
+            if is_busy {
+                busy.fetch_add(1, Ordering::Relaxed)
+            } else {
+                busy.fetch_sub(1, Ordering::Relaxed)
+            };
+        }
+    }
+
+    /// Tells whether the job taken last has entries that are not begun.
+    fn has_entries(&self) -> bool {
+        self.chunk.as_ref().is_some_and(|(_, batch)| !batch.range.is_empty())
+    }
+
+    /// Tells whether another job has to wait for what other workers do.
+    fn is_held_back(&self) -> bool {
+        let others = || self.desk.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
+        !self.has_entries() && self.desk.tool().is_crowded() && others()
+    }
+
     /// Takes the next entry or job, if there is one; returns whether there was.
     fn admit(&mut self) -> bool {
         if let Some((node, mut batch)) = self.chunk.take() {
@@ -183,7 +216,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     fn start(&mut self, mut found: Found<T>, looked_at: bool) {
         let classified = match self.desk.classify(&mut found) {
             Ok(classified) => classified,
-            Err(cause) => return self.desk.give_up(&found, wording::CANNOT_STAT, cause),
+            Err(cause) => return self.desk.give_up_unclassified(&found, cause),
         };
         if classified.kind == EntryType::Directory {
             return self.desk.visit(&mut self.reader, found, classified.follow);
@@ -302,7 +335,19 @@ impl<T: Tool> Step for Worker<'_, T> {
         if self.engine.in_flight() == 0 && self.done.is_empty() {
             self.choose_engine();
         }
+        // Files that were parked before the engine was changed come first: with a ring there may always be something in flight.
+        while !self.parked.is_empty()
+            && !self.engine.caps().blocks
+            && self.engine.in_flight() < self.depth
+            && let Some(slot) = self.parked.pop_front()
+        {
+            self.resume(slot);
+        }
         while self.engine.in_flight() < self.depth && self.files < self.window {
+            if self.is_held_back() {
+                break;
+            }
+            self.note_busy(true);
             if !self.admit() {
                 break;
             }
@@ -313,6 +358,12 @@ impl<T: Tool> Step for Worker<'_, T> {
         }
         if let Some(slot) = self.parked.pop_front() {
             self.resume(slot);
+            return Progress::Worked;
+        }
+        let is_held_back = self.is_held_back();
+        self.note_busy(false);
+        if is_held_back {
+            std::thread::sleep(HELD_BACK);
             return Progress::Worked;
         }
         self.desk.flush();

@@ -136,6 +136,8 @@ impl Report for Notes {
     fn problem(&self, problem: Problem) {
         self.problems.lock().unwrap().push(problem);
     }
+    fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
+
     fn line(&self, _: Line) {}
     fn debug(&self, _: &str) {}
 }
@@ -178,7 +180,7 @@ pub(crate) fn operand(cache: &HeldCache, root: &Path) -> Operand<Recorder> {
     let parent = root.parent().unwrap();
     let display = [parent.as_os_str().as_bytes(), b"/"].concat();
     let place = cache.hold_operand(&c_string(parent), Open::SEARCH, display).unwrap();
-    Operand { place, name: c_string(Path::new(root.file_name().unwrap())), own: String::new() }
+    Operand::named(place, &c_string(Path::new(root.file_name().unwrap())), String::new())
 }
 
 /// Every event is expected and happens once; nothing happens in a directory before it is entered or after it is left.

@@ -58,14 +58,14 @@ impl Copier {
                 self.tops.record(ready.stat.identity, above.copy.index);
             }
             self.tell_copied(desk, found);
-            if let Some(source) = opened.source {
+            if let Ok(source) = opened.source {
                 self.give_directory_layout(desk, found, (source, opened.stat), (&ready.fd, &ready.stat));
             }
         }
         desk.count(Tally { directories: 1, ..Tally::default() });
         let xattrs = match opened.source {
-            Some(source) => self.read_xattrs(desk, Object::Open(source), &|| found.path()),
-            None => SourceXattrs::default(),
+            Ok(source) => self.read_xattrs(desk, Object::Open(source), &|| found.path()),
+            Err(_) => SourceXattrs::default(),
         };
         let follow = !ready.is_new && !looks_at_link(&self.options, FileType::Directory);
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };

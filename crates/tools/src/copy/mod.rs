@@ -35,10 +35,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
     Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Need, Node,
-    OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Status, Striping,
-    Tool, Undertaking,
+    OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Split, Status,
+    Striping, Tool, Undertaking,
 };
-use haul_sys::{EntryType, Fd, Identity, Mode, ProcessIdentity, Stat, stat_at};
+use haul_sys::{EntryType, Errno, Error, Fd, Identity, Mode, ProcessIdentity, Stat, stat_at};
 
 pub use options::{
     Backup, CopyOptions, Dereference, Existing, LayoutRule, Make, Operands, Preserve, Reflink, Sparse, Update,
@@ -50,7 +50,7 @@ use age::Resolutions;
 use backup::Backups;
 use layouts::Layouts;
 use links::LinkedName;
-use operands::{Assignment, Named, Split, Stop};
+use operands::{Assignment, Named, Stop};
 use parents::Parents;
 use regular::CopiedFile;
 use target::{TargetDirectory, Tops, open_directory, target_name, target_path};
@@ -89,7 +89,9 @@ pub fn run_by(
     let mut engine = match settings.first_engine() {
         Ok(engine) => engine,
         Err((name, cause)) => {
-            return Outcome::Fatal(Problem::new(wording::CANNOT_USE_ENGINE).naming(name).because(cause));
+            return Outcome::Fatal(
+                Problem::new(haul_flow::wording::CANNOT_USE_ENGINE).naming(name).because(cause),
+            );
         }
     };
     let cache = HeldCache::new(settings.held);
@@ -171,11 +173,8 @@ fn places(
                     .entry(held.identity())
                     .or_insert_with(|| copier.operands_inherit_access_list(cache, &held));
                 let names = (text.to_bytes().to_vec(), shown.clone());
-                operands.push(Operand {
-                    place,
-                    name: operands::c_string(split.name),
-                    own: TargetDirectory::place(held, name.clone(), names, first + index, gives_list),
-                });
+                let own = TargetDirectory::place(held, name.clone(), names, first + index, gives_list);
+                operands.push(Operand::named(place, &operands::c_string(split.name), own));
             }
             Err(cause) => {
                 problems.push(Problem::new(wording::CANNOT_STAT).naming(text.to_bytes()).because(cause));
@@ -306,9 +305,12 @@ impl Tool for Copier {
         !may_be_linked && !may_be_shared && !offloaded
     }
 
-    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
-        // GNU opens the source after it has told of it.
-        self.tell_copied(desk, found);
+    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
+        if found.kind != EntryType::Directory && !cause.is(Errno::NOENT) {
+            // GNU opens the source after it has told of it.
+            self.tell_copied(desk, found);
+        }
+        false
     }
 
     fn begin(

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Held, HeldCache, Problem};
+use haul_flow::{Held, HeldCache, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, open, open_path, stat, stat_path};
 
 use super::backup::backup_name;
@@ -87,37 +87,6 @@ fn concatenated(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// The directories among several operands: which operand names each first, and the path of its copy.
 pub(super) type Named = HashMap<Identity, (usize, Vec<u8>)>;
-
-/// A name split into the directory it stands in and the last component.
-pub(super) struct Split<'a> {
-    /// What messages put before the name: all of the text before the last component.
-    pub(super) display: &'a [u8],
-    /// The last component, with the slashes that follow it.
-    pub(super) name: &'a [u8],
-}
-
-impl<'a> Split<'a> {
-    /// Splits a name. The root, which has no last component, stands in the current directory by its own name.
-    pub(super) fn of(text: &'a CStr) -> Self {
-        let bytes = text.to_bytes();
-        let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-        let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        let (display, name) = if end == 0 { (&bytes[..0], bytes) } else { bytes.split_at(start) };
-        Self { display, name }
-    }
-
-    /// Holds the directory the name stands in.
-    pub(super) fn hold(&self, cache: &HeldCache) -> Result<Arc<Held>, Error> {
-        let path = if self.display.is_empty() { b".".as_slice() } else { self.display };
-        cache.hold_operand(&c_string(path), Open::SEARCH.following(), self.display.to_vec())
-    }
-
-    /// The last component without slashes.
-    fn base(&self) -> &'a [u8] {
-        let end = self.name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-        &self.name[..end]
-    }
-}
 
 /// Makes a C string of bytes that came from one, or from several without a NUL.
 pub(super) fn c_string(bytes: &[u8]) -> CString {

@@ -139,7 +139,7 @@ impl Copier {
         target: OpenTarget,
         link: Option<Identity>,
     ) -> Option<Begin<CopiedFile>> {
-        let OpenedFile { source, stat } = opened;
+        let OpenedFile { source, stat, .. } = opened;
         if target.before.is_some_and(|before| before.kind != FileType::Regular) {
             stream::copy(self, desk, found, (source, stat), target);
             return None;

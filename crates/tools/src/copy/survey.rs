@@ -7,12 +7,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
-    Begin, Block, Config, Desk, Enter, Found, Handled, HeldCache, Local, Need, Node, OpenFile, Opened,
-    OpenedFile, Operand, Report, Settings, Setup, Tally, Tool,
+    Begin, Config, Desk, Enter, Found, Handled, HeldCache, Local, Need, Opened, OpenedFile, Operand, Report,
+    Settings, Setup, Split, Tally, Tool,
 };
 use haul_sys::{EntryType, Stat, stat_path};
 
-use super::operands::{self, Split};
+use super::operands;
 use super::options::{CopyOptions, Dereference, Operands};
 
 /// Descriptors are the copy's to spend; the survey makes do with few.
@@ -28,7 +28,7 @@ pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, s
     let places = assignments.iter().filter_map(|assignment| {
         let split = Split::of(&assignment.text);
         let place = split.hold(&cache).ok()?;
-        Some(Operand { place, name: operands::c_string(split.name), own: () })
+        Some(Operand::named(place, &operands::c_string(split.name), ()))
     });
     let settings = Settings { jobs: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
     let driver = Local::new(1);
@@ -63,6 +63,7 @@ impl Report for Quiet<'_> {
     }
     fn problem(&self, _: haul_flow::Problem) {}
     fn line(&self, _: haul_flow::Line) {}
+    fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }
 
@@ -93,8 +94,6 @@ impl Tool for Survey<'_> {
         if self.options.one_file_system && crossing { Enter::Bare(()) } else { Enter::Visit(()) }
     }
 
-    fn leave(&self, _: &Desk<'_, Self>, _: &Node<Self>) {}
-
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
         let follow = self.follows(found);
         let looked = desk
@@ -113,23 +112,5 @@ impl Tool for Survey<'_> {
 
     fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<()> {
         Begin::Over
-    }
-
-    fn looks_at_blocks(&self, _: &OpenFile<Self>) -> bool {
-        true
-    }
-
-    fn block(&self, _: &OpenFile<Self>, _: u64, _: &[u8]) -> Block {
-        Block::Taken
-    }
-
-    fn finish(&self, _: &Desk<'_, Self>, _: &OpenFile<Self>) -> bool {
-        true
-    }
-
-    fn end(&self, _: &Desk<'_, Self>, _: &Found<Self>, (): (), _: bool) {}
-
-    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
-        found.path()
     }
 }

@@ -43,8 +43,6 @@ wordings! {
     DIRECTORY_TWICE = "warning: source directory {} specified more than once";
     /// One source directory named twice, for two targets.
     NO_DIRECTORY_LINK = "will not create hard link {} to directory {}";
-    /// The engine asked for by name cannot be had.
-    CANNOT_USE_ENGINE = "cannot use the engine {}";
     /// An entry that cannot be looked at.
     CANNOT_STAT = "cannot stat {}";
     /// An open target that cannot be looked at.

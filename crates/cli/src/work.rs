@@ -1,0 +1,154 @@
+//! Work of any tool, from what was asked for to the exit status: by this process, by a crew of several, under a launcher of
+//! MPI, or in a batch job; with its messages, progress and figures.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use haul_cluster::launch::{Crew, Journal};
+use haul_flow::{Alone, Conduct, Config, Report};
+
+use crate::batch::{self, Teller};
+use crate::cluster;
+use crate::flags::{StatisticsForm, When};
+use crate::messages::Messages;
+use crate::output::Output;
+use crate::progress::Whole;
+use crate::report::{Console, complain};
+use crate::shared::Shared;
+use crate::statistics::Statistics;
+
+/// What is to be done.
+pub(crate) trait Work: Sync {
+    /// Does it; returns the exit status if nothing goes wrong, or what went wrong has a status of its own.
+    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8;
+
+    /// Returns the exit status of the program, given that of the work, and whether an error was reported.
+    fn exit_status(&self, status: u8, trouble: bool) -> u8 {
+        if trouble { status.max(1) } else { status }
+    }
+
+    /// Returns what every host sees, so that a batch job's files can be beside it: something that is worked on or made. `None`
+    /// if the work makes no sense, which needs no job to find out.
+    fn place(&self) -> Option<&Path>;
+
+    /// Counts what there is to do, for progress; ends early when `over` turns true. `None` if that is not known.
+    fn count_ahead(&self, _over: &AtomicBool) -> Option<Whole> {
+        None
+    }
+}
+
+/// How work is done and shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Manner {
+    /// What of the machine is used.
+    pub(crate) config: Config,
+    /// Which hosts are used, and how.
+    pub(crate) hosts: haul_cluster::Options,
+    /// Whether progress is shown.
+    pub(crate) progress: When,
+    /// Whether figures are told at the end.
+    pub(crate) statistics: Option<StatisticsForm>,
+    /// Whether remarks are told.
+    pub(crate) debug: bool,
+}
+
+impl From<&Shared> for Manner {
+    fn from(shared: &Shared) -> Self {
+        Self {
+            config: shared.config(),
+            hosts: shared.hosts(),
+            progress: shared.progress(),
+            statistics: shared.statistics(),
+            debug: shared.debug,
+        }
+    }
+}
+
+/// Does work where it is to be done: in a batch job if hosts can only be had so, else as [`launch`] does.
+pub(crate) fn carry_out(messages: Messages, manner: &Manner, work: &impl Work) -> ExitCode {
+    match batch::system(manner, work) {
+        Some(system) => batch::submit(messages, manner, work, system),
+        None => launch(messages, manner, None, work),
+    }
+}
+
+/// Does work by as many processes as are asked for, or were started.
+pub(crate) fn launch(
+    messages: Messages,
+    manner: &Manner,
+    journal: Option<Journal>,
+    work: &impl Work,
+) -> ExitCode {
+    if cluster::is_under_launcher() && manner.hosts.clients.is_none() {
+        return cluster::under_launcher(&manner.hosts, journal, |crew| {
+            by(messages, manner, Some(crew), work)
+        });
+    }
+    let Some(clients) = manner.hosts.clients else { return by(messages, manner, None, work) };
+    match cluster::crew(clients, &manner.hosts, journal) {
+        Ok(crew) => by(messages, manner, Some(&crew), work),
+        Err(why) => {
+            if cluster::speaks() {
+                complain(&messages.debug(&format!("cannot work with {clients} clients: {why}")));
+            }
+            ExitCode::from(work.exit_status(0, true))
+        }
+    }
+}
+
+/// Does work by a crew, or by this process alone.
+pub(crate) fn by(messages: Messages, manner: &Manner, crew: Option<&Crew>, work: &impl Work) -> ExitCode {
+    let began = Instant::now();
+    let console = Console::new(messages, Output::standard())
+        .with_debug(manner.debug)
+        .with_progress(batch::shown_here(manner.progress));
+    let teller = Teller::begin(manner.progress, console.figures());
+    let status = std::thread::scope(|scope| {
+        count_meanwhile(scope, &console, work);
+        let status = match crew {
+            Some(crew) => {
+                let status = work.done_by(crew, &manner.config, &console);
+                dismiss(crew, &console);
+                batch::keep_what_is_left(crew, &console);
+                status
+            }
+            None => work.done_by(&Alone, &manner.config, &console),
+        };
+        console.end_progress();
+        status
+    });
+    drop(teller);
+    tell_statistics(&console, manner, began.elapsed());
+    let trouble = console.finish_with_trouble();
+    ExitCode::from(work.exit_status(status, trouble))
+}
+
+/// Counts what there is to do while it is done, if that is shown.
+pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl Work) {
+    if console.shows_progress() {
+        let count = || console.count_ahead(|over| work.count_ahead(over));
+        // Without a thread to count there is no percent, and that is all.
+        std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
+    }
+}
+
+/// Lets a crew go, and tells how much it talked.
+fn dismiss(crew: &Crew, console: &Console) {
+    match crew.dismiss(console) {
+        Ok(messages) => console.debug(&format!("{messages} messages between the processes")),
+        Err(why) => console.debug(&format!("the processes did not end as they should: {why}")),
+    }
+}
+
+fn tell_statistics(console: &Console, manner: &Manner, took: Duration) {
+    let Some(form) = manner.statistics else { return };
+    let (tally, problems) = console.counted();
+    let statistics = Statistics::of_run(tally, problems, took, console.means());
+    match form {
+        StatisticsForm::Table => console.complain(statistics.table().as_bytes()),
+        StatisticsForm::Json => console.tell(statistics.json().as_bytes()),
+    }
+}

@@ -1,0 +1,166 @@
+//! One row of jobs for all workers, in the order of a walk: what a job finds stands where that job stood.
+//!
+//! ```text
+//! taken by worker 1   found by it        taken by worker 2   found by it   not taken
+//! ──────────────────  ─────────────────  ──────────────────  ────────────  ─────────────
+//!        ▢            files, directories        ▢            files         directories
+//! ```
+//!
+//! Everybody takes the first job of the row, so that all workers are near each other in the tree, and files come before the
+//! directories beside them. Of the directories that a job finds the one shared last comes first.
+//!
+//! Invariant: a job is taken once, and only after all jobs before it (test: `a_tree_is_walked_in_order`).
+
+use std::collections::VecDeque;
+
+/// What one job has found, as far as it was not taken.
+struct Stretch<J> {
+    /// The worker that is still at that job.
+    finder: Option<usize>,
+    files: VecDeque<J>,
+    directories: Vec<J>,
+}
+
+impl<J> Stretch<J> {
+    fn of(finder: Option<usize>) -> Self {
+        Self { finder, files: VecDeque::new(), directories: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.directories.is_empty()
+    }
+
+    fn pop(&mut self) -> Option<J> {
+        self.files.pop_front().or_else(|| self.directories.pop())
+    }
+}
+
+/// The row.
+pub(crate) struct Row<J>(VecDeque<Stretch<J>>);
+
+impl<J> Row<J> {
+    /// Makes an empty row.
+    pub(crate) fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    /// Adds a job that a worker has found: where its own stood, or, if it has none, at the end.
+    pub(crate) fn add(&mut self, me: usize, job: J, finds_work: bool) {
+        let stretch = match self.0.iter().position(|stretch| stretch.finder == Some(me)) {
+            Some(at) => &mut self.0[at],
+            None => {
+                if self.0.back().is_none_or(|last| last.finder.is_some()) {
+                    self.0.push_back(Stretch::of(None));
+                }
+                let last = self.0.len() - 1;
+                &mut self.0[last]
+            }
+        };
+        if finds_work {
+            stretch.directories.push(job);
+        } else {
+            stretch.files.push_back(job);
+        }
+    }
+
+    /// Adds a job before all others.
+    pub(crate) fn add_first(&mut self, job: J) {
+        if self.0.is_empty() {
+            self.0.push_back(Stretch::of(None));
+        }
+        self.0[0].files.push_front(job);
+    }
+
+    /// Takes the first job for a worker, which finds nothing more by the one before.
+    pub(crate) fn take(&mut self, me: usize) -> Option<J> {
+        let mut at = self.0.iter().position(|stretch| !stretch.is_empty())?;
+        let job = self.0[at].pop();
+        self.remove_done(at);
+        if let Some(before) = self.0.iter().position(|stretch| stretch.finder == Some(me)) {
+            self.0[before].finder = None;
+            at -= usize::from(self.remove_done(before) && before < at);
+        }
+        self.0.insert(at, Stretch::of(Some(me)));
+        job
+    }
+
+    /// Removes a stretch that has nothing, and gets nothing any more; returns whether it was one.
+    fn remove_done(&mut self, at: usize) -> bool {
+        let is_done = self.0[at].finder.is_none() && self.0[at].is_empty();
+        if is_done {
+            self.0.remove(at);
+        }
+        is_done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A directory of so many levels, or a file; with the numbers of all that it is in.
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct Item(Vec<usize>, usize);
+
+    const FILES: usize = 3;
+    const DIRECTORIES: usize = 4;
+
+    /// What is in an item: files, and directories.
+    fn inside(Item(place, levels): &Item) -> (Vec<Item>, Vec<Item>) {
+        let inner = |number, levels| Item([place.as_slice(), &[number]].concat(), levels);
+        match levels.checked_sub(1) {
+            None => Default::default(),
+            Some(levels) => (
+                (0..FILES).map(|number| inner(number, 0)).collect(),
+                (0..DIRECTORIES).map(|number| inner(FILES + number, levels)).collect(),
+            ),
+        }
+    }
+
+    #[test]
+    fn a_tree_is_walked_in_order() {
+        for workers in 1..5 {
+            let mut row = Row::new();
+            let root = Item(Vec::new(), 4);
+            row.add(0, root.clone(), true);
+            let mut known = BTreeSet::from([root]);
+            let mut busy: VecDeque<(usize, Item)> = VecDeque::new();
+            let mut free: Vec<_> = (0..workers).collect();
+            let mut taken = 0;
+            loop {
+                while let Some(me) = free.last().copied()
+                    && let Some(item) = row.take(me)
+                {
+                    assert_eq!(Some(&item), known.pop_first().as_ref());
+                    taken += 1;
+                    free.pop();
+                    busy.push_back((me, item));
+                }
+                let Some((me, item)) = busy.pop_front() else { break };
+                let (files, directories) = inside(&item);
+                known.extend(files.iter().chain(&directories).cloned());
+                // The first last.
+                directories.into_iter().rev().for_each(|directory| row.add(me, directory, true));
+                files.into_iter().for_each(|file| row.add(me, file, false));
+                free.push(me);
+            }
+            let directories = (0..4).map(|level| DIRECTORIES.pow(level)).sum::<usize>();
+            assert_eq!(taken, directories * (1 + FILES) + DIRECTORIES.pow(4));
+        }
+    }
+
+    #[test]
+    fn what_comes_from_outside_stands_at_the_end() {
+        let mut row = Row::new();
+        row.add(9, 'a', false);
+        row.add(9, 'b', false);
+        assert_eq!(row.take(0), Some('a'));
+        row.add(0, 'x', true);
+        row.add(9, 'c', false);
+        row.add_first('y');
+        assert_eq!([row.take(1), row.take(1), row.take(1)], ['y', 'x', 'b'].map(Some));
+        assert_eq!([row.take(0), row.take(0)], [Some('c'), None]);
+    }
+}

@@ -1,0 +1,68 @@
+//! A run whose end is reached although something was kept and never settled has failed, and says so.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::ffi::CStr;
+use std::sync::Mutex;
+
+use haul_flow::{
+    Begin, Config, Desk, Enter, Found, Line, Need, Opened, OpenedFile, Problem, Report, Session, Status,
+    Tally, Tool,
+};
+use haul_sys::{EntryType, Standard};
+
+#[derive(Default)]
+struct Notes(Mutex<Vec<Vec<u8>>>);
+
+impl Report for Notes {
+    fn problem(&self, problem: Problem) {
+        self.0.lock().unwrap().push(problem.wording.0.as_bytes().to_vec());
+    }
+    fn line(&self, _: Line) {}
+    fn count(&self, _: Tally) {}
+    fn output(&self, _: Standard, _: &[u8]) {}
+    fn debug(&self, _: &str) {}
+}
+
+/// Keeps the files it is told to keep, and never comes back to them.
+struct Keeper {
+    keeps: bool,
+}
+
+impl Tool for Keeper {
+    type Directory = ();
+    type File = ();
+
+    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
+        if kind == EntryType::Directory { Need::Enter } else { Need::Read }
+    }
+
+    fn enter(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<()> {
+        Enter::Visit(())
+    }
+
+    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<()> {
+        if self.keeps { Begin::Deferred } else { Begin::Over }
+    }
+}
+
+#[test]
+fn what_is_never_settled_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("below")).unwrap();
+    std::fs::write(folder.path().join("below/file"), "text").unwrap();
+    let path = [folder.path().to_str().unwrap().as_bytes(), b"\0"].concat();
+    for keeps in [false, true] {
+        let (config, notes) = (Config::default(), Notes::default());
+        let session = Session::begin(&config, &notes).unwrap_or_else(|_| panic!("no session"));
+        let operand = session.operand(CStr::from_bytes_with_nul(&path).unwrap(), ());
+        let operand = operand.unwrap_or_else(|_| panic!("no operand"));
+        let status = session.run_alone(&Keeper { keeps }, [operand]);
+        let problems = notes.0.into_inner().unwrap();
+        assert_eq!(status == Status::Failure, keeps);
+        assert_eq!(
+            problems,
+            if keeps { vec![haul_flow::wording::UNFINISHED.0.as_bytes().to_vec()] } else { vec![] }
+        );
+    }
+}
