@@ -2,4 +2,6 @@
 //!
 //! Tools know what they make of files; they do not know flags, terminals, or on how many machines they run.
 
+pub mod bzip2;
 pub mod copy;
+mod whole;

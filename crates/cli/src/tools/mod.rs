@@ -2,6 +2,8 @@
 //!
 //! [`TOOLS`] is the one list of them: personalities, help, completions, manual pages and what ranks can do follow from it.
 
+mod bzip2;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -43,7 +45,7 @@ impl std::fmt::Debug for Tool {
 const HELP_WIDTH: usize = 79;
 
 /// The tools, in the order of haul's help.
-pub(crate) const TOOLS: &[Tool] = &[];
+pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL];
 
 /// A call of a tool.
 pub(crate) struct Call<'a> {

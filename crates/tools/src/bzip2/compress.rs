@@ -1,0 +1,107 @@
+//! Compressing, in stages: the input is cut where blocks end, each is compressed alone, and their bits are joined to a stream.
+
+use std::sync::{Mutex, PoisonError};
+
+use haul_flow::{Desk, Stages};
+
+use super::Bzip2;
+use super::bits::{BitWriter, Bits, END_MAGIC};
+use super::crc::{self, Crc};
+use super::encode::Encoder;
+use super::job::Job;
+use super::runs;
+use super::unpack::LEVEL_BYTES;
+
+/// How much less than its size a block is filled: the format's own slack.
+const SLACK: usize = 19;
+
+/// A piece of input may be so many times as long as a block if its runs make it shorter; more would only take memory.
+const LONGER: usize = 4;
+
+/// Compresses one input.
+pub(super) struct Compress {
+    job: Job,
+    block_bytes: usize,
+    /// What was read and is in no piece yet.
+    ahead: Mutex<Vec<u8>>,
+    stream: Mutex<Stream>,
+}
+
+/// The stream in the making.
+struct Stream {
+    bits: BitWriter,
+    crc: u32,
+}
+
+/// A block, compressed.
+pub(super) struct Made {
+    bits: Bits,
+    crc: u32,
+    length: usize,
+}
+
+impl Compress {
+    /// Begins a stream of blocks of a size.
+    pub(super) fn new(job: Job, level: u8) -> Self {
+        let mut bits = BitWriter::default();
+        b"BZh".iter().for_each(|byte| bits.push(u32::from(*byte), 8));
+        bits.push(u32::from(b'0' + level), 8);
+        Self {
+            job,
+            block_bytes: usize::from(level) * LEVEL_BYTES - SLACK,
+            ahead: Mutex::default(),
+            stream: Mutex::new(Stream { bits, crc: 0 }),
+        }
+    }
+}
+
+impl Stages<Bzip2> for Compress {
+    type Piece = Vec<u8>;
+    type Made = Made;
+
+    fn next(&self, desk: &Desk<'_, Bzip2>) -> Option<Vec<u8>> {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.block_bytes;
+        let length = loop {
+            let ended = self.job.read(desk, &mut ahead, wanted)?;
+            let (length, taken) = runs::fitting(&ahead, self.block_bytes);
+            let is_full = length < ahead.len() || taken == self.block_bytes;
+            if is_full || ended || length >= self.block_bytes * LONGER {
+                break length;
+            }
+            // Counted runs leave room.
+            wanted = ahead.len() + (self.block_bytes - taken).max(self.block_bytes / 8);
+        };
+        let rest = ahead.split_off(length);
+        let piece = std::mem::replace(&mut *ahead, rest);
+        if piece.is_empty() { None } else { Some(piece) }
+    }
+
+    fn work(&self, desk: &Desk<'_, Bzip2>, piece: Vec<u8>) -> Made {
+        let mut crc = Crc::new();
+        crc.update(&piece);
+        let crc = crc.finish();
+        let mut block = Vec::with_capacity(self.block_bytes);
+        runs::count(&piece, &mut block);
+        let bits = desk.tool().encoders.with(|encoder: &mut Encoder| encoder.encode(&block, crc));
+        Made { bits, crc, length: piece.len() }
+    }
+
+    fn put(&self, desk: &Desk<'_, Bzip2>, made: Made) {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.crc = crc::combine(stream.crc, made.crc);
+        stream.bits.append(&made.bits);
+        self.job.took(desk, made.length);
+        self.job.write(desk, &stream.bits.take_whole());
+    }
+
+    fn end(&self, desk: &Desk<'_, Bzip2>) {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let crc = stream.crc;
+        let mut bits = std::mem::take(&mut stream.bits);
+        bits.push_magic(END_MAGIC);
+        bits.push(crc, 32);
+        self.job.write(desk, &bits.finish().bytes);
+        self.job.finish(desk, None);
+    }
+}

@@ -1,0 +1,293 @@
+//! One input and what becomes of it: opened, read, written, and ended well or not.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{Desk, Found, Problem, Tally, Tool, Wording, wording as flow_wording};
+use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
+
+use super::input::Input;
+use super::options::{Action, CORRUPT, TROUBLE};
+use super::output::Output;
+use super::unpack::Stop;
+use super::{Bzip2, wording};
+
+/// What a shell says of a program that wrote where nobody read any more.
+const NOBODY_READS: u8 = 128 + 13;
+
+/// What the input is called where it has no name.
+pub(super) const STANDARD_INPUT: &[u8] = b"(stdin)";
+
+/// What the output is called where it has no name.
+const STANDARD_OUTPUT: &[u8] = b"(stdout)";
+
+/// An input with its output.
+pub(super) struct Job {
+    pub(super) found: Found<Bzip2>,
+    /// What they are called.
+    pub(super) names: (Vec<u8>, Vec<u8>),
+    input: Mutex<Option<Input>>,
+    output: Mutex<Option<Output>>,
+    /// The input, if it is a file that goes when the output is complete.
+    replaced: Option<(Arc<Fd>, Stat)>,
+    /// Whether the entry is to be settled when this is over.
+    settles: bool,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    /// Whether nothing more is to be read.
+    stopped: AtomicBool,
+    /// Whether reading or writing has failed, and that was told.
+    failed: AtomicBool,
+}
+
+impl Job {
+    /// Begins one from a stream, or a file that stays, to a stream or nowhere.
+    pub(super) fn passing(found: Found<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
+        Self::new(found, (name, STANDARD_OUTPUT.to_vec()), (input, output), None)
+    }
+
+    /// Begins one from a file to one that takes its place.
+    pub(super) fn replacing(
+        found: Found<Bzip2>,
+        output_name: Vec<u8>,
+        ends: (Input, Output),
+        replaced: (Arc<Fd>, Stat),
+    ) -> Self {
+        let name = found.path();
+        Self::new(found, (name, output_name), ends, Some(replaced))
+    }
+
+    fn new(
+        found: Found<Bzip2>,
+        names: (Vec<u8>, Vec<u8>),
+        (input, output): (Input, Output),
+        replaced: Option<(Arc<Fd>, Stat)>,
+    ) -> Self {
+        Self {
+            found,
+            names,
+            input: Mutex::new(Some(input)),
+            output: Mutex::new(Some(output)),
+            replaced,
+            settles: false,
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Has the entry settled when this is over: nobody else does.
+    pub(super) fn settling(self) -> Self {
+        Self { settles: true, ..self }
+    }
+
+    /// Reads until there are as many bytes as wanted; tells whether the end was met. `None` if no more is to be done.
+    pub(super) fn read(&self, desk: &Desk<'_, Bzip2>, bytes: &mut Vec<u8>, wanted: usize) -> Option<bool> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = input.as_mut()?;
+        match input.fill(bytes, wanted) {
+            Ok(()) => Some(input.has_ended()),
+            Err(cause) => {
+                self.fail(desk, flow_wording::ERROR_READING, &self.names.0, cause);
+                None
+            }
+        }
+    }
+
+    /// Notes that so much of the input is dealt with.
+    pub(super) fn took(&self, desk: &Desk<'_, Bzip2>, bytes: usize) {
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+        desk.count(Tally { bytes: bytes as u64, ..Tally::default() });
+    }
+
+    /// Writes some more, unless something has failed.
+    pub(super) fn write(&self, desk: &Desk<'_, Bzip2>, bytes: &[u8]) {
+        if self.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        self.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        match output.as_ref().map_or(Ok(()), |output| output.write(bytes)) {
+            Ok(()) => {}
+            // As a program that the signal ends: without a word.
+            Err(cause) if cause.is(Errno::PIPE) => {
+                self.stop_reading();
+                self.failed.store(true, Ordering::Relaxed);
+                desk.tell(&self.found, vec![NOBODY_READS]);
+            }
+            Err(cause) => self.fail(desk, flow_wording::ERROR_WRITING, &self.names.1, cause),
+        }
+    }
+
+    /// Has nothing more read.
+    pub(super) fn stop_reading(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn fail(&self, desk: &Desk<'_, Bzip2>, sentence: Wording, name: &[u8], cause: Error) {
+        self.stop_reading();
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            desk.problem(Problem::new(sentence).naming(name).because(cause));
+        }
+    }
+
+    /// Tells that bytes follow that belong to no stream.
+    pub(super) fn met_garbage(&self, desk: &Desk<'_, Bzip2>) {
+        if !desk.tool().options.quiet {
+            desk.problem(Problem::new(wording::GARBAGE).naming(self.names.0.clone()).as_warning());
+        }
+    }
+
+    /// Ends it, where decompressing has come to a stop or not.
+    pub(super) fn finish(&self, desk: &Desk<'_, Bzip2>, stop: Option<Stop>) {
+        let take = |input: &Mutex<Option<Input>>| input.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(cause)) = take(&self.input).map(Input::close) {
+            self.fail(desk, flow_wording::FAILED_TO_CLOSE, &self.names.0, cause);
+        }
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stands = stop.is_none() && !self.failed.load(Ordering::Relaxed);
+        let stands = output.is_none_or(|output| self.finish_output(desk, output, stands)) && stands;
+        match stop {
+            Some(stop) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(desk, stop),
+            _ if stands => self.is_done(desk),
+            _ => {}
+        }
+        if self.settles {
+            desk.tool().is_over(desk);
+            desk.settle(&self.found);
+        }
+    }
+
+    /// Closes the output, or removes it; tells whether it stands.
+    fn finish_output(&self, desk: &Desk<'_, Bzip2>, output: Output, stands: bool) -> bool {
+        let outcome = match output {
+            Output::Nowhere => Ok(()),
+            Output::Stream(fd) => fd.close(),
+            Output::File(file) if stands => {
+                if let Some(Err(cause)) = self.replaced.as_ref().map(|(_, stat)| file.keep(stat)) {
+                    let problem = Problem::new(wording::CANNOT_KEEP).naming(self.names.0.clone());
+                    desk.problem(problem.because(cause));
+                }
+                file.finish()
+            }
+            Output::File(file) => file.abandon(),
+        };
+        match outcome {
+            Ok(()) => true,
+            Err(cause) => {
+                self.failed.store(false, Ordering::Relaxed);
+                self.fail(desk, flow_wording::FAILED_TO_CLOSE, &self.names.1, cause);
+                false
+            }
+        }
+    }
+
+    /// Ends one whose output stands: the input goes, if it was to be replaced.
+    fn is_done(&self, desk: &Desk<'_, Bzip2>) {
+        if let Some((directory, stat)) = &self.replaced
+            && !desk.tool().options.keep
+        {
+            self.remove_input(desk, directory, stat);
+        }
+        desk.count(Tally { files: 1, ..Tally::default() });
+        let options = &desk.tool().options;
+        if options.verbosity > 0 {
+            let what = match options.action {
+                Action::Compress { .. } => self.ratio(),
+                Action::Decompress => "done".to_owned(),
+                Action::Test => "ok".to_owned(),
+            };
+            self.tell_line(desk, 0, &what);
+        }
+    }
+
+    fn remove_input(&self, desk: &Desk<'_, Bzip2>, directory: &Fd, stat: &Stat) {
+        let name = self.found.name();
+        // What the name leads to is what was read, also if the name is a link's: that goes.
+        let follows = desk.tool().follows(&self.found);
+        let problem = match stat_path(Some(directory), name, follows) {
+            Ok(now) if is_another(&now, stat) => Problem::new(wording::NOT_REMOVED),
+            looked => match looked.and_then(|_| remove(directory, name)) {
+                Ok(()) => return,
+                Err(cause) => Problem::new(wording::CANNOT_REMOVE).because(cause),
+            },
+        };
+        desk.problem(problem.naming(self.names.0.clone()));
+    }
+
+    /// Says how much shorter the output is, as bzip2 says it.
+    fn ratio(&self) -> String {
+        let (read, written) =
+            (self.bytes_read.load(Ordering::Relaxed), self.bytes_written.load(Ordering::Relaxed));
+        if read == 0 {
+            return " no data compressed.".to_owned();
+        }
+        let (from, to) = (read as f64, written as f64);
+        format!(
+            "{:6.3}:1, {:6.3} bits/byte, {:5.2}% saved, {read} in, {written} out.",
+            from / to,
+            8.0 * to / from,
+            100.0 * (1.0 - to / from)
+        )
+    }
+
+    /// Tells why decompressing has come to a stop.
+    fn tell_stop(&self, desk: &Desk<'_, Bzip2>, stop: Stop) {
+        let options = &desk.tool().options;
+        let is_test = options.action == Action::Test;
+        if options.verbosity > 0 && (is_test || stop == Stop::Foreign) {
+            let what = match stop {
+                Stop::Foreign if is_test => "bad magic number (file not created by bzip2)",
+                Stop::Foreign => "not a bzip2 file.",
+                Stop::Ended => "file ends unexpectedly",
+                Stop::Damaged => "data integrity (CRC) error in data",
+            };
+            return self.tell_line(desk, CORRUPT, what);
+        }
+        let (input, output) = &self.names;
+        let problem = match (stop, is_test) {
+            (Stop::Foreign, false) => Problem::new(wording::NOT_BZIP2),
+            (Stop::Foreign, true) => Problem::new(wording::TEST_NOT_BZIP2),
+            (Stop::Ended, true) => Problem::new(wording::TEST_ENDED),
+            (Stop::Damaged, true) => Problem::new(wording::TEST_DAMAGED),
+            (Stop::Ended, false) => Problem::new(wording::ENDED),
+            (Stop::Damaged, false) => Problem::new(wording::DAMAGED),
+        };
+        desk.problem(problem.naming(input.clone()).naming(output.clone()));
+        desk.tell(&self.found, vec![CORRUPT]);
+    }
+
+    /// Tells a status, and a line that begins with the name.
+    fn tell_line(&self, desk: &Desk<'_, Bzip2>, status: u8, what: &str) {
+        let name = &self.names.0;
+        let pad = " ".repeat(desk.tool().options.longest_name.saturating_sub(name.len()));
+        let line =
+            [&[status], b"  ".as_slice(), name, b": ", pad.as_bytes(), what.as_bytes(), b"\n"].concat();
+        desk.tell(&self.found, line);
+    }
+}
+
+/// Tells whether a name leads to something else than before, or to more or other bytes.
+fn is_another(now: &Stat, before: &Stat) -> bool {
+    (now.identity, now.size, now.modified) != (before.identity, before.size, before.modified)
+}
+
+/// Tells of an input that is left as it is, unless the user wants to hear little; the status says it in any case.
+pub(super) fn refuse(desk: &Desk<'_, Bzip2>, found: &Found<Bzip2>, problem: Problem, important: bool) {
+    if important || !desk.tool().options.quiet {
+        desk.problem(problem);
+    } else {
+        desk.tell(found, vec![TROUBLE]);
+    }
+}
+
+/// Returns a name as the C library's calls take it.
+pub(super) fn c_name(name: Vec<u8>) -> CString {
+    // Made of a name of a file, which has no NUL inside.
+    CString::new(name).unwrap_or_default()
+}

@@ -1,0 +1,455 @@
+//! `bzip2`: files compressed and decompressed, all at once, and the blocks of each at once.
+//!
+//! [`Bzip2`] answers the framework's questions. A small file is done whole by the worker that has it; the blocks of others, and of
+//! streams, are the pieces of a sequence: `compress.rs` and `decompress.rs` have its stages, `job.rs` what both need of an
+//! input and its output. The format is below: `bits.rs`, `crc.rs`, `runs.rs`, `recent.rs`; one way `sort.rs` and
+//! `encode.rs`, the other way `find.rs`, `decode.rs` and `unpack.rs`. Names, messages and exit statuses are those of bzip2 1.0.8.
+
+mod bits;
+mod compress;
+mod crc;
+mod decode;
+mod decompress;
+mod encode;
+mod find;
+mod input;
+mod job;
+#[cfg(test)]
+mod mutations;
+mod names;
+mod numbers;
+mod options;
+mod output;
+mod recent;
+mod runs;
+mod sort;
+mod unpack;
+pub mod wording;
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{
+    Arrivals, Begin, Conduct, Config, Desk, Enter, Found, Handled, Need, Opened, OpenedFile, Operand,
+    Portable, Problem, Report, Session, Stages, Status, Tool, wording as flow_wording,
+};
+use haul_sys::{
+    EntryType, Errno, Error, Fd, Open, Standard, open, remove, standard_input, standard_stream, stat_at,
+    stat_path,
+};
+
+pub use options::{Action, CORRUPT, Options, TROUBLE};
+pub use output::Making;
+
+use compress::Compress;
+use decode::Decoder;
+use decompress::Decompress;
+use encode::Encoder;
+use input::Input;
+use job::{Job, STANDARD_INPUT, c_name, refuse};
+use output::{NewFile, Output};
+
+/// Compressed files up to this size are taken back by one worker: they are a block or two.
+const SMALL_BYTES: u64 = 512 << 10;
+
+/// Large inputs under way at once: so that one's end does not make all wait, while memory stays bounded.
+const SEQUENCES: usize = 2;
+
+/// Does what the options say with files, or with standard input if there are none. Returns the exit status; `making` knows what is to be
+/// removed if the program is ended meanwhile.
+pub fn run(
+    conductor: &impl Conduct,
+    files: &[CString],
+    options: &Options,
+    config: &Config,
+    making: &Making,
+    report: &dyn Report,
+) -> u8 {
+    let options = Options { to_output: options.to_output || files.is_empty(), ..options.clone() };
+    let fail = |problem| {
+        report.problem(problem);
+        TROUBLE
+    };
+    if matches!(options.action, Action::Compress { .. }) {
+        if options.to_output && std::io::stdout().is_terminal() {
+            return fail(Problem::new(wording::NOT_TO_TERMINAL));
+        }
+    } else if files.is_empty() && std::io::stdin().is_terminal() {
+        return fail(Problem::new(wording::NOT_FROM_TERMINAL));
+    }
+    let session = match Session::begin(config, report) {
+        Ok(session) => session,
+        Err(problem) => return fail(problem),
+    };
+    let tool = Bzip2::new(options, making.clone());
+    let mut operands = Vec::new();
+    let mut status = Status::Success;
+    let given = files.iter().map(|file| (file.as_c_str(), Place::Files));
+    for (file, place) in given.chain(files.is_empty().then_some((c".", Place::StandardInput))) {
+        match session.operand(file, place) {
+            Ok(operand) => operands.push(operand),
+            Err(Problem { names, cause, .. }) => {
+                let reason = cause.map(|cause| cause.to_string()).unwrap_or_default();
+                let name = names.into_iter().next().unwrap_or_default();
+                report.problem(Problem::new(wording::CANNOT_OPEN).naming(name).naming(reason));
+                status = Status::Failure;
+            }
+        }
+    }
+    let mut run = |operands: Vec<Operand<Bzip2>>| {
+        let places = operands.iter().map(|operand| Arc::clone(&operand.place)).collect();
+        status = status.max(session.run(conductor, &tool, places, operands));
+    };
+    if tool.options.to_output {
+        // What comes out of one is to stand before what comes out of the next.
+        operands.into_iter().for_each(|operand| run(vec![operand]));
+    } else {
+        run(operands);
+    }
+    let told = tool.status.load(Ordering::Relaxed);
+    if status == Status::Failure { told.max(TROUBLE) } else { told }
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Where its name says.
+    Files,
+    /// It stands for standard input.
+    StandardInput,
+}
+
+/// Memory that workers use in turn.
+struct Pool<M>(Mutex<Vec<M>>);
+
+impl<M: Default> Pool<M> {
+    fn with<R>(&self, use_it: impl FnOnce(&mut M) -> R) -> R {
+        let list = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = list().pop();
+        let mut memory = taken.unwrap_or_default();
+        let result = use_it(&mut memory);
+        list().push(memory);
+        result
+    }
+}
+
+/// Large files under way, and those that wait.
+#[derive(Default)]
+struct Large {
+    under_way: usize,
+    waiting: VecDeque<Found<Bzip2>>,
+}
+
+/// Answers the framework's questions about compressing.
+pub struct Bzip2 {
+    options: Options,
+    making: Making,
+    encoders: Pool<Encoder>,
+    decoders: Pool<Decoder>,
+    large: Mutex<Large>,
+    /// The worst that was told.
+    status: AtomicU8,
+}
+
+impl Bzip2 {
+    fn new(options: Options, making: Making) -> Self {
+        Self {
+            options,
+            making,
+            encoders: Pool(Mutex::default()),
+            decoders: Pool(Mutex::default()),
+            large: Mutex::default(),
+            status: AtomicU8::new(0),
+        }
+    }
+
+    fn is_compressing(&self) -> bool {
+        matches!(self.options.action, Action::Compress { .. })
+    }
+
+    /// Tells whether files take the places of others.
+    fn replaces(&self) -> bool {
+        !self.options.to_output && self.options.action != Action::Test
+    }
+
+    /// Tells whether a file of a size is done by one worker.
+    fn is_small(&self, size: u64) -> bool {
+        match self.options.action {
+            Action::Compress { level } => size <= u64::from(level) * unpack::LEVEL_BYTES as u64,
+            Action::Decompress | Action::Test => size <= SMALL_BYTES,
+        }
+    }
+
+    /// Does a job: here and now, or as a sequence.
+    fn begin_job(&self, desk: &Desk<'_, Self>, job: Job, whole: bool) {
+        match self.options.action {
+            Action::Compress { level } => go(desk, Compress::new(job, level), whole),
+            Action::Decompress => go(desk, Decompress::new(job, self.options.force), whole),
+            Action::Test => go(desk, Decompress::new(job, false), whole),
+        }
+    }
+
+    /// Says why something that is named, and is no regular file, is not done: because of what it is, or because it leads nowhere.
+    fn not_normal(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Problem {
+        let directory = desk.cache().open(&found.node.source);
+        match directory.and_then(|directory| stat_path(Some(&*directory), found.name(), true)) {
+            Ok(_) => Problem::new(wording::NOT_NORMAL).naming(found.path()),
+            Err(cause) => Problem::new(wording::CANNOT_OPEN).naming(found.path()).naming(cause.to_string()),
+        }
+    }
+
+    /// Makes room for a large file, or keeps it waiting; tells whether there was room.
+    fn admits(&self, found: &Found<Self>) -> bool {
+        let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
+        if large.under_way >= SEQUENCES {
+            large.waiting.push_back(found.clone());
+            return false;
+        }
+        large.under_way += 1;
+        true
+    }
+
+    /// Hears that a large file is over: another may come.
+    fn is_over(&self, desk: &Desk<'_, Self>) {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner).under_way -= 1;
+        self.call_next(desk);
+    }
+
+    /// Has the next large file come, if there is room for one. Whatever becomes of it, this is called again: when it is over, or
+    /// when it is found to be no large file any more.
+    fn call_next(&self, desk: &Desk<'_, Self>) {
+        let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = if large.under_way < SEQUENCES { large.waiting.pop_front() } else { None };
+        drop(large);
+        if let Some(found) = next {
+            desk.retry(found);
+        }
+    }
+
+    /// Opens where output goes that is no file of its own.
+    fn open_output(&self) -> Result<Output, Error> {
+        if self.options.action == Action::Test {
+            return Ok(Output::Nowhere);
+        }
+        standard_stream(Standard::Output).map(Output::Stream)
+    }
+
+    /// Makes the file that takes the place of another, which was opened.
+    fn create(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Option<Job> {
+        let directory = match desk.cache().open(&found.node.source) {
+            Ok(directory) => directory,
+            Err(cause) => {
+                desk.problem(Problem::new(flow_wording::CANNOT_ACCESS).naming(found.path()).because(cause));
+                return None;
+            }
+        };
+        let base = found.name().to_bytes();
+        let (name, known) =
+            if self.is_compressing() { (names::compressed(base), true) } else { names::decompressed(base) };
+        let name = c_name(name);
+        let path = found.node.source.path_of(&name);
+        if !known && !self.options.quiet {
+            let problem = Problem::new(wording::CANNOT_GUESS).naming(found.path()).naming(path.clone());
+            desk.problem(problem.as_warning());
+        }
+        if !self.makes_room(desk, found, (&directory, &name, &path), opened.stat.links) {
+            return None;
+        }
+        match NewFile::create(Arc::clone(&directory), &name, &self.making) {
+            Ok(file) => {
+                let ends = (Input::file(Arc::clone(opened.source), opened.stat.size), Output::File(file));
+                Some(Job::replacing(found.clone(), path, ends, (directory, *opened.stat)))
+            }
+            Err(cause) => {
+                let problem = Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string());
+                refuse(desk, found, problem, true);
+                None
+            }
+        }
+    }
+
+    /// Tells whether a file may take the place of another that has so many names; removes what is there, if it may.
+    fn makes_room(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        (directory, name, path): (&Fd, &CStr, &[u8]),
+        links: u32,
+    ) -> bool {
+        let problem = if self.options.force {
+            match remove(directory, name) {
+                Err(cause) if !cause.is(Errno::NOENT) => {
+                    Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string())
+                }
+                _ => return true,
+            }
+        } else if stat_at(directory, name).is_ok() {
+            Problem::new(wording::OUTPUT_EXISTS).naming(path)
+        } else if links > 1 {
+            let others = links - 1;
+            let wording = if others == 1 { wording::OTHER_LINK } else { wording::OTHER_LINKS };
+            Problem::new(wording).naming(found.path()).naming(others.to_string())
+        } else {
+            return true;
+        };
+        refuse(desk, found, problem, true);
+        false
+    }
+}
+
+/// Does the stages of a job, one after the other or as a sequence.
+fn go<S: Stages<Bzip2>>(desk: &Desk<'_, Bzip2>, stages: S, whole: bool) {
+    if !whole {
+        return desk.begin_sequence(Arc::new(stages), 2 * desk.settings().jobs);
+    }
+    while let Some(piece) = stages.next(desk) {
+        let made = stages.work(desk, piece);
+        stages.put(desk, made);
+    }
+    stages.end(desk);
+}
+
+impl Tool for Bzip2 {
+    type Directory = Place;
+    type File = ();
+
+    fn follows(&self, found: &Found<Self>) -> bool {
+        found.is_operand() && (self.options.force || !self.replaces())
+    }
+
+    fn needs(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+        if found.node.own == Place::StandardInput && found.is_operand() {
+            return Need::Handle;
+        }
+        let suffix = names::suffix(found.name().to_bytes());
+        let is_operand = found.is_operand();
+        if kind == EntryType::Directory && self.options.recursive {
+            return Need::Enter;
+        }
+        let problem = match (self.is_compressing(), suffix) {
+            (true, Some(suffix)) => Problem::new(wording::HAS_SUFFIX).naming(found.path()).naming(suffix),
+            (false, None) if !is_operand => return Need::Nothing,
+            _ if kind == EntryType::Directory => Problem::new(wording::IS_DIRECTORY).naming(found.path()),
+            _ if kind == EntryType::Regular => return Need::Read,
+            _ if kind == EntryType::Special && is_operand && (self.options.force || !self.replaces()) => {
+                return Need::Handle;
+            }
+            _ if is_operand => self.not_normal(desk, found),
+            _ => return Need::Nothing,
+        };
+        // In a tree, what is no work is passed over; what the user has named is not. It may be a file no more that waited.
+        self.call_next(desk);
+        if is_operand {
+            refuse(desk, found, problem, kind == EntryType::Directory);
+        }
+        Need::Nothing
+    }
+
+    fn enter(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _opened: &Opened<'_>) -> Enter<Place> {
+        Enter::Visit(Place::Files)
+    }
+
+    /// Does what is no file that can be read at any place: a stream.
+    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _kind: EntryType) -> Handled {
+        let is_standard = found.node.own == Place::StandardInput;
+        let input = if is_standard {
+            standard_input()
+        } else {
+            let directory = desk.cache().open(&found.node.source);
+            directory.and_then(|directory| open(&*directory, found.name(), Open::READ.following().blocking()))
+        };
+        let name = if is_standard { STANDARD_INPUT.to_vec() } else { found.path() };
+        let opened = input.and_then(|input| Ok((Input::stream(input), self.open_output()?)));
+        match opened {
+            Ok((input, output)) => {
+                self.large.lock().unwrap_or_else(PoisonError::into_inner).under_way += 1;
+                self.begin_job(desk, Job::passing(found.clone(), name, input, output).settling(), false);
+                Handled::Deferred
+            }
+            Err(cause) => {
+                let reason = cause.to_string();
+                desk.problem(Problem::new(wording::CANNOT_OPEN).naming(name).naming(reason));
+                Handled::Over
+            }
+        }
+    }
+
+    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<()> {
+        let whole = self.is_small(opened.stat.size);
+        if !whole && !self.admits(found) {
+            return Begin::Deferred;
+        }
+        let job = if self.replaces() {
+            self.create(desk, found, opened)
+        } else {
+            match self.open_output() {
+                Ok(output) => {
+                    let input = Input::file(Arc::clone(opened.source), opened.stat.size);
+                    Some(Job::passing(found.clone(), found.path(), input, output))
+                }
+                Err(cause) => {
+                    desk.problem(Problem::new(flow_wording::ERROR_WRITING).naming("(stdout)").because(cause));
+                    None
+                }
+            }
+        };
+        match job {
+            Some(job) if whole => self.begin_job(desk, job, true),
+            Some(job) => {
+                self.begin_job(desk, job.settling(), false);
+                return Begin::Deferred;
+            }
+            None => {}
+        }
+        if whole {
+            // It may have been large when it began to wait.
+            self.call_next(desk);
+        } else {
+            self.is_over(desk);
+        }
+        Begin::Over
+    }
+
+    /// Hears that a file is not there; it may be one that waited.
+    fn not_opened(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, _cause: &Error) -> bool {
+        self.call_next(desk);
+        false
+    }
+
+    /// Hears that a file cannot be had; it may be one that waited.
+    fn not_begun(&self, desk: &Desk<'_, Self>, _found: &Found<Self>) {
+        self.call_next(desk);
+    }
+
+    /// Takes an exit status, and what is to be told of the file, if anything is.
+    fn told(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
+        let Some((status, line)) = result.split_first() else { return };
+        self.status.fetch_max(*status, Ordering::Relaxed);
+        if !line.is_empty() {
+            desk.report().output(Standard::Error, line);
+        }
+    }
+}
+
+impl Portable for Bzip2 {
+    const NAME: &'static str = "bzip2";
+
+    fn brief(&self) -> Vec<u8> {
+        postcard::to_allocvec(&self.options).unwrap_or_default()
+    }
+
+    fn briefed(brief: &[u8]) -> Option<Self> {
+        Some(Self::new(postcard::from_bytes(brief).ok()?, Making::default()))
+    }
+
+    fn pack(&self, _own: &Place) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn unpack(&self, _packed: &[u8], _arrivals: &Arrivals<'_>) -> Result<Place, (Vec<u8>, Error)> {
+        Ok(Place::Files)
+    }
+}

@@ -1,0 +1,149 @@
+//! The first thing that is done to a block, and the last that is undone: four equal bytes are followed by a byte that says how many more
+//! there are.
+
+/// Equal bytes after which their count follows.
+const RUN: usize = 4;
+
+/// More of them that a count can say.
+const MORE_MAX: usize = 255;
+
+/// A block ends with four equal bytes whose count is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoCount;
+
+/// Finds where the next four equal bytes begin.
+fn next_run(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    // Eight places at once: a byte of `different` is zero where a run begins.
+    while let Some(window) = bytes[at..].first_chunk::<{ 8 + RUN - 1 }>() {
+        let word = |from: usize| {
+            u64::from_le_bytes([
+                window[from],
+                window[from + 1],
+                window[from + 2],
+                window[from + 3],
+                window[from + 4],
+                window[from + 5],
+                window[from + 6],
+                window[from + 7],
+            ])
+        };
+        let (zero, one, two, three) = (word(0), word(1), word(2), word(3));
+        let different = (zero ^ one) | (one ^ two) | (two ^ three);
+        let zeros = different.wrapping_sub(0x0101_0101_0101_0101) & !different & 0x8080_8080_8080_8080;
+        if zeros != 0 {
+            return Some(at + zeros.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    bytes[at..].windows(RUN).position(|four| four.iter().all(|byte| *byte == four[0])).map(|place| at + place)
+}
+
+/// Counts the equal bytes at the beginning, up to a number.
+fn equal(bytes: &[u8], most: usize) -> usize {
+    bytes.iter().take(most).take_while(|byte| **byte == bytes[0]).count()
+}
+
+/// Says how many of some bytes, counted, take up to `room` bytes; and how many they take.
+pub(super) fn fitting(bytes: &[u8], room: usize) -> (usize, usize) {
+    let (mut at, mut taken) = (0, 0);
+    loop {
+        let plain = next_run(&bytes[at..]).unwrap_or(bytes.len() - at);
+        if taken + plain > room || at + plain == bytes.len() {
+            let plain = plain.min(room - taken);
+            return (at + plain, taken + plain);
+        }
+        (at, taken) = (at + plain, taken + plain);
+        if taken + RUN + 1 > room {
+            return (at, taken);
+        }
+        at += equal(&bytes[at..], RUN + MORE_MAX);
+        taken += RUN + 1;
+    }
+}
+
+/// Counts the runs in some bytes, after what is in `block` already.
+pub(super) fn count(bytes: &[u8], block: &mut Vec<u8>) {
+    let mut rest = bytes;
+    while let Some(at) = next_run(rest) {
+        let run = equal(&rest[at..], RUN + MORE_MAX);
+        block.extend_from_slice(&rest[..at + RUN]);
+        block.push((run - RUN) as u8);
+        rest = &rest[at + run..];
+    }
+    block.extend_from_slice(rest);
+}
+
+/// Passes on what a block stands for, piece by piece.
+///
+/// # Errors
+///
+/// Fails if the last count is missing; all before it was passed on.
+pub(super) fn expand(block: &[u8], take: &mut impl FnMut(&[u8])) -> Result<(), NoCount> {
+    let mut rest = block;
+    while let Some(at) = next_run(rest) {
+        take(&rest[..at + RUN]);
+        let more = *rest.get(at + RUN).ok_or(NoCount)?;
+        if more > 0 {
+            take(&[rest[at]; MORE_MAX][..usize::from(more)]);
+        }
+        rest = &rest[at + RUN + 1..];
+    }
+    take(rest);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn runs() -> impl Strategy<Value = Vec<u8>> {
+        let lengths = prop_oneof![1..4_usize, 4..6_usize, 250..270_usize, 500..530_usize];
+        prop::collection::vec((0..3_u8, lengths), 0..12)
+            .prop_map(|runs| runs.into_iter().flat_map(|(byte, times)| vec![byte; times]).collect())
+    }
+
+    fn expanded(block: &[u8]) -> Result<Vec<u8>, NoCount> {
+        let mut bytes = Vec::new();
+        expand(block, &mut |more| bytes.extend_from_slice(more))?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn a_run_is_counted_from_four_on() {
+        let counted = |bytes: &[u8]| {
+            let mut block = Vec::new();
+            count(bytes, &mut block);
+            block
+        };
+        assert_eq!(counted(b"aaab"), b"aaab");
+        assert_eq!(counted(b"aaaab"), b"aaaa\0b");
+        assert_eq!(counted(&[b'a'; 260]), b"aaaa\xffa");
+    }
+
+    #[test]
+    fn a_missing_count_is_an_error() {
+        assert_eq!(expanded(b"baaaa"), Err(NoCount));
+        assert_eq!(expanded(b"aaaaaaaaa"), Err(NoCount));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_counted_is_expanded(bytes in runs(), before in runs()) {
+            let mut block = before.clone();
+            count(&bytes, &mut block);
+            prop_assert_eq!(expanded(&block[before.len()..]), Ok(bytes));
+        }
+
+        #[test]
+        fn as_much_fits_as_is_said(bytes in runs(), room in 0..60_usize) {
+            let (fits, takes) = fitting(&bytes, room);
+            let mut block = Vec::new();
+            count(&bytes[..fits], &mut block);
+            prop_assert_eq!(block.len(), takes);
+            prop_assert!(takes <= room && (fits == bytes.len() || takes + 5 > room));
+        }
+    }
+}
