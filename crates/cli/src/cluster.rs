@@ -20,6 +20,7 @@ use haul_cluster::station::{Briefed, Station, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
 use haul_flow::Portable;
 use haul_tools::bzip2::Bzip2;
+use haul_tools::compare::Comparer;
 use haul_tools::copy::{Copier, CopyOptions, Operands};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -154,8 +155,11 @@ type MasterLink = Link<haul_cluster::wire::ToLaunch, haul_cluster::wire::ToMaste
 type Serve = fn(Briefed<World>) -> Result<World, Broken>;
 
 /// The tools that ranks can do, by their names.
-const PORTABLE: &[(&str, Serve)] =
-    &[(Copier::NAME, Briefed::serve::<Copier>), (Bzip2::NAME, Briefed::serve::<Bzip2>)];
+const PORTABLE: &[(&str, Serve)] = &[
+    (Copier::NAME, Briefed::serve::<Copier>),
+    (Bzip2::NAME, Briefed::serve::<Bzip2>),
+    (Comparer::NAME, Briefed::serve::<Comparer>),
+];
 
 /// Serves until the end.
 fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {

@@ -3,5 +3,6 @@
 //! Tools know what they make of files; they do not know flags, terminals, or on how many machines they run.
 
 pub mod bzip2;
+pub mod compare;
 pub mod copy;
 mod whole;

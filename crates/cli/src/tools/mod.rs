@@ -3,6 +3,7 @@
 //! [`TOOLS`] is the one list of them: personalities, help, completions, manual pages and what ranks can do follow from it.
 
 mod bzip2;
+mod compare;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,7 +46,7 @@ impl std::fmt::Debug for Tool {
 const HELP_WIDTH: usize = 79;
 
 /// The tools, in the order of haul's help.
-pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL];
+pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL];
 
 /// A call of a tool.
 pub(crate) struct Call<'a> {

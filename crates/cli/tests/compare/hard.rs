@@ -1,0 +1,143 @@
+//! What must not be opened, loops, files that change, what cannot be read, many differences.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_testkit::{needs, require, strace};
+
+use super::Scene;
+
+#[test]
+fn fifos_and_devices_are_compared_and_never_opened() {
+    require!(needs::root().or_else(|| needs::tool("strace")));
+    let scene = Scene::of(
+        "mkdir a b; mkfifo a/p b/p; mknod a/same c 1 3; mknod b/same c 1 3; mknod a/other b 7 1; mknod b/other b 7 2; \
+         mkfifo a/q; echo > b/q; echo > a/r; mkfifo b/r; mknod b/s c 1 3; ln -s x a/s",
+    );
+    let log = scene.path().join("log");
+    for words in ["--attributes=mode,ownership,links,xattr a b", "-L a b"] {
+        let run = scene.cmp(words.split_whitespace());
+        let (outcome, calls) = strace::record(run, "openat,open", &log).unwrap();
+        let opened: Vec<_> = calls.iter().filter_map(|call| call.path(1)).collect();
+        assert!(opened.iter().any(|path| path.ends_with(b"b")), "nothing was traced: {opened:?}");
+        for name in [&b"p"[..], b"q", b"same", b"other", b"s"] {
+            assert!(!opened.iter().any(|path| path == name), "{words}: {opened:?}");
+        }
+        let of_r = opened.iter().filter(|path| *path == b"r").count();
+        assert_eq!(of_r, 1, "{words}: the file of the first tree, not the FIFO of the second");
+        let printed = outcome.printed();
+        assert!(printed.contains("Files a/other and b/other differ: device 7,1, 7,2\n"), "{printed}");
+        assert!(printed.contains("File a/q is a fifo while file b/q is a regular file\n"), "{printed}");
+        assert!(printed.contains("File a/r is a regular file while file b/r is a fifo\n"), "{printed}");
+        assert!(!printed.contains("same") && !printed.contains("a/p"), "{printed}");
+    }
+}
+
+#[test]
+fn links_that_lead_back_end() {
+    let scene = Scene::of("mkdir -p a/d b/d; ln -s .. a/d/up; ln -s .. b/d/up; echo 1 > a/f; echo 1 > b/f");
+    assert_eq!(scene.compare("a b").status(), Some(0));
+    let outcome = scene.compare("-L a b");
+    assert_eq!(outcome.status(), Some(2));
+    assert_eq!(outcome.errors(), "haul cmp: 'a/d/up': recursive directory loop\n");
+}
+
+#[test]
+fn a_tree_and_one_inside_it_can_be_compared() {
+    let scene = Scene::of("mkdir -p a/a/a; echo 1 | tee a/f > a/a/f; echo 2 > a/a/a/f");
+    let outcome = scene.compare("a a/a");
+    let wanted = "Only in a/a: a\nFiles a/a/f and a/a/a/f differ: byte 1\n";
+    assert_eq!((outcome.status(), outcome.printed().as_str()), (Some(1), wanted));
+    assert_eq!(scene.compare("a a").status(), Some(0));
+    assert_eq!(scene.compare("a ./a/").status(), Some(0));
+    assert_eq!(scene.compare("a/f a/f").status(), Some(0));
+}
+
+#[test]
+fn what_is_one_file_is_not_read() {
+    require!(needs::tool("strace"));
+    let scene =
+        Scene::of("mkdir a b; head -c 100000 /dev/zero > a/f; ln a/f b/f; mkdir a/d; ln -s ../a/d b/d");
+    let log = scene.path().join("log");
+    let run = scene.cmp(["--engine=sync", "-L", "a", "b"]);
+    let (outcome, calls) = strace::record(run, "openat,getdents64", &log).unwrap();
+    assert_eq!((outcome.status(), outcome.printed()), (Some(0), String::new()));
+    let files = calls.iter().filter(|call| call.path(1).as_deref() == Some(b"f")).count();
+    assert_eq!(files, 1, "the file of two names is opened in the first tree only");
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_is_an_error() {
+    let scene = Scene::of("truncate -s 256M a; cp --sparse=always a b; printf x | tee -a a >> b");
+    // Data, so that it takes a while to be read.
+    scene.write("a", &vec![7; 96 << 20]);
+    fs::copy(scene.path().join("a"), scene.path().join("b")).unwrap();
+    let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let outcome = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut file = fs::File::options().write(true).open(scene.path().join("b")).unwrap();
+            // What is written is what was there: the content never differs.
+            while !over.load(Ordering::Relaxed) {
+                file.seek(SeekFrom::Start(50)).unwrap();
+                file.write_all(&[7]).unwrap();
+                begun.store(true, Ordering::Relaxed);
+            }
+        });
+        while !begun.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        let outcome = scene.compare("a b");
+        over.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+        outcome
+    });
+    assert_eq!(outcome.errors(), "haul cmp: 'b' has changed while it was compared\n");
+    assert_eq!((outcome.status(), outcome.printed()), (Some(2), String::new()));
+}
+
+#[test]
+fn what_cannot_be_read_is_trouble_and_the_rest_is_compared() {
+    require!(needs::root());
+    let scene = Scene::of(
+        "mkdir -p a/closed a/d b/closed b/d; echo 1 | tee a/f > b/f; echo 1 > a/g; echo 2 > b/g; echo 1 | tee a/d/x > b/d/x; \
+         chmod 000 b/f a/closed b/d",
+    );
+    let outcome = scene.cmp(["a", "b"]).as_nobody().finish().unwrap();
+    assert_eq!(outcome.status(), Some(2));
+    assert_eq!(outcome.printed(), "Files a/g and b/g differ: byte 1\n");
+    let mut errors: Vec<_> = outcome.errors().lines().map(str::to_owned).collect();
+    errors.sort();
+    let wanted = [
+        "haul cmp: cannot access 'a/closed': Permission denied",
+        "haul cmp: cannot open 'b/d': Permission denied",
+        "haul cmp: cannot open 'b/f': Permission denied",
+    ];
+    assert_eq!(errors, wanted);
+}
+
+#[test]
+fn output_that_is_lost_is_trouble() {
+    require!((!Path::new("/dev/full").exists()).then(|| "needs /dev/full".to_owned()));
+    let scene = Scene::of("mkdir a b; touch a/f");
+    let outcome = scene.cmp(["a", "b"]).stdout_to(Path::new("/dev/full")).finish().unwrap();
+    assert_eq!(outcome.status(), Some(2));
+    assert_eq!(outcome.errors(), "haul cmp: write error: No space left on device\n");
+}
+
+#[test]
+fn many_differences_are_told_in_the_order_of_the_paths() {
+    let scene = Scene::of(
+        "mkdir a b; for d in $(seq 40); do mkdir a/$d b/$d; (cd a/$d; touch $(seq 100)); done; touch b/7/new",
+    );
+    let outcome = scene.compare("a b -j8");
+    let printed = outcome.printed();
+    let paths: Vec<String> =
+        printed.lines().map(|line| line.trim_start_matches("Only in a/").replacen(": ", "/", 1)).collect();
+    assert_eq!(paths.len(), 4001);
+    let mut sorted = paths.clone();
+    let key = |path: &String| path.trim_start_matches("Only in b/").replace('/', "\0");
+    sorted.sort_by_key(key);
+    assert_eq!(paths, sorted);
+}

@@ -1,0 +1,39 @@
+//! The same by several processes.
+
+use haul_testkit::everything;
+use haul_testkit::mpi::Mpi;
+use haul_testkit::skip;
+
+use super::Scene;
+
+#[test]
+fn ranks_tell_what_one_process_tells() {
+    let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
+    let scene = Scene::new();
+    everything::spec().build(&scene.path().join("a")).unwrap();
+    scene.shell(
+        "cp -a a b; echo more >> b/size-4096; rm b/size-511; touch b/new b/odd/new; chmod 600 b/size-4097; \
+         head -c 9000000 /dev/zero > a/large; cp a/large b/large; printf x | dd of=b/large bs=1 seek=7000000 conv=notrunc status=none",
+    );
+    for words in
+        ["a b", "--attributes a b", "--json --attributes a b", "--brief a b", "-q a b", "a/large b/large"]
+    {
+        let alone = scene.compare(words);
+        for ranks in [1, 2, 4] {
+            let own = format!(
+                "--clients={ranks} --launcher={} --mpi-lib={}",
+                mpi.launcher().display(),
+                mpi.library().display()
+            );
+            let run = scene.cmp(own.split_whitespace().chain(words.split_whitespace()));
+            let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+            let outcome = run.finish().unwrap();
+            assert_eq!(
+                (outcome.status(), outcome.printed(), outcome.errors()),
+                (alone.status(), alone.printed(), alone.errors()),
+                "{words} by {ranks}"
+            );
+        }
+        assert_eq!(alone.status(), Some(1), "{words}");
+    }
+}

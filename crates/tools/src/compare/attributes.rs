@@ -1,0 +1,192 @@
+//! What is compared beside content: mode, owner, times, extended attributes, holes.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use haul_flow::layout::{FileSystems, Striped, is_placement};
+use haul_flow::{Desk, Found, Wording};
+use haul_sys::{
+    Errno, Error, Fd, FileType, Seek, Stat, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, seek,
+};
+
+use super::Comparer;
+use super::beside::{Pair, difference, second_path};
+use super::difference::{Difference, Has, Side, What};
+use super::options::Attributes;
+use super::wording;
+
+/// What labels a file for the system's policy: a copy has the label of its place.
+const SECURITY_LABEL: &CStr = c"security.selinux";
+
+/// How the attributes of something are reached.
+pub(super) enum Object<'a> {
+    /// It is open.
+    Open(&'a Fd),
+    /// By its name in a directory, without following a link there.
+    Named(Arc<Fd>, CString),
+    /// Not at all.
+    Nowhere,
+}
+
+type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl Object<'_> {
+    /// Reads all extended attributes that are compared: not those by which a file system says where the bytes are.
+    fn xattrs(&self, systems: &FileSystems, device: u64) -> Result<Xattrs, Error> {
+        let names = match self {
+            Self::Open(file) => list_xattrs(file)?,
+            Self::Named(directory, name) => list_xattrs_at(directory, name)?,
+            Self::Nowhere => return Ok(Xattrs::new()),
+        };
+        let how = match self {
+            Self::Open(file) => systems.striped(file, device),
+            Self::Named(directory, _) => systems.striped(directory, device),
+            Self::Nowhere => Striped::No,
+        };
+        let mut xattrs = Xattrs::new();
+        for key in names.iter() {
+            if key == SECURITY_LABEL || is_placement(how, key) {
+                continue;
+            }
+            let value = match self {
+                Self::Open(file) => get_xattr(file, key),
+                Self::Named(directory, name) => get_xattr_at(directory, name, key),
+                Self::Nowhere => continue,
+            };
+            match value {
+                Ok(value) => {
+                    xattrs.insert(key.to_bytes().to_vec(), value);
+                }
+                // Gone since it was listed.
+                Err(cause) if cause.is(Errno::NODATA) => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(xattrs)
+    }
+}
+
+impl Comparer {
+    /// Compares the attributes of an entry and its counterpart, as far as that is asked for.
+    pub(super) fn attributes(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        pair: &Pair,
+        (first, second): (&Object<'_>, &Object<'_>),
+    ) -> Vec<Difference> {
+        let asked = self.options.attributes;
+        if asked.is_empty() {
+            return Vec::new();
+        }
+        let mut differences = Vec::new();
+        of_stat(asked, pair, |what| differences.push(difference(found, what)));
+        let trouble =
+            |wording: Wording, path: Vec<u8>, cause: Error| Self::trouble(desk, wording, path, cause);
+        if asked.contains(Attributes::XATTR) {
+            let first = first.xattrs(&self.systems, pair.first.identity.device);
+            let second = second.xattrs(&self.systems, pair.second.identity.device);
+            match (first, second) {
+                (Ok(first), Ok(second)) => {
+                    of_xattrs(&first, &second, |what| differences.push(difference(found, what)));
+                }
+                (Err(cause), _) => trouble(wording::CANNOT_READ_XATTRS, found.path(), cause),
+                (_, Err(cause)) => trouble(wording::CANNOT_READ_XATTRS, second_path(found), cause),
+            }
+        }
+        if let (true, Object::Open(first), Object::Open(second)) =
+            (asked.contains(Attributes::HOLES), first, second)
+            && pair.first.kind == FileType::Regular
+        {
+            match holes_differ((first, second), pair.first.size.min(pair.second.size)) {
+                Ok(None) => {}
+                Ok(Some(at)) => differences.push(difference(found, What::Holes(at))),
+                Err(cause) => trouble(wording::ERROR_READING, found.path(), cause),
+            }
+        }
+        differences
+    }
+}
+
+/// Compares what the kernel says of two files.
+fn of_stat(asked: Attributes, Pair { first, second }: &Pair, mut tell: impl FnMut(What)) {
+    let both = |of: fn(&Stat) -> (u32, u32)| (of(first), of(second));
+    // The mode of a symbolic link means nothing.
+    if asked.contains(Attributes::MODE) && first.kind != FileType::Symlink && first.mode != second.mode {
+        tell(What::Mode(first.mode.bits(), second.mode.bits()));
+    }
+    let (first_owner, second_owner) = both(|stat| (stat.owner, stat.group));
+    if asked.contains(Attributes::OWNERSHIP) && first_owner != second_owner {
+        tell(What::Owner(first_owner, second_owner));
+    }
+    if asked.contains(Attributes::TIMESTAMPS) && first.modified != second.modified {
+        let [first, second] = [first, second].map(|stat| (stat.modified.seconds, stat.modified.nanoseconds));
+        tell(What::Modified(first, second));
+    }
+}
+
+fn of_xattrs(first: &Xattrs, second: &Xattrs, mut tell: impl FnMut(What)) {
+    for (key, value) in first {
+        match second.get(key) {
+            None => tell(What::Xattr(key.clone(), Has::Only(Side::First))),
+            Some(other) if other != value => tell(What::Xattr(key.clone(), Has::Both)),
+            Some(_) => {}
+        }
+    }
+    for key in second.keys().filter(|key| !first.contains_key(*key)) {
+        tell(What::Xattr(key.clone(), Has::Only(Side::Second)));
+    }
+}
+
+/// Finds the first byte that is in a hole of one of two files only.
+fn holes_differ((first, second): (&Fd, &Fd), size: u64) -> Result<Option<u64>, Error> {
+    let mut position = 0;
+    let mut what = Seek::Data;
+    while position < size {
+        let (one, other) = (next(first, what, position, size)?, next(second, what, position, size)?);
+        if one != other {
+            return Ok(Some(one.min(other)));
+        }
+        position = one;
+        what = if matches!(what, Seek::Data) { Seek::Hole } else { Seek::Data };
+    }
+    Ok(None)
+}
+
+/// Finds where the next data or the next hole begins; where the file system cannot tell, all is data.
+pub(super) fn next(file: &Fd, what: Seek, position: u64, size: u64) -> Result<u64, Error> {
+    match seek(file, what, position) {
+        Ok(found) => Ok(found.unwrap_or(size).min(size)),
+        Err(cause) if cause.is(Errno::INVAL) || cause.is(Errno::OPNOTSUPP) => {
+            Ok(if matches!(what, Seek::Data) { position } else { size })
+        }
+        Err(cause) => Err(cause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_of_one_side_and_other_values_are_told() {
+        let of = |pairs: &[(&[u8], &[u8])]| -> Xattrs {
+            pairs.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+        };
+        let mut told = Vec::new();
+        of_xattrs(
+            &of(&[(b"a", b"1"), (b"b", b"1"), (b"c", b"1")]),
+            &of(&[(b"b", b"1"), (b"c", b"2"), (b"d", b"")]),
+            |what| {
+                told.push(what);
+            },
+        );
+        let wanted = [
+            What::Xattr(b"a".to_vec(), Has::Only(Side::First)),
+            What::Xattr(b"c".to_vec(), Has::Both),
+            What::Xattr(b"d".to_vec(), Has::Only(Side::Second)),
+        ];
+        assert_eq!(told, wanted);
+    }
+}

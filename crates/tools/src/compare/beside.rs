@@ -1,0 +1,238 @@
+//! What stands beside an entry in the second tree.
+//!
+//! Each directory of the first tree has the one beside it, held as a descriptor; an entry's counterpart has the same name
+//! there. It is looked at before it is opened, so that no FIFO and no device is ever opened.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{Desk, Found, Held, Opened, Problem, Wording};
+use haul_sys::{DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Stat, open, stat_at, stat_path};
+
+use super::Comparer;
+use super::difference::{Difference, Kind, Side, What};
+use super::findings::{Linked, Result};
+use super::options::Attributes;
+use super::wording;
+
+/// The directory beside one of the first tree.
+pub struct Beside {
+    /// The directory.
+    pub(super) held: Arc<Held>,
+    /// For the place where an operand stands: the name of its counterpart, which is not always the same.
+    pub(super) name: Option<CString>,
+}
+
+impl Beside {
+    /// Returns the name of an entry's counterpart.
+    pub(super) fn name<'a>(&'a self, found: &'a Found<Comparer>) -> &'a CStr {
+        self.name.as_deref().unwrap_or_else(|| found.name())
+    }
+}
+
+/// What can be known of an entry and its counterpart without reading either.
+pub(super) struct Pair {
+    pub(super) first: Stat,
+    pub(super) second: Stat,
+}
+
+/// Returns the path of an entry's counterpart.
+pub(super) fn second_path(found: &Found<Comparer>) -> Vec<u8> {
+    let beside = &found.node.own;
+    beside.held.path_of(beside.name(found))
+}
+
+/// Makes a difference of an entry and its counterpart.
+pub(super) fn difference(found: &Found<Comparer>, what: What) -> Difference {
+    Difference { first: found.path(), second: second_path(found), what }
+}
+
+/// Splits the path of something that stands on one side only as `diff` tells it: the directory, and the name in it.
+pub(super) fn only(directory: Vec<u8>, name: &CStr, side: Side) -> What {
+    What::OnlyIn(side, directory, name.to_bytes().to_vec())
+}
+
+impl Comparer {
+    /// Tells whether a link is followed, in both trees alike.
+    pub(super) fn follows_here(&self, found: &Found<Self>) -> bool {
+        self.options.dereference || found.is_operand()
+    }
+
+    /// Reports what keeps an entry from being compared.
+    pub(super) fn trouble(desk: &Desk<'_, Self>, wording: Wording, path: Vec<u8>, cause: Error) {
+        desk.problem(Problem::new(wording).naming(path).because(cause));
+    }
+
+    /// Tells what was found of an entry.
+    pub(super) fn tell(desk: &Desk<'_, Self>, found: &Found<Self>, result: &Result) {
+        if !result.is_empty() {
+            desk.tell(found, postcard::to_allocvec(result).unwrap_or_default());
+        }
+    }
+
+    /// Tells one difference of an entry.
+    pub(super) fn tell_one(desk: &Desk<'_, Self>, found: &Found<Self>, what: What) {
+        let differences = vec![difference(found, what)];
+        Self::tell(desk, found, &Result { differences, linked: None });
+    }
+
+    /// Looks at an entry's counterpart. `None` if there is nothing more to compare: it is not there, or is of another type,
+    /// which is told; or it is the very same file; or it cannot be looked at, which is reported.
+    pub(super) fn pair(&self, desk: &Desk<'_, Self>, found: &Found<Self>, first: &Stat) -> Option<Pair> {
+        let second = match self.look(desk, found) {
+            Ok(second) => second,
+            Err(cause) if cause.is(Errno::NOENT) && !found.is_operand() => {
+                let what = only(found.node.source.path(), found.name(), Side::First);
+                Self::tell_one(desk, found, what);
+                return None;
+            }
+            Err(cause) => {
+                Self::trouble(desk, wording::CANNOT_STAT, second_path(found), cause);
+                return None;
+            }
+        };
+        if second.kind != first.kind {
+            Self::tell_one(desk, found, What::Types(kind(first), kind(&second)));
+            return None;
+        }
+        let pair = Pair { first: *first, second };
+        if pair.second.identity != pair.first.identity {
+            return Some(pair);
+        }
+        // Which other names it has in each tree is still to be compared.
+        if let Some(linked) = self.linked(found, &pair) {
+            Self::tell(desk, found, &Result { differences: Vec::new(), linked: Some(linked) });
+        }
+        None
+    }
+
+    /// Looks at an entry's counterpart.
+    fn look(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> std::result::Result<Stat, Error> {
+        let beside = &found.node.own;
+        let directory = desk.cache().open(&beside.held)?;
+        let name = beside.name(found);
+        if self.follows_here(found) {
+            stat_path(Some(&*directory), name, true)
+        } else {
+            stat_at(&*directory, name)
+        }
+    }
+
+    /// Opens an entry's counterpart, which is a file or a directory.
+    pub(super) fn open_second(&self, desk: &Desk<'_, Self>, found: &Found<Self>, how: Open) -> Option<Fd> {
+        let beside = &found.node.own;
+        let how = if self.follows_here(found) { how.following() } else { how };
+        let opened =
+            desk.cache().open(&beside.held).and_then(|parent| open(&*parent, beside.name(found), how));
+        match opened {
+            Ok(fd) => Some(fd),
+            Err(cause) => {
+                Self::trouble(desk, wording::CANNOT_OPEN, second_path(found), cause);
+                None
+            }
+        }
+    }
+
+    /// Notes which files two names are, if either is one of several and that is compared.
+    pub(super) fn linked(&self, found: &Found<Self>, pair: &Pair) -> Option<Linked> {
+        let several = pair.first.links > 1 || pair.second.links > 1;
+        let several = several && pair.first.kind != FileType::Directory;
+        let compared = self.options.attributes.contains(Attributes::LINKS);
+        (several && compared).then(|| Linked {
+            first: found.path(),
+            second: second_path(found),
+            files: (pair.first.identity, pair.second.identity),
+        })
+    }
+
+    /// Holds an entered directory's counterpart, for its entries.
+    pub(super) fn hold(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        fd: Arc<Fd>,
+        stat: &Stat,
+    ) -> Beside {
+        let above = &found.node.own;
+        let how = if self.follows_here(found) { Open::DIRECTORY.following() } else { Open::DIRECTORY };
+        let held = desk.cache().hold(&above.held, above.name(found), how, stat.identity, Some(fd));
+        Beside { held, name: None }
+    }
+
+    /// Finds the names that only the second of two directories has.
+    ///
+    /// The first is listed through a descriptor of its own, as that of the walk knows how far the walk has come.
+    pub(super) fn only_in_second(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &Opened<'_>,
+        second: &Fd,
+    ) -> Vec<Difference> {
+        let Ok(source) = opened.source else { return Vec::new() };
+        let mut reader = self.take_reader();
+        let listed =
+            self.list(&mut reader, second).map_err(|cause| (second_path(found), cause)).and_then(|theirs| {
+                let ours = open(&**source, c".", Open::DIRECTORY).and_then(|fd| {
+                    let names = self.list(&mut reader, &fd)?;
+                    fd.close()?;
+                    Ok(names)
+                });
+                ours.map(|ours| (ours, theirs)).map_err(|cause| (found.path(), cause))
+            });
+        self.return_reader(reader);
+        match listed {
+            Ok((ours, theirs)) => only_in(&ours, &theirs)
+                .filter(|name| !self.excludes(name))
+                .map(|name| {
+                    let directory = second_path(found);
+                    let [first, second] =
+                        [&found.path(), &directory].map(|path| joined(path, name.to_bytes()));
+                    Difference { first, second, what: only(directory, name, Side::Second) }
+                })
+                .collect(),
+            Err((path, cause)) => {
+                Self::trouble(desk, wording::CANNOT_LIST, path, cause);
+                Vec::new()
+            }
+        }
+    }
+
+    fn list(&self, reader: &mut DirectoryReader, directory: &Fd) -> std::result::Result<Names, Error> {
+        let mut names = Names::new();
+        while reader.read(directory, &mut names, usize::MAX)? {}
+        Ok(names)
+    }
+
+    fn take_reader(&self) -> DirectoryReader {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.pop().unwrap_or_default()
+    }
+
+    fn return_reader(&self, reader: DirectoryReader) {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+    }
+}
+
+/// Readers that wait to be used again: no more than there are workers.
+pub(super) type Readers = Mutex<Vec<DirectoryReader>>;
+
+/// Says what a file is as `diff` does.
+pub(super) fn kind(stat: &Stat) -> Kind {
+    Kind { kind: stat.kind, is_empty: stat.kind == FileType::Regular && stat.size == 0 }
+}
+
+/// Joins a directory's path, which may end in slashes, and a name in it.
+pub(super) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let end = directory.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    [&directory[..end], b"/", name].concat()
+}
+
+/// Finds the names of a second list that are not in the first.
+fn only_in<'a>(first: &Names, second: &'a Names) -> impl Iterator<Item = &'a CStr> {
+    let known: HashSet<&CStr> = (0..first.len()).map(|index| first.name(index)).collect();
+    let unknown: Vec<_> =
+        (0..second.len()).map(|index| second.name(index)).filter(|name| !known.contains(name)).collect();
+    unknown.into_iter()
+}

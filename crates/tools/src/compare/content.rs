@@ -1,0 +1,198 @@
+//! The content of regular files.
+//!
+//! Of a file that the framework reads, each block is compared with the same bytes of its counterpart, which are read into a
+//! buffer that is used again and again; the kernel was told before that they will be needed. A file that has changed since it
+//! was looked at is an error: nobody can say what was compared.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{BLOCK_BYTES, Begin, Desk, Found, Holes, OpenFile, OpenedFile, Problem, Tally, Transfer};
+use haul_sys::{Buffer, Error, Fd, Open, Stat, stat};
+
+use super::Comparer;
+use super::attributes::Object;
+use super::beside::{Pair, difference, second_path};
+use super::difference::What;
+use super::findings::Result;
+use super::ranges::Ranges;
+use super::wording;
+use crate::whole::read_all;
+
+/// Files at least this long are compared in ranges, by all workers: shorter ones are a few blocks.
+const RANGES_FROM_BYTES: u64 = 4 << 20;
+
+/// A file whose blocks are being compared.
+pub struct Compared {
+    pub(super) second: Arc<Fd>,
+    second_stat: Stat,
+    /// The first byte that is known to differ.
+    differs_at: AtomicU64,
+}
+
+/// Buffers that wait to be used again: as many as there are workers, at most.
+#[derive(Default)]
+pub(super) struct Buffers(Mutex<Vec<Buffer>>);
+
+impl Buffers {
+    /// Takes a buffer, of [`BLOCK_BYTES`].
+    pub(super) fn take(&self) -> Buffer {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        waiting.unwrap_or_else(|| Buffer::new(BLOCK_BYTES))
+    }
+
+    /// Returns one.
+    pub(super) fn give_back(&self, buffer: Buffer) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+}
+
+/// Finds the first byte in which two slices differ, or where one of them ends.
+pub(super) fn mismatch(one: &[u8], other: &[u8]) -> Option<usize> {
+    if one == other {
+        return None;
+    }
+    let differs = one.iter().zip(other).position(|(one, other)| one != other);
+    Some(differs.unwrap_or_else(|| one.len().min(other.len())))
+}
+
+/// Tells whether a file has been written to since it was looked at.
+pub(super) fn has_changed(file: &Fd, before: &Stat) -> std::result::Result<bool, Error> {
+    let now = stat(file)?;
+    let was = (before.identity, before.size, before.modified);
+    Ok((now.identity, now.size, now.modified) != was)
+}
+
+impl Comparer {
+    pub(super) fn begin_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+    ) -> Begin<Compared> {
+        desk.count(Tally { files: 1, ..Tally::default() });
+        let Some(pair) = self.pair(desk, found, opened.stat) else { return Begin::Over };
+        let Some(second) = self.open_second(desk, found, Open::READ) else { return Begin::Over };
+        let sizes = (pair.first.size, pair.second.size);
+        if sizes.0 != sizes.1 && !self.names_files(found) {
+            let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
+            result.differences.push(difference(found, What::Size(sizes.0, sizes.1)));
+            self.add_attributes(desk, found, &pair, (opened.source, &second), &mut result);
+            Self::tell(desk, found, &result);
+            Self::close(desk, second, || second_path(found));
+            return Begin::Over;
+        }
+        if sizes.0 >= RANGES_FROM_BYTES || self.names_files(found) {
+            Ranges::begin(self, desk, found.clone(), Arc::clone(opened.source), second, pair);
+            return Begin::Deferred;
+        }
+        let own = Compared {
+            second: Arc::new(second),
+            second_stat: pair.second,
+            differs_at: AtomicU64::new(u64::MAX),
+        };
+        Begin::Move { own, target: None, transfer: Transfer::Blocks(Holes::Read) }
+    }
+
+    /// Tells whether two files were named rather than two trees.
+    pub(super) fn names_files(&self, found: &Found<Self>) -> bool {
+        found.is_operand()
+    }
+
+    pub(super) fn compare_both(&self, file: &OpenFile<Self>, offset: u64, first: &[u8], second: &[u8]) {
+        if let Some(at) = mismatch(first, second) {
+            file.own.differs_at.fetch_min(offset + at as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the comparison of a file whose blocks were compared.
+    pub(super) fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+        let (found, own) = (&file.found, &file.own);
+        let at = match self.differs_at(file) {
+            Ok(at) => at,
+            Err(cause) => {
+                Self::trouble(desk, wording::ERROR_READING, second_path(found), cause);
+                return false;
+            }
+        };
+        let pair = Pair { first: file.stat, second: own.second_stat };
+        let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
+        result.differences.extend(at.map(|at| difference(found, What::Content(at))));
+        self.conclude(desk, found, &pair, (&file.source, &own.second), result)
+    }
+
+    /// Finds out where a file differs first, if all its blocks were compared. Behind the last block its counterpart must end
+    /// as well; that is asked only where the length was not what the kernel had said.
+    fn differs_at(&self, file: &OpenFile<Self>) -> std::result::Result<Option<u64>, Error> {
+        let (own, length) = (&file.own, file.length());
+        let at = own.differs_at.load(Ordering::Relaxed);
+        if at < u64::MAX {
+            return Ok(Some(at));
+        }
+        let is_as_long = length == file.stat.size && length > 0;
+        let goes_on = !is_as_long && read_all(&own.second, length, &mut [0])? > 0;
+        Ok(goes_on.then_some(length))
+    }
+
+    /// Tells what was found of two files that were read to the end, unless they have changed meanwhile.
+    pub(super) fn conclude(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        pair: &Pair,
+        (first, second): (&Fd, &Fd),
+        mut result: Result,
+    ) -> bool {
+        let sides = [(first, &pair.first, found.path()), (second, &pair.second, second_path(found))];
+        let mut is_certain = true;
+        for (file, stat, path) in sides {
+            match has_changed(file, stat) {
+                Ok(false) => continue,
+                Ok(true) => desk.problem(Problem::new(wording::CHANGED).naming(path)),
+                Err(cause) => Self::trouble(desk, wording::CANNOT_STAT, path, cause),
+            }
+            is_certain = false;
+        }
+        self.add_attributes(desk, found, pair, (first, second), &mut result);
+        Self::tell(desk, found, &result);
+        is_certain
+    }
+
+    fn add_attributes(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        pair: &Pair,
+        (first, second): (&Fd, &Fd),
+        result: &mut Result,
+    ) {
+        let objects = (&Object::Open(first), &Object::Open(second));
+        result.differences.extend(self.attributes(desk, found, pair, objects));
+    }
+
+    /// Closes a file and reports what comes of it.
+    pub(super) fn close(desk: &Desk<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {
+        if let Err(cause) = file.close() {
+            Self::trouble(desk, wording::FAILED_TO_CLOSE, path(), cause);
+        }
+    }
+
+    pub(super) fn end_file(desk: &Desk<'_, Self>, found: &Found<Self>, own: Compared) {
+        if let Some(second) = Arc::into_inner(own.second) {
+            Self::close(desk, second, || second_path(found));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found_and_an_end_is_one() {
+        assert_eq!(mismatch(b"abc", b"abc"), None);
+        assert_eq!(mismatch(b"abc", b"abd"), Some(2));
+        assert_eq!(mismatch(b"abc", b"ab"), Some(2));
+        assert_eq!(mismatch(b"", b"x"), Some(0));
+    }
+}

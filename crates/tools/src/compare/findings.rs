@@ -1,0 +1,170 @@
+//! What was found: kept until the end, so that it can be told in the order of the paths.
+//!
+//! Bound: at most [`KEPT_BYTES_MAX`] are kept. What comes after that is told at once, after what was kept, and the user is
+//! told that it is not sorted.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use haul_flow::{Problem, Report, Standard};
+use haul_sys::Identity;
+use serde::{Deserialize, Serialize};
+
+use super::difference::{Difference, What};
+use super::options::{Listing, Options};
+use super::wording;
+
+/// Bytes of differences that are kept to be sorted.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// A file of several names: which file its names are in the two trees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Linked {
+    pub(super) first: Vec<u8>,
+    pub(super) second: Vec<u8>,
+    pub(super) files: (Identity, Identity),
+}
+
+/// What was found of an entry, as its result.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Result {
+    pub(super) differences: Vec<Difference>,
+    pub(super) linked: Option<Linked>,
+}
+
+impl Result {
+    /// Tells whether there is nothing to tell.
+    pub(super) fn is_empty(&self) -> bool {
+        self.differences.is_empty() && self.linked.is_none()
+    }
+}
+
+/// What was found so far.
+#[derive(Default)]
+pub(super) struct Findings {
+    kept: Mutex<Kept>,
+    different: AtomicBool,
+}
+
+#[derive(Default)]
+struct Kept {
+    differences: Vec<Difference>,
+    linked: Vec<Linked>,
+    bytes: usize,
+    overflowed: bool,
+}
+
+impl Findings {
+    /// Takes what was found of an entry.
+    pub(super) fn take(&self, result: Result, options: &Options, report: &dyn Report) {
+        if !result.differences.is_empty() {
+            self.different.store(true, Ordering::Relaxed);
+        }
+        if options.listing == Listing::Nothing && result.linked.is_none() {
+            return;
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bytes += result.differences.iter().map(Difference::weight).sum::<usize>();
+        kept.differences.extend(result.differences);
+        kept.linked.extend(result.linked);
+        if kept.bytes > KEPT_BYTES_MAX {
+            if !kept.overflowed {
+                report.problem(Problem::new(wording::TOO_MANY).as_warning());
+            }
+            kept.overflowed = true;
+            tell(&mut kept, options, report);
+        }
+    }
+
+    /// Tells whether anything differs, as far as is known.
+    pub(super) fn are_different(&self) -> bool {
+        self.different.load(Ordering::Relaxed)
+    }
+
+    /// Tells what is still kept, when the run is over; returns whether anything differs.
+    pub(super) fn finish(&self, options: &Options, report: &dyn Report) -> bool {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let linked = std::mem::take(&mut kept.linked);
+        let linked = differently_linked(linked);
+        if !linked.is_empty() {
+            self.different.store(true, Ordering::Relaxed);
+        }
+        kept.differences.extend(linked);
+        tell(&mut kept, options, report);
+        self.are_different()
+    }
+}
+
+/// Tells what is kept, in order.
+fn tell(kept: &mut Kept, options: &Options, report: &dyn Report) {
+    // Stable, so that differences of one entry stay in the order in which they were found.
+    kept.differences.sort_by(Difference::order);
+    let mut before: Option<Difference> = None;
+    for difference in kept.differences.drain(..) {
+        match options.listing {
+            Listing::Nothing => {}
+            Listing::Brief if before.as_ref().is_some_and(|before| difference.repeats(before)) => {}
+            Listing::Brief => report.line(difference.line(true)),
+            Listing::Full => match difference.end_of_file() {
+                Some(problem) => report.problem(problem),
+                None => report.line(difference.line(false)),
+            },
+            Listing::Json => report.output(Standard::Output, &difference.json()),
+        }
+        before = Some(difference);
+    }
+    kept.bytes = 0;
+}
+
+/// Finds the names that are one file with others in one tree, and not with the same ones in the other.
+///
+/// Each group of names is known by its first name in the order of the paths; a name is different if its two groups are not
+/// known by the same.
+fn differently_linked(mut linked: Vec<Linked>) -> Vec<Difference> {
+    linked.sort_by(|one, another| one.first.cmp(&another.first));
+    let (mut first_groups, mut second_groups) = (HashMap::new(), HashMap::new());
+    let mut different = Vec::new();
+    for (index, name) in linked.into_iter().enumerate() {
+        let first = *first_groups.entry(name.files.0).or_insert(index);
+        let second = *second_groups.entry(name.files.1).or_insert(index);
+        if first != second {
+            different.push(Difference { first: name.first, second: name.second, what: What::Links });
+        }
+    }
+    different
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linked(name: &str, first: u64, second: u64) -> Linked {
+        let identity = |inode| Identity { device: 1, inode };
+        Linked {
+            first: format!("a/{name}").into_bytes(),
+            second: format!("b/{name}").into_bytes(),
+            files: (identity(first), identity(second)),
+        }
+    }
+
+    fn different(names: Vec<Linked>) -> Vec<String> {
+        let paths =
+            differently_linked(names).into_iter().map(|found| String::from_utf8(found.first).unwrap());
+        paths.collect()
+    }
+
+    #[test]
+    fn groups_of_the_same_names_are_the_same_whatever_the_files_are() {
+        let names = vec![linked("z", 1, 7), linked("y", 2, 6), linked("x", 1, 7), linked("w", 2, 6)];
+        assert_eq!(different(names), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_name_of_another_group_is_different() {
+        let joined = vec![linked("x", 1, 7), linked("y", 1, 7), linked("z", 1, 8)];
+        assert_eq!(different(joined), ["a/z"]);
+        let parted = vec![linked("x", 1, 7), linked("y", 2, 7)];
+        assert_eq!(different(parted), ["a/y"]);
+    }
+}

@@ -1,0 +1,339 @@
+//! The comparison of two trees, or two files: names, types, contents, where links lead, and attributes as asked.
+//!
+//! It walks the first tree; beside each entry it looks at the second's of the same name (`beside.rs`), reads both where that
+//! may show a difference (`content.rs`; large files in ranges: `ranges.rs`), and compares attributes (`attributes.rs`). What
+//! differs is an entry's result (`difference.rs`), kept and told in the order of the paths (`findings.rs`).
+//!
+//! Promises: nothing but regular files, directories and links is opened, and nothing is written. What could not be compared
+//! is reported and makes the comparison a failed one; that all is the same is said only of what was looked at.
+
+mod attributes;
+mod beside;
+mod content;
+mod difference;
+mod findings;
+mod options;
+mod ranges;
+pub mod wording;
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use haul_flow::layout::FileSystems;
+use haul_flow::{
+    Arrivals, Begin, Conduct, Config, Desk, Enter, Found, Handled, Need, Node, OpenFile, Opened, OpenedFile,
+    Operand, Portable, Problem, Report, Session, Split, Status, Tally, Tool, Way,
+};
+use haul_sys::{EntryType, Error, Fd, FileType, Open, read_link, stat, stat_at, stat_path};
+
+pub use options::{Attributes, Listing, Operands, Options};
+
+use attributes::Object;
+use beside::{Beside, Pair, Readers, difference, joined, second_path};
+use content::{Buffers, Compared};
+use difference::What;
+use findings::{Findings, Result};
+
+/// Workers if the user does not say: what is compared is waited for, in two places.
+const WORKERS: usize = 16;
+
+/// How a comparison ended, if nothing kept any of it from being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is the same.
+    Same,
+    /// Something differs.
+    Different,
+    /// Something could not be compared, which was reported.
+    Failure,
+}
+
+/// Compares two trees or files, with the jobs done as a conductor says.
+///
+/// # Errors
+/// A pattern that is none, as the problem to tell.
+pub fn run_by(
+    conductor: &impl Conduct,
+    operands: &Operands,
+    options: &Options,
+    config: &Config,
+    report: &dyn Report,
+) -> std::result::Result<Outcome, Problem> {
+    let config = Config { jobs: config.jobs.or(Some(WORKERS)), ..config.clone() };
+    let session = Session::begin(&config, report)?;
+    let tool = Comparer::new(options.clone())
+        .map_err(|pattern| Problem::new(wording::BAD_PATTERN).naming(pattern.into_bytes()))?;
+    let operand = operand(&session, operands)?;
+    let status = session.run(conductor, &tool, Vec::new(), [operand]);
+    let different = tool.findings.finish(options, report);
+    Ok(match (status, different) {
+        (Status::Failure, _) => Outcome::Failure,
+        (Status::Success, true) => Outcome::Different,
+        (Status::Success, false) => Outcome::Same,
+    })
+}
+
+/// Finds the two that are compared. A file that is named with a directory is compared with the file of its name in there.
+fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Operand<Comparer>, Problem> {
+    let is_directory = |path: &CStr| {
+        let looked = stat_path::<&Fd>(None, path, true);
+        looked.map(|stat| stat.kind == FileType::Directory).map_err(|cause| {
+            Problem::new(haul_flow::wording::CANNOT_STAT).naming(path.to_bytes()).because(cause)
+        })
+    };
+    let (first, second) = (&operands.first, &operands.second);
+    let (first, second) = match (is_directory(first)?, is_directory(second)?) {
+        (true, false) => (below(first, second), second.clone()),
+        (false, true) => (first.clone(), below(second, first)),
+        _ => (first.clone(), second.clone()),
+    };
+    let place = Split::of(&second).hold(&session.cache).map_err(|cause| {
+        Problem::new(haul_flow::wording::CANNOT_ACCESS).naming(second.to_bytes()).because(cause)
+    })?;
+    let name = CString::new(Split::of(&second).name).unwrap_or_default();
+    session.operand(&first, Beside { held: place, name: Some(name) })
+}
+
+/// Returns the path of the file in a directory that has the last component of another path.
+fn below(directory: &CStr, path: &CStr) -> CString {
+    // Parts of C strings have no NUL inside.
+    CString::new(joined(directory.to_bytes(), Split::of(path).base())).unwrap_or_default()
+}
+
+/// Answers the framework's questions about a comparison.
+pub struct Comparer {
+    options: Options,
+    exclude: GlobSet,
+    findings: Findings,
+    buffers: Buffers,
+    readers: Readers,
+    systems: FileSystems,
+}
+
+impl Comparer {
+    /// Makes one, or names the pattern that is none.
+    fn new(options: Options) -> std::result::Result<Self, String> {
+        let mut exclude = GlobSetBuilder::new();
+        for pattern in &options.exclude {
+            let glob = GlobBuilder::new(pattern).backslash_escape(true).build();
+            exclude.add(glob.map_err(|_| pattern.clone())?);
+        }
+        let exclude = exclude.build().map_err(|_| options.exclude.join(" "))?;
+        Ok(Self {
+            options,
+            exclude,
+            findings: Findings::default(),
+            buffers: Buffers::default(),
+            readers: Readers::default(),
+            systems: FileSystems::default(),
+        })
+    }
+
+    /// Tells whether a name is left out.
+    fn excludes(&self, name: &CStr) -> bool {
+        self.exclude.is_match(OsStr::from_bytes(name.to_bytes()))
+    }
+
+    /// Tells whether it is known already what the user wants to know.
+    fn is_decided(&self) -> bool {
+        self.options.listing == Listing::Nothing && self.findings.are_different()
+    }
+
+    /// Enters a directory if there is another beside it.
+    fn enter_both(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Beside> {
+        desk.count(Tally { directories: 1, ..Tally::default() });
+        if self.options.dereference && found.node.is_within(opened.stat.identity) {
+            desk.problem(Problem::new(wording::LOOP).naming(found.path()));
+            return Enter::Over;
+        }
+        let Some(pair) = self.pair(desk, found, opened.stat) else { return Enter::Over };
+        let crosses =
+            found.node.stat.is_some_and(|above| above.identity.device != pair.first.identity.device);
+        if self.options.one_file_system && crosses {
+            return Enter::Over;
+        }
+        let Some(second) = self.open_second(desk, found, Open::DIRECTORY) else { return Enter::Over };
+        let second_stat = match stat(&second) {
+            Ok(stat) => stat,
+            Err(cause) => {
+                Self::trouble(desk, wording::CANNOT_STAT, second_path(found), cause);
+                return Enter::Over;
+            }
+        };
+        let object = opened.source.map_or(Object::Nowhere, |source| Object::Open(source));
+        let mut differences = self.attributes(desk, found, &pair, (&object, &Object::Open(&second)));
+        differences.extend(self.only_in_second(desk, found, opened, &second));
+        Self::tell(desk, found, &Result { differences, linked: None });
+        Enter::Visit(self.hold(desk, found, Arc::new(second), &second_stat))
+    }
+
+    /// Compares what is neither a directory nor a regular file.
+    fn compare_other(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) {
+        let directory = match desk.cache().open(&found.node.source) {
+            Ok(directory) => directory,
+            Err(cause) => return Self::trouble(desk, wording::CANNOT_STAT, found.path(), cause),
+        };
+        let follow = kind != EntryType::Symlink && self.follows_here(found);
+        let looked = match follow {
+            true => stat_path(Some(&*directory), found.name(), true),
+            false => stat_at(&*directory, found.name()),
+        };
+        let first = match looked {
+            Ok(first) => first,
+            Err(cause) => return Self::trouble(desk, wording::CANNOT_STAT, found.path(), cause),
+        };
+        let Some(pair) = self.pair(desk, found, &first) else { return };
+        let count = match first.kind {
+            FileType::Symlink => Tally { symlinks: 1, ..Tally::default() },
+            _ => Tally { specials: 1, ..Tally::default() },
+        };
+        desk.count(count);
+        let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
+        match self.essence(desk, found, &pair, &directory) {
+            Ok(what) => result.differences.extend(what.map(|what| difference(found, what))),
+            Err((path, cause)) => return Self::trouble(desk, wording::CANNOT_READ_LINK, path, cause),
+        }
+        let objects = match (follow, desk.cache().open(&found.node.own.held)) {
+            (false, Ok(beside)) => (
+                Object::Named(directory, found.name().to_owned()),
+                Object::Named(beside, found.node.own.name(found).to_owned()),
+            ),
+            _ => (Object::Nowhere, Object::Nowhere),
+        };
+        result.differences.extend(self.attributes(desk, found, &pair, (&objects.0, &objects.1)));
+        Self::tell(desk, found, &result);
+    }
+
+    /// Compares where links lead, and which devices device files are.
+    fn essence(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        Pair { first, second }: &Pair,
+        directory: &Fd,
+    ) -> std::result::Result<Option<What>, (Vec<u8>, Error)> {
+        match first.kind {
+            FileType::Symlink => {
+                let beside = &found.node.own;
+                let one = read_link(directory, found.name()).map_err(|cause| (found.path(), cause))?;
+                let other =
+                    desk.cache().open(&beside.held).and_then(|held| read_link(&*held, beside.name(found)));
+                let other = other.map_err(|cause| (second_path(found), cause))?;
+                Ok((one != other).then(|| What::Target(one.into_bytes(), other.into_bytes())))
+            }
+            FileType::CharacterDevice | FileType::BlockDevice
+                if first.device_number != second.device_number =>
+            {
+                Ok(Some(What::Device(first.device_number, second.device_number)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Tool for Comparer {
+    type Directory = Beside;
+    type File = Compared;
+
+    fn follows(&self, found: &Found<Self>) -> bool {
+        self.follows_here(found)
+    }
+
+    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+        if self.is_decided() || (!found.is_operand() && self.excludes(found.name())) {
+            return Need::Nothing;
+        }
+        match kind {
+            EntryType::Directory => Need::Enter,
+            EntryType::Regular => Need::Read,
+            _ => Need::Handle,
+        }
+    }
+
+    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Beside> {
+        self.enter_both(desk, found, opened)
+    }
+
+    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        let beside = &node.own.held;
+        desk.cache().lift(beside);
+        if let Err(cause) = desk.cache().close(beside) {
+            Self::trouble(desk, wording::FAILED_TO_CLOSE, beside.path(), cause);
+        }
+    }
+
+    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
+        self.compare_other(desk, found, kind);
+        Handled::Over
+    }
+
+    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Compared> {
+        self.begin_file(desk, found, opened)
+    }
+
+    fn beside(&self, file: &OpenFile<Self>) -> Option<Arc<Fd>> {
+        Some(Arc::clone(&file.own.second))
+    }
+
+    fn both(&self, file: &OpenFile<Self>, offset: u64, first: &[u8], second: &[u8]) {
+        self.compare_both(file, offset, first, second);
+    }
+
+    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
+        second_path(found)
+    }
+
+    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+        self.finish_file(desk, file)
+    }
+
+    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Compared, _: bool) {
+        Self::end_file(desk, found, own);
+    }
+
+    fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+        match postcard::from_bytes(result) {
+            Ok(result) => self.findings.take(result, &self.options, desk.report()),
+            Err(_) => desk.problem(Problem::new(wording::LOST).naming(found.path())),
+        }
+    }
+}
+
+/// A directory of the second tree on its way to another process.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct PackedBeside {
+    held: Way,
+    name: Option<CString>,
+}
+
+impl Portable for Comparer {
+    const NAME: &'static str = "cmp";
+
+    fn brief(&self) -> Vec<u8> {
+        postcard::to_allocvec(&self.options).unwrap_or_default()
+    }
+
+    fn briefed(brief: &[u8]) -> Option<Self> {
+        Self::new(postcard::from_bytes(brief).ok()?).ok()
+    }
+
+    fn pack(&self, own: &Beside) -> Vec<u8> {
+        let packed = PackedBeside { held: Way::to(&own.held), name: own.name.clone() };
+        postcard::to_allocvec(&packed).unwrap_or_default()
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        arrivals: &Arrivals<'_>,
+    ) -> std::result::Result<Beside, (Vec<u8>, Error)> {
+        let invalid = || {
+            let cause = Error::new(haul_sys::Operation::Openat, String::new(), haul_sys::Errno::INVAL);
+            (Vec::new(), cause)
+        };
+        let PackedBeside { held, name } = postcard::from_bytes(packed).map_err(|_| invalid())?;
+        Ok(Beside { held: arrivals.hold(&held)?, name })
+    }
+}

@@ -1,0 +1,238 @@
+//! Large files, and two files that were named: compared in ranges by all workers, in the order of the ranges.
+//!
+//! What comes first in the file counts, whoever is first to see a difference: ranges are put in order, and the lines of those
+//! before are counted where the user is told of a line. Nothing behind a difference is read, but what is under way already.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{Desk, Found, Stages, Tally};
+use haul_sys::{Advice, Buffer, Error, Fd, Seek, advise_range};
+
+use super::Comparer;
+use super::attributes::next;
+use super::beside::{Pair, difference, second_path};
+use super::content::mismatch;
+use super::difference::{Side, What};
+use super::findings::Result;
+use super::options::Listing;
+use super::wording;
+use crate::whole::read_all;
+
+/// Bytes of a range: long enough to cost nothing, short enough for all workers to have one.
+const RANGE_BYTES: u64 = 2 << 20;
+
+/// Two files under comparison.
+pub(super) struct Ranges {
+    found: Found<Comparer>,
+    first: Mutex<Option<Arc<Fd>>>,
+    second: Mutex<Option<Arc<Fd>>>,
+    pair: Pair,
+    /// Whether lines are counted.
+    counts_lines: bool,
+    position: Mutex<u64>,
+    /// Where the shorter of the two ends; no number is larger where neither says.
+    end: u64,
+    /// Whether what is known already is all that matters.
+    over: AtomicBool,
+    sum: Mutex<Sum>,
+}
+
+/// What is known of the ranges that were put.
+#[derive(Default)]
+struct Sum {
+    lines: u64,
+    ends_with_line: bool,
+    what: Option<What>,
+    failed: bool,
+}
+
+/// A range to be compared, with the two files.
+pub(super) struct Range {
+    start: u64,
+    length: u64,
+    files: (Arc<Fd>, Arc<Fd>),
+}
+
+/// What a range came to.
+pub(super) struct Outcome {
+    /// Where it differs, and which of the two ends there, if one does.
+    differs: Option<(u64, Option<Side>)>,
+    failure: Option<(Side, Error)>,
+    /// Lines that end in what is the same.
+    lines: u64,
+    /// Whether the last of the same bytes ends a line; none if there is none.
+    ends_with_line: Option<bool>,
+}
+
+impl Ranges {
+    /// Begins to compare two open files. The entry is settled when that is done.
+    pub(super) fn begin(
+        tool: &Comparer,
+        desk: &Desk<'_, Comparer>,
+        found: Found<Comparer>,
+        first: Arc<Fd>,
+        second: Fd,
+        pair: Pair,
+    ) {
+        let (one, other) = (pair.first.size, pair.second.size);
+        // Files of the kernel's own say that they are empty, and are not.
+        let end = if one == 0 || other == 0 { u64::MAX } else { one.min(other) };
+        let counts_lines =
+            tool.names_files(&found) && matches!(tool.options.listing, Listing::Full | Listing::Json);
+        let second = Arc::new(second);
+        for file in [&*first, &second] {
+            // Only advice: a refusal changes nothing but the speed.
+            haul_sys::advise(file, Advice::Sequential, 0).unwrap_or_default();
+        }
+        let ranges = Self {
+            found,
+            first: Mutex::new(Some(first)),
+            second: Mutex::new(Some(second)),
+            pair,
+            counts_lines,
+            position: Mutex::new(0),
+            end,
+            over: AtomicBool::new(false),
+            sum: Mutex::default(),
+        };
+        desk.begin_sequence(Arc::new(ranges), 2 * desk.settings().jobs);
+    }
+
+    fn files(&self) -> Option<(Arc<Fd>, Arc<Fd>)> {
+        let file =
+            |file: &Mutex<Option<Arc<Fd>>>| file.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some((file(&self.first)?, file(&self.second)?))
+    }
+
+    /// Passes over what is a hole in both.
+    fn data_from(&self, position: u64, (first, second): &(Arc<Fd>, Arc<Fd>)) -> u64 {
+        if !self.pair.first.is_sparse() || !self.pair.second.is_sparse() {
+            return position;
+        }
+        let data = |file: &Fd| next(file, Seek::Data, position, self.end).unwrap_or(position);
+        data(first).min(data(second))
+    }
+
+    /// Compares a range block by block.
+    fn compare(&self, range: &Range, buffers: (&mut Buffer, &mut Buffer)) -> Outcome {
+        let mut outcome = Outcome { differs: None, failure: None, lines: 0, ends_with_line: None };
+        let (mut offset, end) = (range.start, range.start + range.length);
+        let block = buffers.0.capacity().min(buffers.1.capacity()) as u64;
+        while offset < end {
+            let length = usize::try_from(block.min(end - offset)).unwrap_or(usize::MAX);
+            let [one, other] = [(&range.files.0, &mut *buffers.0), (&range.files.1, &mut *buffers.1)]
+                .map(|(file, buffer)| read_all(file, offset, &mut buffer.bytes_mut()[..length]));
+            let (one, other) = match (one, other) {
+                (Ok(one), Ok(other)) => (&buffers.0.bytes()[..one], &buffers.1.bytes()[..other]),
+                (Err(cause), _) => return Outcome { failure: Some((Side::First, cause)), ..outcome },
+                (_, Err(cause)) => return Outcome { failure: Some((Side::Second, cause)), ..outcome },
+            };
+            let at = mismatch(one, other);
+            let same = &one[..at.unwrap_or(one.len())];
+            if self.counts_lines {
+                outcome.lines += same.iter().filter(|byte| **byte == b'\n').count() as u64;
+                outcome.ends_with_line = same.last().map(|byte| *byte == b'\n').or(outcome.ends_with_line);
+            }
+            if let Some(at) = at {
+                let shorter = if at == one.len() { Some(Side::First) } else { None };
+                let shorter = shorter.or((at == other.len()).then_some(Side::Second));
+                outcome.differs = Some((offset + at as u64, shorter));
+                self.over.store(true, Ordering::Relaxed);
+                return outcome;
+            }
+            if one.len() < length {
+                // Both end here, before the end that was expected.
+                self.over.store(true, Ordering::Relaxed);
+                return outcome;
+            }
+            offset += length as u64;
+        }
+        outcome
+    }
+
+    /// Says what it comes to that all is the same up to where the shorter of the two ends.
+    fn at_the_end(&self, sum: &Sum) -> Option<What> {
+        let (one, other) = (self.pair.first.size, self.pair.second.size);
+        let shorter = if one < other { Side::First } else { Side::Second };
+        (self.end != u64::MAX && one != other).then_some(What::Ends(
+            shorter,
+            self.end,
+            sum.lines,
+            sum.ends_with_line,
+        ))
+    }
+}
+
+impl Stages<Comparer> for Ranges {
+    type Piece = Range;
+    type Made = Outcome;
+
+    fn next(&self, _: &Desk<'_, Comparer>) -> Option<Range> {
+        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files().filter(|_| !self.over.load(Ordering::Relaxed))?;
+        let start = self.data_from(*position, &files);
+        let length = RANGE_BYTES.min(self.end - start);
+        *position = start + length;
+        if length == 0 {
+            return None;
+        }
+        for file in [&files.0, &files.1] {
+            // Only advice: a refusal changes nothing but the speed.
+            advise_range(&**file, Advice::WillNeed, start, length).unwrap_or_default();
+        }
+        Some(Range { start, length, files })
+    }
+
+    fn work(&self, desk: &Desk<'_, Comparer>, range: Range) -> Outcome {
+        let buffers = &desk.tool().buffers;
+        let (mut one, mut other) = (buffers.take(), buffers.take());
+        let outcome = self.compare(&range, (&mut one, &mut other));
+        buffers.give_back(one);
+        buffers.give_back(other);
+        desk.count(Tally { bytes: range.length.min(self.pair.first.size), ..Tally::default() });
+        outcome
+    }
+
+    fn put(&self, desk: &Desk<'_, Comparer>, outcome: Outcome) {
+        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        if sum.failed || sum.what.is_some() {
+            return;
+        }
+        sum.lines += outcome.lines;
+        sum.ends_with_line = outcome.ends_with_line.unwrap_or(sum.ends_with_line);
+        if let Some((side, cause)) = outcome.failure {
+            sum.failed = true;
+            self.over.store(true, Ordering::Relaxed);
+            let path = if side == Side::First { self.found.path() } else { second_path(&self.found) };
+            Comparer::trouble(desk, wording::ERROR_READING, path, cause);
+        } else if let Some((at, shorter)) = outcome.differs {
+            let named = desk.tool().names_files(&self.found);
+            sum.what = Some(match shorter {
+                Some(side) if named => What::Ends(side, at, sum.lines, sum.ends_with_line),
+                _ if named => What::Named(at, sum.lines),
+                _ => What::Content(at),
+            });
+        }
+    }
+
+    fn end(&self, desk: &Desk<'_, Comparer>) {
+        let tool = desk.tool();
+        let Some((first, second)) = self.files() else { return desk.settle(&self.found) };
+        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sum.failed {
+            let what = sum.what.take().or_else(|| self.at_the_end(&sum));
+            let mut result = Result { differences: Vec::new(), linked: tool.linked(&self.found, &self.pair) };
+            result.differences.extend(what.map(|what| difference(&self.found, what)));
+            tool.conclude(desk, &self.found, &self.pair, (&first, &second), result);
+        }
+        drop((first, second, sum));
+        for (held, path) in [(&self.first, self.found.path()), (&self.second, second_path(&self.found))] {
+            let file = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(file) = file.and_then(Arc::into_inner) {
+                Comparer::close(desk, file, || path);
+            }
+        }
+        desk.settle(&self.found);
+    }
+}
