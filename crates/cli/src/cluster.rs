@@ -22,6 +22,7 @@ use haul_flow::Portable;
 use haul_tools::bzip2::Bzip2;
 use haul_tools::compare::Comparer;
 use haul_tools::copy::{Copier, CopyOptions, Operands};
+use haul_tools::each::Runner;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::flags::Request;
@@ -159,6 +160,7 @@ const PORTABLE: &[(&str, Serve)] = &[
     (Copier::NAME, Briefed::serve::<Copier>),
     (Bzip2::NAME, Briefed::serve::<Bzip2>),
     (Comparer::NAME, Briefed::serve::<Comparer>),
+    (Runner::NAME, Briefed::serve::<Runner>),
 ];
 
 /// Serves until the end.

@@ -5,4 +5,5 @@
 pub mod bzip2;
 pub mod compare;
 pub mod copy;
+pub mod each;
 mod whole;

@@ -4,6 +4,7 @@
 
 mod bzip2;
 mod compare;
+mod each;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Tool {
 const HELP_WIDTH: usize = 79;
 
 /// The tools, in the order of haul's help.
-pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL];
+pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL];
 
 /// A call of a tool.
 pub(crate) struct Call<'a> {

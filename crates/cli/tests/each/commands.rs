@@ -1,0 +1,185 @@
+//! Words, output, failures, ends.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use haul_testkit::wait;
+use haul_testkit::{needs, require};
+
+use super::{Scene, runs, sorted};
+
+#[test]
+fn places_in_words_are_filled_without_a_shell() {
+    let scene = Scene::of("mkdir -p 't/a b'; touch 't/a b/$(touch pwned);x.tar.gz'");
+    let outcome = scene.each(["t", "--", "printf", "<%s>", "{}", "{.}", "{/}", "{//}", "{/.}", "-{}-", "*"]);
+    assert_eq!(
+        outcome.finish().unwrap().printed(),
+        "<t/a b/$(touch pwned);x.tar.gz><t/a b/$(touch pwned);x.tar><$(touch pwned);x.tar.gz><t/a b><$(touch pwned);x.tar>\
+         <-t/a b/$(touch pwned);x.tar.gz-><*>"
+    );
+    let outcome =
+        scene.each(["--shell", "t", "--", "echo {/.} | tr a-z A-Z; echo", "$((1+1))"]).finish().unwrap();
+    assert_eq!(outcome.printed(), "$(TOUCH PWNED);X.TAR\n2\n");
+    assert!(!scene.path().join("pwned").exists());
+}
+
+#[test]
+fn what_is_shown_is_what_would_be_run() {
+    let scene = Scene::of("mkdir t; touch \"t/it's\" t/b");
+    let outcome = scene.each(["--dry-run", "--sort=path", "t", "--", "rm", "a b", "{}"]).finish().unwrap();
+    assert_eq!(outcome.printed(), "rm 'a b' t/b\nrm 'a b' 't/it'\\''s'\n");
+    assert!(scene.path().join("t/b").exists());
+}
+
+#[test]
+fn output_is_whole_and_complete() {
+    let scene = Scene::of("mkdir t; for i in $(seq 60); do echo $i > t/$i; done");
+    // Each writes slowly and in pieces, so that pieces of several would be mixed if they could be.
+    let script = "for n in 1 2 3 4 5; do printf '%s ' $(cat {}) ; printf '%s\n' $(cat {}) >&2; done; echo";
+    let outcome = scene.each(["-j8", "--shell", "t", "--", script]).finish().unwrap();
+    let wanted: Vec<String> = (1..=60).map(|number| format!("{number} ").repeat(5)).collect();
+    let mut lines: Vec<_> = outcome.printed().lines().map(str::to_owned).collect();
+    lines.sort_by_key(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
+    assert_eq!(lines, wanted);
+    let errors: Vec<_> = outcome.errors().lines().map(str::to_owned).collect();
+    assert_eq!(errors.len(), 300);
+    assert!(errors.chunks(5).all(|five| five.iter().all(|line| *line == five[0])), "{errors:?}");
+    let ordered = scene.each(["-j8", "--sort=path", "--shell", "t", "--", "echo {}"]).finish().unwrap();
+    let ordered: Vec<_> = ordered.printed().lines().map(str::to_owned).collect();
+    assert_eq!(ordered.len(), 60);
+    assert!(ordered.is_sorted());
+}
+
+#[test]
+fn much_output_on_both_streams_ends() {
+    let scene = Scene::of("mkdir t; touch t/a t/b t/c");
+    let script = "head -c 3000000 /dev/zero >&2; head -c 3000000 /dev/zero | tr '\\0' x";
+    let outcome = scene.each(["--shell", "t", "--", script, "#"]).finish().unwrap();
+    assert_eq!(
+        (outcome.status(), outcome.stdout.len(), outcome.stderr.len()),
+        (Some(0), 9_000_000, 9_000_000)
+    );
+}
+
+#[test]
+fn commands_that_fail_are_listed_at_the_end() {
+    let scene = Scene::of("mkdir t; touch t/1 t/2 t/3 't/b c'; echo 5 > t/4");
+    let script = "case {/} in 1) exit 3;; 'b c') kill -9 $$;; 2) echo said >&2;; esac; read x; echo {}$x";
+    let outcome = scene.each(["--sort=path", "--shell", "t", "--", script]).finish().unwrap();
+    assert_eq!(outcome.status(), Some(1));
+    assert_eq!(outcome.printed(), "t/2\nt/3\nt/4\n", "standard input is empty");
+    assert_eq!(
+        outcome.errors(),
+        "said\nhaul each: 2 of 5 commands failed:\nhaul each: t/1: exit status 3\nhaul each: 't/b c': ended by signal 9\n"
+    );
+}
+
+#[test]
+fn a_command_there_is_not_is_told_once() {
+    let scene = Scene::of(
+        "mkdir t; touch t/1 t/2 t/3 t/4; printf '#!/no/such/interpreter\\n' > t/run; chmod +x t/run",
+    );
+    for (command, told) in [
+        ("no-such-command", "haul each: cannot run 'no-such-command': No such file or directory\n"),
+        ("./no-such-command", "haul each: cannot run './no-such-command': No such file or directory\n"),
+        ("t/1", "haul each: cannot run 't/1': Permission denied\n"),
+        ("t/run", "haul each: cannot run 't/run': No such file or directory\n"),
+    ] {
+        let outcome = scene.run(&format!("-j4 t -- {command} {{}}"));
+        assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(2), told));
+    }
+    assert_eq!(scene.run("t -- {}").status(), Some(2));
+    for wrong in [
+        "t",
+        "-- true",
+        "--name [ t -- true",
+        "--size big t -- true",
+        "--batch 0 t -- true",
+        "--newer none t -- true",
+    ] {
+        let outcome = scene.run(wrong);
+        assert_eq!(outcome.status(), Some(2), "{wrong}");
+        assert!(outcome.errors().starts_with("haul each: "), "{wrong}: {}", outcome.errors());
+    }
+}
+
+#[test]
+fn a_failure_ends_the_run_if_that_is_asked() {
+    let scene = Scene::of("mkdir t; for i in $(seq -w 200); do touch t/$i; done");
+    let soon =
+        scene.each(["-j2", "--halt=soon", "--shell", "t", "--", "echo ran {}; false"]).finish().unwrap();
+    let ran = soon.printed().lines().count();
+    assert!((1..=2).contains(&ran), "{ran} commands were run");
+    assert_eq!(soon.status(), Some(1));
+    let begun = Instant::now();
+    // The one that fails does so when the other runs.
+    let script = "mkdir first 2>/dev/null && exec sleep 500.5; until test -d first; do :; done; exit 1";
+    let now = scene.each(["-j2", "--halt=now", "--shell", "t", "--", script, "#"]).finish().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert_eq!(now.status(), Some(1));
+    assert!(
+        now.errors().contains("exit status 1") && now.errors().contains("ended by signal 15"),
+        "{}",
+        now.errors()
+    );
+}
+
+#[test]
+fn no_command_outlives_the_run() {
+    require!(needs::tool("pgrep"));
+    let scene = Scene::of("mkdir t; touch t/1 t/2");
+    for signal in [haul_testkit::libc::SIGTERM, haul_testkit::libc::SIGKILL, haul_testkit::libc::SIGINT] {
+        if signal == haul_testkit::libc::SIGINT && needs::interrupts().is_some() {
+            continue;
+        }
+        let mark = format!("{}.{}", 400 + signal, std::process::id());
+        let running = scene.each(["-j2", "--shell", "t", "--", "exec sleep", &mark, "#"]);
+        let running = Run::started(running, &mark);
+        running.signal(signal).unwrap();
+        running.finish().unwrap();
+        assert!(
+            wait::until(Duration::from_secs(20), || !runs(&format!("^sleep {mark}"))),
+            "after signal {signal}"
+        );
+    }
+}
+
+#[test]
+fn several_files_share_a_command_if_that_is_asked() {
+    let scene = Scene::of("mkdir -p t/d; for i in $(seq 25); do touch t/d/$i; done");
+    let outcome = scene.run("--batch 10 t -- echo");
+    let lines: Vec<_> = outcome.printed().lines().map(|line| line.split(' ').count()).collect();
+    assert_eq!(sorted(&outcome.printed().replace([' ', '\n'], "\n")).len(), 25);
+    assert_eq!((lines.len(), lines.iter().sum::<usize>()), (3, 25), "{lines:?}");
+    let outcome = scene.run("--batch 100 t -- echo x{/} end");
+    assert_eq!(outcome.printed().split_whitespace().count(), 26);
+    let script = ["--batch=100", "--shell", "t", "--", "ls {} | wc -l"];
+    let outcome = scene.each(script).finish().unwrap();
+    assert_eq!(
+        (outcome.status(), outcome.errors(), outcome.printed().trim()),
+        (Some(0), String::new(), "25")
+    );
+}
+
+#[test]
+fn a_long_list_of_files_is_run_once_each() {
+    let scene = Scene::of("mkdir t; (cd t; for d in $(seq 20); do mkdir $d; (cd $d; touch $(seq 20)); done)");
+    let outcome = scene.run("-j4 t -- mv {} {}.done");
+    assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()));
+    let count = |end: &str| {
+        let names = (1..=20).flat_map(|d| fs::read_dir(scene.path().join(format!("t/{d}"))).unwrap());
+        names.filter(|name| name.as_ref().unwrap().file_name().to_string_lossy().ends_with(end)).count()
+    };
+    assert_eq!(count(".done"), 400);
+}
+
+/// Waits for a command to run.
+struct Run;
+
+impl Run {
+    fn started(run: haul_testkit::Run, mark: &str) -> haul_testkit::run::Running {
+        let running = run.start().unwrap();
+        assert!(wait::until(Duration::from_secs(20), || runs(&format!("^sleep {mark}"))), "never started");
+        running
+    }
+}

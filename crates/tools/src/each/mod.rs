@@ -1,0 +1,320 @@
+//! `each`: a command of the user's for every file that matches, many at once.
+//!
+//! It walks the trees that are named; for an entry that matches, a worker runs the command (`command.rs`, `running.rs`) and
+//! hears it to the end. What the command wrote is the entry's result, passed on whole (`results.rs`). With blocks, a file is
+//! read and fed to several commands (`lines.rs`).
+//!
+//! Promises: output of two commands is never mixed; no command outlives the run; a command that failed, or could not be run,
+//! shows in the outcome.
+
+mod command;
+mod lines;
+mod options;
+mod results;
+mod running;
+pub mod wording;
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use haul_flow::{
+    Arrivals, Begin, Conduct, Config, Desk, Enter, Found, Handled, Need, Node, Opened, OpenedFile, Portable,
+    Problem, Report, Session, Status, Tally, Tool,
+};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
+
+pub use options::{Halt, Kinds, Options, Size};
+
+use command::{Command, WithoutPlace};
+use lines::Lines;
+use results::{Result, Results};
+use running::Running;
+
+/// How a run of commands ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every command ended with status 0.
+    Success,
+    /// Some did not; they were listed.
+    SomeFailed,
+    /// Something else went wrong, which was reported.
+    Trouble,
+}
+
+/// Runs a command for the files below some roots, with the jobs done as a conductor says.
+///
+/// # Errors
+/// What keeps anything from being begun: a command that there is not, a pattern that is none.
+pub fn run_by(
+    conductor: &impl Conduct,
+    roots: &[CString],
+    options: &Options,
+    config: &Config,
+    report: &dyn Report,
+) -> std::result::Result<Outcome, Problem> {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // Commands keep the processors busy by themselves.
+    let config = Config { jobs: config.jobs.or(Some(processors)), ..config.clone() };
+    let tool = Runner::new(options.clone(), roots.len() == 1)
+        .map_err(|pattern| Problem::new(wording::BAD_PATTERN).naming(pattern.into_bytes()))?;
+    if let Some(program) = tool.command.program().filter(|_| !options.dry_run) {
+        find(program)?;
+    }
+    let session = Session::begin(&config, report)?;
+    let mut operands = Vec::new();
+    let mut status = Status::Success;
+    for root in roots {
+        match session.operand(root, ()) {
+            Ok(operand) => operands.push(operand),
+            Err(problem) => {
+                report.problem(problem);
+                status = Status::Failure;
+            }
+        }
+    }
+    status = status.max(session.run(conductor, &tool, Vec::new(), operands));
+    let some_failed = tool.results.finish(report);
+    Ok(match (status, some_failed) {
+        (Status::Failure, _) => Outcome::Trouble,
+        (Status::Success, true) => Outcome::SomeFailed,
+        (Status::Success, false) => Outcome::Success,
+    })
+}
+
+/// Finds a program as the shell does, before anything is begun.
+fn find(program: &[u8]) -> std::result::Result<(), Problem> {
+    let is_there = |path: Vec<u8>| {
+        let path = CString::new(path).unwrap_or_default();
+        stat_path::<&Fd>(None, &path, true).is_ok_and(|stat| stat.kind == FileType::Regular)
+    };
+    let found = if program.contains(&b'/') {
+        is_there(program.to_vec())
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        std::env::split_paths(&path).any(|folder| {
+            is_there(folder.join(OsStr::from_bytes(program)).into_os_string().into_encoded_bytes())
+        })
+    };
+    let absent =
+        || Error::new(Operation::Execve, String::from_utf8_lossy(program).into_owned(), Errno::NOENT);
+    if found { Ok(()) } else { Err(Problem::new(wording::CANNOT_RUN).naming(program).because(absent())) }
+}
+
+/// Answers the framework's questions about a run of commands.
+pub struct Runner {
+    options: Options,
+    command: Command,
+    names: GlobSet,
+    exclude: GlobSet,
+    /// Whether one root was named, and no other can be.
+    one_root: bool,
+    running: Running,
+    results: Results,
+    /// Entries that wait for others, to be in one command with them.
+    waiting: Mutex<Vec<Found<Runner>>>,
+}
+
+impl Runner {
+    /// Makes one, or names the pattern that is none.
+    fn new(options: Options, one_root: bool) -> std::result::Result<Self, String> {
+        let without_place =
+            if options.block_bytes.is_some() { WithoutPlace::Leave } else { WithoutPlace::Append };
+        Ok(Self {
+            command: Command::new(&options.command, options.shell, without_place),
+            names: globs(&options.names)?,
+            exclude: globs(&options.exclude)?,
+            options,
+            one_root,
+            running: Running::default(),
+            results: Results::default(),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Tells whether the command is run for an entry of this type, as far as the name tells.
+    fn wants(&self, found: &Found<Self>, kind: EntryType) -> bool {
+        let kind = match kind {
+            EntryType::Regular => Kinds::FILES,
+            EntryType::Directory => Kinds::DIRECTORIES,
+            EntryType::Symlink => Kinds::LINKS,
+            _ => Kinds::empty(),
+        };
+        self.options.kinds.intersects(kind) && (self.names.is_empty() || self.names.is_match(base(found)))
+    }
+
+    /// Tells whether what the kernel says of an entry admits it.
+    fn admits(&self, stat: &Stat) -> bool {
+        let is_file = stat.kind == FileType::Regular;
+        let size = self.options.size.is_none_or(|size| is_file && size.admits(stat.size));
+        size && self.options.newer.is_none_or(|newer| stat.modified > newer)
+    }
+
+    /// Looks at an entry if that decides whether it is wanted.
+    fn looks_right(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
+        if self.options.size.is_none() && self.options.newer.is_none() {
+            return true;
+        }
+        let looked = desk.cache().open(&found.node.source).and_then(|directory| {
+            if kind != EntryType::Symlink && self.follows(found) {
+                stat_path(Some(&*directory), found.name(), true)
+            } else {
+                stat_at(&*directory, found.name())
+            }
+        });
+        match looked {
+            Ok(stat) => self.admits(&stat),
+            Err(cause) => {
+                desk.problem(Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause));
+                false
+            }
+        }
+    }
+
+    /// Runs the command for an entry, or lets it wait for others.
+    fn serve(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        desk.count(Tally { files: 1, ..Tally::default() });
+        if self.options.batch <= 1 {
+            return self.run_for(desk, std::slice::from_ref(found));
+        }
+        let batch = {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.push(found.clone());
+            (waiting.len() >= self.options.batch).then(|| std::mem::take(&mut *waiting))
+        };
+        if let Some(batch) = batch {
+            self.run_for(desk, &batch);
+        }
+    }
+
+    /// Runs one command for some entries; its result is that of the last.
+    fn run_for(&self, desk: &Desk<'_, Self>, batch: &[Found<Self>]) {
+        let paths: Vec<_> = batch.iter().map(Found::path).collect();
+        let Some(last) = batch.last() else { return };
+        if let Some(result) = self.run(desk, &paths, None) {
+            desk.tell(last, result.pack());
+        }
+    }
+
+    /// Runs the command for those that wait still and belong to some node, or for all.
+    fn run_for_waiting(&self, desk: &Desk<'_, Self>, belongs: impl Fn(&Found<Self>) -> bool) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (batch, others) = std::mem::take(&mut *waiting).into_iter().partition(belongs);
+        *waiting = others;
+        drop(waiting);
+        self.run_for(desk, &batch);
+    }
+}
+
+/// Reads patterns of names.
+fn globs(patterns: &[String]) -> std::result::Result<GlobSet, String> {
+    let mut globs = GlobSetBuilder::new();
+    for pattern in patterns {
+        let glob = GlobBuilder::new(pattern).backslash_escape(true).build();
+        globs.add(glob.map_err(|_| pattern.clone())?);
+    }
+    globs.build().map_err(|_| patterns.join(" "))
+}
+
+/// Returns the name of an entry, without the slashes that the user wrote behind it.
+fn base(found: &Found<Runner>) -> &OsStr {
+    let name = found.name().to_bytes();
+    let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    OsStr::from_bytes(&name[..end])
+}
+
+impl Tool for Runner {
+    type Directory = ();
+    type File = ();
+
+    fn follows(&self, found: &Found<Self>) -> bool {
+        let keeps_links = self.options.kinds.contains(Kinds::LINKS);
+        self.options.dereference || (found.is_operand() && !keeps_links)
+    }
+
+    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+        let excluded = !found.is_operand() && self.exclude.is_match(base(found));
+        match kind {
+            _ if excluded || self.running.is_stopped() => Need::Nothing,
+            EntryType::Directory => Need::Enter,
+            _ if !self.wants(found, kind) => Need::Nothing,
+            EntryType::Regular if self.options.block_bytes.is_some() => Need::Read,
+            _ => Need::Handle,
+        }
+    }
+
+    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<()> {
+        if self.options.dereference && found.node.is_within(opened.stat.identity) {
+            return Enter::Over;
+        }
+        if self.wants(found, EntryType::Directory) && self.admits(opened.stat) {
+            self.serve(desk, found);
+        }
+        Enter::Visit(())
+    }
+
+    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
+        if self.looks_right(desk, found, kind) {
+            self.serve(desk, found);
+        }
+        Handled::Over
+    }
+
+    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        if node.is_operands_place() {
+            self.run_for_waiting(desk, |_| true);
+        }
+    }
+
+    fn leave_part(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        self.run_for_waiting(desk, |found| std::ptr::eq(&*found.node, node));
+    }
+
+    fn reads_first(&self, _: &Found<Self>, _: &Stat) -> bool {
+        false
+    }
+
+    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<()> {
+        let Some(block_bytes) = self.options.block_bytes.filter(|_| self.admits(opened.stat)) else {
+            return Begin::Over;
+        };
+        desk.count(Tally { files: 1, ..Tally::default() });
+        let alone = self.one_root && found.is_operand() && !self.options.sorted;
+        Lines::begin(desk, found.clone(), Arc::clone(opened.source), block_bytes, alone);
+        Begin::Deferred
+    }
+
+    fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+        match Result::unpack(result) {
+            Some(result) => {
+                if !result.failures.is_empty() && self.options.halt != Halt::Never {
+                    // It may have failed in another process: here no more is shared.
+                    self.running.stop();
+                }
+                self.results.take(found.path(), result, self.options.sorted, desk.report());
+            }
+            None => desk.problem(Problem::new(wording::LOST).naming(found.path())),
+        }
+    }
+}
+
+impl Portable for Runner {
+    const NAME: &'static str = "each";
+
+    fn brief(&self) -> Vec<u8> {
+        postcard::to_allocvec(&self.options).unwrap_or_default()
+    }
+
+    fn briefed(brief: &[u8]) -> Option<Self> {
+        Self::new(postcard::from_bytes(brief).ok()?, false).ok()
+    }
+
+    fn pack(&self, (): &()) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn unpack(&self, _: &[u8], _: &Arrivals<'_>) -> std::result::Result<(), (Vec<u8>, Error)> {
+        Ok(())
+    }
+}

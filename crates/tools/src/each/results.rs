@@ -1,0 +1,156 @@
+//! What became of commands: their output, and which of them failed.
+
+use std::sync::{Mutex, PoisonError};
+
+use haul_flow::{Problem, Report, Standard};
+use haul_sys::Ended;
+use serde::{Deserialize, Serialize};
+
+use super::wording;
+
+/// Failed commands that are listed at the end. More are counted.
+const LISTED_MAX: usize = 1000;
+
+/// How a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Failure {
+    Status(i32),
+    Signal(i32),
+}
+
+/// What became of a command, or of several for the blocks of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Result {
+    pub(super) output: Vec<u8>,
+    pub(super) errors: Vec<u8>,
+    pub(super) commands: u64,
+    pub(super) failures: Vec<Failure>,
+}
+
+/// What stands before the output of a result on its way.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    commands: u64,
+    failures: Vec<Failure>,
+    output_bytes: usize,
+}
+
+impl Result {
+    /// Takes what a command left behind.
+    pub(super) fn of(ended: Ended) -> Self {
+        let failures = match ended.code() {
+            Ok(0) => Vec::new(),
+            Ok(status) => vec![Failure::Status(status)],
+            Err(signal) => vec![Failure::Signal(signal)],
+        };
+        Self { output: ended.output, errors: ended.errors, commands: 1, failures }
+    }
+
+    /// Adds what comes behind it.
+    pub(super) fn append(&mut self, more: Self) {
+        self.output.extend(more.output);
+        self.errors.extend(more.errors);
+        self.commands += more.commands;
+        self.failures.extend(more.failures);
+    }
+
+    pub(super) fn pack(self) -> Vec<u8> {
+        let head = Head { commands: self.commands, failures: self.failures, output_bytes: self.output.len() };
+        let mut packed = postcard::to_allocvec(&head).unwrap_or_default();
+        packed.extend(self.output);
+        packed.extend(self.errors);
+        packed
+    }
+
+    pub(super) fn unpack(packed: &[u8]) -> Option<Self> {
+        let (head, rest) = postcard::take_from_bytes::<Head>(packed).ok()?;
+        let (output, errors) = rest.split_at_checked(head.output_bytes)?;
+        let (output, errors) = (output.to_vec(), errors.to_vec());
+        Some(Self { output, errors, commands: head.commands, failures: head.failures })
+    }
+}
+
+/// What became of all commands.
+#[derive(Default)]
+pub(super) struct Results(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// Output that waits to be sorted.
+    waiting: Vec<(Vec<u8>, Result)>,
+    commands: u64,
+    failed: u64,
+    listed: Vec<(Vec<u8>, Failure)>,
+}
+
+impl Results {
+    /// Takes the result for a path. Output that is not to be sorted is passed on at once.
+    pub(super) fn take(&self, path: Vec<u8>, mut result: Result, sorted: bool, report: &dyn Report) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.commands += result.commands;
+        for failure in std::mem::take(&mut result.failures) {
+            kept.failed += 1;
+            if kept.listed.len() < LISTED_MAX {
+                kept.listed.push((path.clone(), failure));
+            }
+        }
+        if sorted {
+            kept.waiting.push((path, result));
+        } else {
+            pass_on(&result, report);
+        }
+    }
+
+    /// Passes on what waits and lists what failed; returns whether anything did.
+    pub(super) fn finish(&self, report: &dyn Report) -> bool {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Stable: the pieces of one file stay in their order.
+        kept.waiting.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
+        kept.waiting.drain(..).for_each(|(_, result)| pass_on(&result, report));
+        if kept.failed == 0 {
+            return false;
+        }
+        let tell = |problem: Problem| report.problem(problem.as_warning());
+        let number = |number: u64| number.to_string().into_bytes();
+        tell(Problem::new(wording::SUMMARY).naming(number(kept.failed)).naming(number(kept.commands)));
+        kept.listed.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
+        let unlisted = kept.failed - kept.listed.len() as u64;
+        for (path, failure) in kept.listed.drain(..) {
+            let (wording, code) = match failure {
+                Failure::Status(status) => (wording::FAILED, status),
+                Failure::Signal(signal) => (wording::SIGNALLED, signal),
+            };
+            tell(Problem::new(wording).naming(path).naming(code.to_string()));
+        }
+        if unlisted > 0 {
+            tell(Problem::new(wording::MORE).naming(number(unlisted)));
+        }
+        true
+    }
+}
+
+/// Says by what paths are sorted: what is in a directory comes right behind it.
+fn order(path: &[u8]) -> impl Iterator<Item = u8> {
+    path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte })
+}
+
+fn pass_on(result: &Result, report: &dyn Report) {
+    for (stream, bytes) in [(Standard::Output, &result.output), (Standard::Error, &result.errors)] {
+        if !bytes.is_empty() {
+            report.output(stream, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_arrives_as_it_was_sent() {
+        let failures = vec![Failure::Status(3), Failure::Signal(9)];
+        let result = Result { output: b"out".to_vec(), errors: vec![0; 300], commands: 2, failures };
+        assert_eq!(Result::unpack(&result.clone().pack()), Some(result));
+        assert_eq!(Result::unpack(b"\x01\x00\x7f"), None);
+    }
+}
