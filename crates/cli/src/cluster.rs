@@ -23,6 +23,7 @@ use haul_tools::bzip2::Bzip2;
 use haul_tools::compare::Comparer;
 use haul_tools::copy::{Copier, CopyOptions, Operands};
 use haul_tools::each::Runner;
+use haul_tools::grep::Grep;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::flags::Request;
@@ -161,6 +162,7 @@ const PORTABLE: &[(&str, Serve)] = &[
     (Bzip2::NAME, Briefed::serve::<Bzip2>),
     (Comparer::NAME, Briefed::serve::<Comparer>),
     (Runner::NAME, Briefed::serve::<Runner>),
+    (Grep::NAME, Briefed::serve::<Grep>),
 ];
 
 /// Serves until the end.

@@ -6,4 +6,5 @@ pub mod bzip2;
 pub mod compare;
 pub mod copy;
 pub mod each;
+pub mod grep;
 mod whole;

@@ -5,6 +5,7 @@
 mod bzip2;
 mod compare;
 mod each;
+mod grep;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ impl std::fmt::Debug for Tool {
 const HELP_WIDTH: usize = 79;
 
 /// The tools, in the order of haul's help.
-pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL];
+pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL];
 
 /// A call of a tool.
 pub(crate) struct Call<'a> {

@@ -1,0 +1,464 @@
+//! `haul grep`: GNU grep's command line (`flags.rs`), and what it comes to.
+
+mod flags;
+
+use std::collections::VecDeque;
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, IsTerminal, Read as _};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use haul_flow::{Conduct, Config, Line as Told, Means, Problem, Report, Tally, Wording, wording as flow};
+use haul_sys::Standard;
+use haul_tools::grep::{
+    Binary, Colors, Devices, Directories, Extent, Grep, GrepOptions, Named, Names, Order, Rule, Show, Syntax,
+    Wanted, wording,
+};
+
+use super::{Call, Tool};
+use crate::messages::Charset;
+use crate::report::{Console, complain};
+use crate::shared::Read;
+use crate::work::{Manner, Work};
+use flags::{Asked, Choice, Line, with_context};
+
+/// The exit status of a search that met an error.
+const TROUBLE: u8 = 2;
+
+pub(super) const TOOL: Tool = Tool {
+    name: "grep",
+    programs: &[],
+    about: "search files and trees for lines that match patterns, as grep does",
+    flags: Line::command,
+    main,
+};
+
+/// What the framework says, in GNU grep's words.
+const WORDS: &[(Wording, Wording)] = &[
+    (flow::CANNOT_ACCESS, wording::CANNOT_READ),
+    (flow::CANNOT_STAT, wording::CANNOT_READ),
+    (flow::CANNOT_OPEN, wording::CANNOT_READ),
+    (flow::CANNOT_FSTAT, wording::CANNOT_READ),
+    (flow::ERROR_READING, wording::CANNOT_READ),
+    (flow::FAILED_TO_CLOSE, wording::CANNOT_READ),
+    (flow::REPLACED, Wording("{bare}: replaced while being searched")),
+    (flow::SHORTER, Wording("{bare}: became shorter while being searched")),
+];
+
+fn main(call: &Call<'_>) -> ExitCode {
+    let asked: Asked = match call.read_words(&with_context(call.words), TROUBLE) {
+        Read::Asked(asked) => asked,
+        Read::Over(status) => return status,
+    };
+    let messages = call.messages().saying(WORDS);
+    let refuse = |why: &str| {
+        if crate::cluster::speaks() {
+            complain(&messages.debug(why));
+        }
+        ExitCode::from(TROUBLE)
+    };
+    let search = match asked.lower() {
+        Ok(search) => search,
+        Err(Wrong::Value(why)) => return refuse(&why),
+        Err(Wrong::Nothing) => {
+            if crate::cluster::speaks() {
+                complain(&messages.wrong_usage("no pattern is given"));
+            }
+            return ExitCode::from(TROUBLE);
+        }
+    };
+    if selects_nothing(&search.options) {
+        return ExitCode::from(1);
+    }
+    let mut warnings = Vec::new();
+    let grep = match Grep::new(search.options.clone(), &mut warnings) {
+        Ok(grep) => grep,
+        Err(refused) => return refuse(refused.0),
+    };
+    if crate::cluster::speaks() {
+        warnings.iter().for_each(|warning| {
+            complain(&messages.debug(warning));
+        });
+    }
+    let manner = Manner::from(&asked.line.shared);
+    // A crew would be left alone.
+    if manner.hosts.clients.is_none() && !crate::cluster::is_under_launcher() {
+        haul_sys::end_at_broken_pipe();
+    }
+    call.carry_out(messages, &manner, &Searching { grep, search })
+}
+
+/// Tells whether no line can be selected, so that, as in GNU grep, no file is looked at, patterns are not read, and not even
+/// counts are shown.
+fn selects_nothing(options: &GrepOptions) -> bool {
+    let Wanted { patterns, extent, .. } = &options.wanted;
+    let by_patterns = if patterns.is_empty() {
+        !options.invert
+    } else {
+        options.invert && *extent == Extent::Part && patterns.iter().all(Vec::is_empty)
+    };
+    (options.max == Some(0) || by_patterns) && options.show != Show::FilesWithout
+}
+
+/// Why a command line asks for nothing that can be done.
+enum Wrong {
+    /// A value makes no sense.
+    Value(String),
+    /// There is no pattern.
+    Nothing,
+}
+
+/// What a command line asks for.
+#[derive(Clone)]
+struct Search {
+    options: GrepOptions,
+    named: Vec<Named>,
+    no_messages: bool,
+}
+
+impl Asked {
+    fn lower(&self) -> Result<Search, Wrong> {
+        let line = &self.line;
+        let mut operands: VecDeque<&OsString> = line.operands.iter().collect();
+        let mut patterns = Vec::new();
+        for text in &line.regexp {
+            patterns.extend(lines(text.as_bytes()));
+        }
+        for path in &line.file {
+            patterns.extend(contents(path).map_err(Wrong::Value)?);
+        }
+        if line.regexp.is_empty() && line.file.is_empty() {
+            patterns.extend(lines(operands.pop_front().ok_or(Wrong::Nothing)?.as_bytes()));
+        }
+        let mut options = line.options(patterns, operands.len()).map_err(Wrong::Value)?;
+        options.files = self.rules().map_err(Wrong::Value)?;
+        let named = operands.iter().map(|operand| named(operand)).collect::<Result<Vec<_>, _>>();
+        let mut named = named.map_err(Wrong::Value)?;
+        if named.is_empty() {
+            let recurses = options.directories == Directories::Recurse;
+            named.push(if recurses { Named::Here } else { Named::Input });
+        }
+        Ok(Search { options, named, no_messages: line.no_messages })
+    }
+
+    fn rules(&self) -> Result<Vec<Rule>, String> {
+        let mut rules = Vec::new();
+        for (choice, value) in &self.choices {
+            match choice {
+                Choice::Include => rules.push(rule(value, true)),
+                Choice::Exclude => rules.push(rule(value, false)),
+                Choice::ExcludeFrom => {
+                    let globs = contents(value)?.into_iter().filter(|glob| !glob.is_empty());
+                    rules.extend(globs.map(|glob| Rule { glob, include: false }));
+                }
+            }
+        }
+        Ok(rules)
+    }
+}
+
+impl Line {
+    fn options(&self, patterns: Vec<Vec<u8>>, operands: usize) -> Result<GrepOptions, String> {
+        let utf8 = Charset::of_process() == Charset::Utf8;
+        let wanted = Wanted {
+            patterns,
+            syntax: self.syntax()?,
+            ignore_case: self.ignore_case,
+            extent: match (self.line_regexp, self.word_regexp) {
+                (true, _) => Extent::Line,
+                (false, true) => Extent::Words,
+                (false, false) => Extent::Part,
+            },
+            utf8,
+            null_data: self.null_data,
+        };
+        let directories = self.directories()?;
+        let recurses = directories == Directories::Recurse;
+        let both = context(self.context.as_deref())?;
+        Ok(GrepOptions {
+            wanted,
+            show: self.show(),
+            invert: self.invert_match,
+            max: self.max_count()?,
+            names: match (self.with_filename, self.no_filename, operands) {
+                (true, ..) | (_, false, 2..) => Names::Always,
+                (_, true, _) => Names::Never,
+                _ if recurses => Names::InDirectories,
+                _ => Names::Never,
+            },
+            numbers: self.line_number,
+            offsets: self.byte_offset,
+            initial_tab: self.initial_tab,
+            null_names: self.null,
+            only_matching: self.only_matching,
+            before: context(self.before_context.as_deref())?.or(both),
+            after: context(self.after_context.as_deref())?.or(both),
+            separator: match (&self.group_separator, self.no_group_separator) {
+                (_, true) => None,
+                (Some(separator), _) => Some(separator.as_bytes().to_vec()),
+                (None, _) => Some(b"--".to_vec()),
+            },
+            colors: self.colors(),
+            binary: self.binary_files()?,
+            directories,
+            dereference: self.dereference_recursive,
+            devices: self.devices(recurses)?,
+            files: Vec::new(),
+            directories_excluded: self.exclude_dir.iter().map(|glob| rule(glob, false)).collect(),
+            label: self.label.as_deref().unwrap_or(OsStr::new("(standard input)")).as_bytes().to_vec(),
+            line_buffered: self.line_buffered,
+            order: match self.sort.as_deref() {
+                Some("path") => Order::Path,
+                _ if recurses => Order::Found,
+                _ => Order::Named,
+            },
+            output: haul_sys::stat(io::stdout()).ok().map(|stat| (stat.identity.device, stat.identity.inode)),
+        })
+    }
+
+    fn syntax(&self) -> Result<Syntax, String> {
+        let asked = [
+            (self.basic_regexp, Syntax::Basic),
+            (self.extended_regexp, Syntax::Extended),
+            (self.fixed_strings, Syntax::Fixed),
+            (self.perl_regexp, Syntax::Perl),
+        ];
+        let mut asked = asked.into_iter().filter(|(asked, _)| *asked).map(|(_, syntax)| syntax);
+        match (asked.next(), asked.next()) {
+            (Some(_), Some(_)) => Err("conflicting matchers specified".to_owned()),
+            (syntax, _) => Ok(syntax.unwrap_or(Syntax::Basic)),
+        }
+    }
+
+    fn show(&self) -> Show {
+        if self.quiet {
+            Show::Nothing
+        } else if self.files_without_match {
+            Show::FilesWithout
+        } else if self.files_with_matches {
+            Show::FilesWith
+        } else if self.count {
+            Show::Count
+        } else if goes_nowhere() {
+            // What nobody sees need not be found: the exit status is the same after the first line.
+            Show::FilesWith
+        } else {
+            Show::Lines
+        }
+    }
+
+    fn max_count(&self) -> Result<Option<u64>, String> {
+        let Some(text) = self.max_count.as_deref() else { return Ok(None) };
+        let text = text.to_string_lossy();
+        let number = text.trim_start().strip_prefix('+').unwrap_or(text.trim_start());
+        let (negative, digits) = number.strip_prefix('-').map_or((false, number), |digits| (true, digits));
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err("invalid max count".to_owned());
+        }
+        Ok((!negative).then(|| digits.parse().unwrap_or(u64::MAX)))
+    }
+
+    fn binary_files(&self) -> Result<Binary, String> {
+        match self.binary_files.as_deref().and_then(OsStr::to_str) {
+            _ if self.text => Ok(Binary::Text),
+            _ if self.without_match => Ok(Binary::WithoutMatch),
+            Some("binary") => Ok(Binary::Tell),
+            Some("text") => Ok(Binary::Text),
+            Some("without-match") => Ok(Binary::WithoutMatch),
+            None if self.binary_files.is_none() => Ok(Binary::Tell),
+            _ => Err("unknown binary-files type".to_owned()),
+        }
+    }
+
+    fn directories(&self) -> Result<Directories, String> {
+        if self.recursive || self.dereference_recursive {
+            return Ok(Directories::Recurse);
+        }
+        match self.directories.as_deref().map(OsStr::to_string_lossy).as_deref() {
+            None | Some("read") => Ok(Directories::Read),
+            Some("skip") => Ok(Directories::Skip),
+            Some("recurse") => Ok(Directories::Recurse),
+            Some(other) => Err(format!("invalid argument '{}' for '--directories'", other.escape_debug())),
+        }
+    }
+
+    fn devices(&self, recurses: bool) -> Result<Devices, String> {
+        match self.devices.as_deref().and_then(OsStr::to_str) {
+            Some("read") => Ok(Devices::Read),
+            Some("skip") => Ok(Devices::Skip),
+            None if self.devices.is_none() => Ok(if recurses { Devices::ReadNamed } else { Devices::Read }),
+            _ => Err("unknown devices method".to_owned()),
+        }
+    }
+
+    fn colors(&self) -> Option<Colors> {
+        let on_terminal = || {
+            let is_able = std::env::var_os("TERM").is_some_and(|name| name != "dumb");
+            is_able && io::stdout().is_terminal()
+        };
+        let wanted = match self.color.as_deref()? {
+            "always" | "yes" | "force" => true,
+            "auto" | "tty" | "if-tty" => on_terminal(),
+            _ => false,
+        };
+        wanted.then(|| {
+            let mut colors = Colors::default();
+            if let Ok(variable) = std::env::var("GREP_COLORS") {
+                colors.change(&variable);
+            }
+            colors
+        })
+    }
+}
+
+fn rule(glob: &OsStr, include: bool) -> Rule {
+    Rule { glob: glob.as_bytes().to_vec(), include }
+}
+
+fn named(operand: &OsStr) -> Result<Named, String> {
+    if operand == "-" {
+        return Ok(Named::Input);
+    }
+    // No argument has a NUL in it.
+    CString::new(operand.as_bytes()).map(Named::Path).map_err(|error| error.to_string())
+}
+
+/// Cuts a text at its newlines.
+fn lines(text: &[u8]) -> Vec<Vec<u8>> {
+    text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+}
+
+/// Reads the lines of a file, or of standard input.
+fn contents(path: &OsStr) -> Result<Vec<Vec<u8>>, String> {
+    let read = if path == "-" {
+        let mut text = Vec::new();
+        io::stdin().read_to_end(&mut text).map(|_| text)
+    } else {
+        std::fs::read(path)
+    };
+    let reason = |error: io::Error| {
+        let text = error.to_string();
+        let reason = text.split_once(" (os error").map_or(text.as_str(), |(reason, _)| reason);
+        format!("{}: {reason}", path.to_string_lossy())
+    };
+    let text = read.map_err(reason)?;
+    let text = text.strip_suffix(b"\n").map_or((text.as_slice(), !text.is_empty()), |text| (text, true));
+    Ok(if text.1 { lines(text.0) } else { Vec::new() })
+}
+
+fn context(text: Option<&OsStr>) -> Result<Option<u64>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let text = text.to_string_lossy();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{}: invalid context length argument", text.escape_debug()));
+    }
+    Ok(Some(text.parse().unwrap_or(u64::MAX)))
+}
+
+/// Tells whether standard output is the null device.
+fn goes_nowhere() -> bool {
+    let identity = |metadata: std::fs::Metadata| {
+        use std::os::unix::fs::MetadataExt;
+        metadata.file_type().is_char_device().then(|| metadata.rdev())
+    };
+    let output = io::stdout().as_fd().try_clone_to_owned().and_then(|fd| std::fs::File::from(fd).metadata());
+    let null = std::fs::metadata("/dev/null");
+    output.ok().and_then(identity).is_some_and(|device| null.ok().and_then(identity) == Some(device))
+}
+
+/// A search to be done.
+struct Searching {
+    grep: Grep,
+    search: Search,
+}
+
+impl Work for Searching {
+    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
+        let options = &self.search.options;
+        let (silent, at_once) = (self.search.no_messages, options.line_buffered);
+        let listener = Listener { console, grep: &self.grep, silent, at_once };
+        match self.grep.run(conductor, &self.search.named, config, &listener) {
+            Ok(outcome) => u8::from(!outcome.matched),
+            Err(problem) => {
+                console.problem(problem);
+                TROUBLE
+            }
+        }
+    }
+
+    fn exit_status(&self, status: u8, trouble: bool) -> u8 {
+        match (self.search.options.show, status, trouble) {
+            (Show::Nothing, 0, _) => 0,
+            (_, _, true) => TROUBLE,
+            _ => status,
+        }
+    }
+
+    fn place(&self) -> Option<&Path> {
+        let path = self.search.named.iter().find_map(|named| match named {
+            Named::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
+            Named::Here => Some(Path::new(".")),
+            Named::Input => None,
+        });
+        path.or(Some(Path::new(".")))
+    }
+}
+
+/// Listens to a search: leaves out what `-s` does not want to hear, writes at once what is wanted so, and ends the search when
+/// nothing can be written any more.
+struct Listener<'a> {
+    console: &'a Console,
+    grep: &'a Grep,
+    silent: bool,
+    at_once: bool,
+}
+
+impl Report for Listener<'_> {
+    fn settled(&self, means: Means) {
+        self.console.settled(means);
+    }
+
+    fn count(&self, more: Tally) {
+        self.console.count(more);
+    }
+
+    fn problem(&self, problem: Problem) {
+        let is_about_a_file = problem.cause.is_some() || problem.wording == wording::IS_A_DIRECTORY;
+        if self.silent && is_about_a_file {
+            return self.console.fail();
+        }
+        // What was found before is seen before.
+        self.console.tell_now(&[]);
+        self.console.problem(problem);
+    }
+
+    fn line(&self, line: Told) {
+        self.console.line(line);
+    }
+
+    fn output(&self, stream: Standard, bytes: &[u8]) {
+        match stream {
+            Standard::Output if self.at_once => self.console.tell_now(bytes),
+            _ => self.console.output(stream, bytes),
+        }
+        if self.console.has_lost_output() {
+            self.grep.stop();
+        }
+    }
+
+    fn note(&self, printed: &[u8]) {
+        self.console.note(printed);
+    }
+
+    fn debug(&self, text: &str) {
+        self.console.debug(text);
+    }
+
+    fn wants_debug(&self) -> bool {
+        self.console.wants_debug()
+    }
+}

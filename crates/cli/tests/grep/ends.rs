@@ -1,0 +1,55 @@
+//! Where nobody takes what is found: the search ends at once, however much there is to search.
+
+use std::path::Path;
+
+use haul_testkit::run::Ending;
+use haul_testkit::{Run, libc, require};
+
+use super::{Scene, haul, needs_gnu, verdict};
+
+/// Searches an endless input by the shell's means, with a line of it before.
+fn endless(scene: &Scene, program: &str, before: &str) -> Run {
+    let script = format!("{before} yes 2>&- | {{ exec {program} y; }}");
+    scene.run(Path::new("/bin/bash"), ["-c", &script], "C")
+}
+
+#[test]
+fn a_search_ends_in_silence_when_nobody_reads_it() {
+    let scene =
+        Scene::of("seq 1 1000000 > large; mkdir t; for f in 1 2 3 4 5 6 7 8 9; do seq 1 90000 > t/$f; done");
+    for words in [
+        &["1", "large"][..],
+        &["-r", "1", "t"],
+        &["-r", "--sort=path", "1", "t"],
+        &["--line-buffered", "7", "large"],
+    ] {
+        let outcome = scene.haul(words, "C").stdout_to_broken_pipe().finish().unwrap();
+        assert_eq!(outcome.ending, Ending::Signalled(libc::SIGPIPE), "{words:?}: {}", outcome.errors());
+        assert_eq!(outcome.errors(), "", "{words:?}");
+    }
+    let outcome =
+        endless(&scene, &format!("{} grep", haul().display()), "").stdout_to_broken_pipe().finish().unwrap();
+    assert_eq!(outcome.errors(), "");
+    assert_eq!(outcome.status(), Some(128 + libc::SIGPIPE));
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_ends_the_search() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    let program = format!("{} grep", haul().display());
+    for before in ["", "trap '' PIPE;"] {
+        let run = |program: &str| {
+            let run = endless(&scene, program, before);
+            let run = if before.is_empty() {
+                run.stdout_to(Path::new("/dev/full"))
+            } else {
+                run.stdout_to_broken_pipe()
+            };
+            verdict(&run.finish().unwrap(), false)
+        };
+        let (ours, theirs) = (run(&program), run("-a grep grep"));
+        assert_eq!(ours, theirs, "{before}");
+        assert_eq!(ours.0, Some(2), "{before}");
+    }
+}

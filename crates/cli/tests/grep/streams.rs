@@ -1,0 +1,99 @@
+//! Standard input and who reads it after, files that grow meanwhile, results that wait for others.
+
+use std::fs;
+use std::path::Path;
+
+use haul_testkit::{Outcome, require};
+
+use super::{Scene, haul, needs_gnu, verdict};
+
+/// Runs a line of the shell in which `GREP` stands for a program.
+fn shell(scene: &Scene, line: &str, program: &str) -> Outcome {
+    let line = line.replace("GREP", program);
+    scene.run(Path::new("/bin/bash"), ["-c", &line], "C.UTF-8").finish().unwrap()
+}
+
+#[test]
+fn who_reads_standard_input_next_goes_on_after_the_last_line_asked_for() {
+    require!(needs_gnu());
+    let scene = Scene::of(
+        "seq 30000 > seq; printf '1\\n2' > unended; printf 'a\\n\\0b\\n1\\nc\\n1\\nd\\n' > binary; : > empty",
+    );
+    let program = format!("{} grep", haul().display());
+    for name in ["seq", "unended", "binary", "empty"] {
+        for words in [
+            "-m1 2",
+            "-m3 -c 1",
+            "-m2 -v 2",
+            "-l -m1 1",
+            "-m1 -A2 1",
+            "-m9 x",
+            "-m1 -o 1",
+            "-m1 -I 1",
+            "-m1 -z 1",
+            "-m2 29",
+            "-m1 2 - -",
+            "-m2 -n 1 - seq -",
+            "-c 1 - - seq -",
+            "-m1 -c 2 - - - -",
+        ] {
+            for line in [
+                format!("(GREP {words}; echo $?; head -c 40) < {name}"),
+                format!("(read line; GREP {words}; cat | head -n 3) < {name}"),
+                format!("cat {name} | GREP {words}"),
+            ] {
+                let (theirs, ours) = (shell(&scene, &line, "/usr/bin/grep"), shell(&scene, &line, &program));
+                let clean = |outcome: &Outcome| {
+                    let (status, lines, errors) = verdict(outcome, false);
+                    (
+                        status,
+                        lines,
+                        errors.join(" ").replace("/usr/bin/grep", "grep").replace(&program, "grep"),
+                    )
+                };
+                assert_eq!(clean(&ours), clean(&theirs), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_grows_is_searched_as_far_as_it_went() {
+    // What is found is appended to the file: who searches as long as there is more would never end.
+    let scene = Scene::new();
+    let program = format!("{} grep", haul().display());
+    for (lines, words) in [
+        (50_000, "--line-buffered needle file"),
+        (50_000, "-rh --line-buffered needle file"),
+        (50_000, "--line-buffered needle < file"),
+        (1_500_000, "needle file"),
+        (1_500_000, "needle < file"),
+    ] {
+        let path = scene.path().join("file");
+        fs::write(&path, "needle\n".repeat(lines)).unwrap();
+        let outcome = shell(&scene, &format!("GREP {words} | cat >> file"), &program);
+        assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), ""), "{words}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 2 * 7 * lines as u64, "{words}");
+    }
+}
+
+#[test]
+fn results_that_wait_do_not_fill_the_memory() {
+    let scene = Scene::of(
+        "mkdir t; for file in {100..131}; do yes $file-needle | head -n 450000 > t/$file; done; : > all",
+    );
+    let all = scene.path().join("all");
+    let mut expected = Vec::new();
+    for file in 100..132 {
+        expected.extend(fs::read(scene.path().join(format!("t/{file}"))).unwrap());
+    }
+    assert!(expected.len() > 150 << 20, "{}", expected.len());
+    // Without a directory for it everything stays in memory, and nothing is lost.
+    for (folder, is_bounded) in [("/dev/shm", true), ("/nowhere", false)] {
+        let sorted = scene.haul(["-rh", "--sort=path", "needle", "t"], "C").env("TMPDIR", folder);
+        let outcome = sorted.stdout_to(&all).finish().unwrap();
+        assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), ""));
+        assert!(fs::read(&all).unwrap() == expected, "the result is another");
+        assert!(!is_bounded || outcome.peak_bytes < 100 << 20, "{}", outcome.peak_bytes);
+    }
+}

@@ -1,0 +1,119 @@
+//! What characters are in a class, and what a word is: as the C library and GNU grep know them, beyond ASCII and for patterns that
+//! can find nothing.
+
+use std::path::Path;
+
+use haul_testkit::{Outcome, require};
+
+use super::{Scene, needs_gnu, verdict};
+
+const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
+
+/// Runs both programs with these words, and has them come to the same; returns what haul's came to.
+fn same(scene: &Scene, words: &[&str], locale: &str) -> Outcome {
+    let theirs = scene.run(Path::new("/usr/bin/grep"), words, locale).finish().unwrap();
+    let ours = scene.haul(words, locale).finish().unwrap();
+    assert_eq!(verdict(&ours, false), verdict(&theirs, false), "LC_ALL={locale} grep {words:?}");
+    ours
+}
+
+#[test]
+fn classes_have_the_c_librarys_characters() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    // Where Unicode has been the same for long: Latin, spaces and marks, letters in titlecase, and some of other scripts.
+    let blocks = [0x20..=0x7e, 0xa0..=0x2ff, 0x300..=0x33f, 0x410..=0x44f, 0x660..=0x669, 0x1f88..=0x1faf];
+    let others = [0x2000..=0x206f, 0x2160..=0x2182, 0x3000..=0x3020, 0x4e00..=0x4e10, 0xe000..=0xe002];
+    let characters = blocks.into_iter().chain(others).flatten().filter_map(char::from_u32);
+    let lines: String = characters.map(|character| format!("{character}\n")).collect();
+    std::fs::write(scene.path().join("characters"), lines).unwrap();
+    for name in
+        "alpha digit alnum upper lower space blank punct graph print cntrl xdigit".split_ascii_whitespace()
+    {
+        for pattern in [format!("[[:{name}:]]"), format!("[^[:{name}:]]")] {
+            for option in ["-n", "-ni"] {
+                same(&scene, &[option, &pattern, "characters"], "C.UTF-8");
+            }
+        }
+    }
+    for pattern in ["\\w", "\\W", "\\s", "\\S"] {
+        same(&scene, &["-n", pattern, "characters"], "C.UTF-8");
+    }
+}
+
+#[test]
+fn words_are_made_of_the_c_librarys_letters() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    let lines = "e\u{301}\néfoo\nfoo\u{301}\nfoo\u{203f}bar\nfoo\u{a0}bar\n日foo\nfoo٣\nfoo_\nx foo\n";
+    std::fs::write(scene.path().join("lines"), lines).unwrap();
+    for words in [
+        &["-nw", "foo"][..],
+        &["-now", "foo\\|e"],
+        &["-nwv", "e"],
+        &["-nwE", "(o)\\1|(f)oo"],
+        &["-nwF", "-e", "foo", "-e", "e"],
+        &["-nwP", "foo"],
+        &["-nwE", "f?o*|e"],
+    ] {
+        for locale in LOCALES {
+            same(&scene, &[words, &["-a", "lines"]].concat(), locale);
+        }
+    }
+    let found = same(&scene, &["-cw", "foo", "lines"], "C.UTF-8");
+    assert_eq!(found.printed(), "4\n");
+}
+
+#[test]
+fn words_that_can_be_empty_are_gnu_greps() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    let lines = [
+        "", " ", "ab", "ab ", " ab", "a", "aa b", "b aa", "b  c", "b c", "éa", "a-b", "xay", "-", "ab-", "_",
+    ];
+    let lines = lines.map(|line| format!("{line}\n")).concat();
+    std::fs::write(scene.path().join("lines"), lines).unwrap();
+    let patterns: [&[&str]; 14] = [
+        &["a*"],
+        &[""],
+        &["x*"],
+        &["a?b?"],
+        &["(a|ab)*"],
+        &["(ab)*-?"],
+        &["^"],
+        &["a*", "-e", "b*"],
+        &["", "-e", "c"],
+        &["(a|b|x)\\1*"],
+        &["(a?)\\1"],
+        &["(-a)?"],
+        &["(-a)?", "-e", "(b)\\1"],
+        &["(-a)?", "-e", "(b)\\1", "-e", "( )?"],
+    ];
+    for pattern in patterns {
+        for options in ["-n", "-on", "-vn", "-c", "-xn", "-in"] {
+            for locale in LOCALES {
+                same(&scene, &[&["-Ew", options, "-e"][..], pattern, &["lines"]].concat(), locale);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_can_select_nothing_looks_at_no_file() {
+    require!(needs_gnu());
+    let scene = Scene::of("echo a > a; : > none");
+    for words in [
+        "-vc  a missing",
+        "-v  -e  missing",
+        "-vL  a",
+        "-vcx  a",
+        "-vcw  a",
+        "-c -f none missing",
+        "-cw -f none a",
+        "-L -f none a",
+        "-vc -f none a",
+    ] {
+        let words: Vec<_> = words.split(' ').collect();
+        same(&scene, &words, "C.UTF-8");
+    }
+}

@@ -1,0 +1,115 @@
+//! Which files and directories are searched, by their names: `--include`, `--exclude`, `--exclude-dir`.
+//!
+//! The patterns are those of the shell as POSIX has them. A file below a directory is judged by its name alone; what the user
+//! named by all of its path, or by an end of it that begins behind a slash.
+
+use regex_automata::meta;
+use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, Look, Repetition};
+use serde::{Deserialize, Serialize};
+
+use super::bracket::{self, Alphabet};
+
+/// One of the options.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// The pattern.
+    pub glob: Vec<u8>,
+    /// Whether names that match are searched, rather than not.
+    pub include: bool,
+}
+
+/// Rules made ready.
+#[derive(Debug, Default)]
+pub(super) struct Rules(Vec<(meta::Regex, bool)>);
+
+impl Rules {
+    /// Makes rules ready. A pattern that is too large matches nothing, as one that is none.
+    pub(super) fn new(rules: &[Rule], utf8: bool) -> Self {
+        let alphabet = Alphabet { utf8, ignore_case: false, terminator: 0 };
+        let ready = |rule: &Rule| {
+            let hir = Hir::concat(vec![
+                Hir::look(Look::Start),
+                hir(without_slashes(&rule.glob), alphabet),
+                Hir::look(Look::End),
+            ]);
+            let config = meta::Config::new().utf8_empty(false);
+            let regex = meta::Builder::new().configure(config).build_from_hir(&hir).ok()?;
+            Some((regex, rule.include))
+        };
+        Self(rules.iter().filter_map(ready).collect())
+    }
+
+    /// Tells whether a name is left out: the last rule that fits decides; if none does, the first says what the others are
+    /// exceptions from.
+    pub(super) fn leave_out(&self, name: &[u8], named_by_user: bool) -> bool {
+        let fits = |regex: &meta::Regex| {
+            let begins =
+                |at: &usize| *at == 0 || (named_by_user && name[at - 1] == b'/' && name[*at] != b'/');
+            (0..name.len().max(1)).filter(begins).any(|at| regex.is_match(&name[at.min(name.len())..]))
+        };
+        let last = self.0.iter().rev().find(|(regex, _)| fits(regex));
+        match (last, self.0.first()) {
+            (Some((_, include)), _) => !include,
+            (None, Some((_, include))) => *include,
+            (None, None) => false,
+        }
+    }
+}
+
+fn without_slashes(glob: &[u8]) -> &[u8] {
+    let end = glob.iter().rposition(|byte| *byte != b'/').map_or(glob.len(), |last| last + 1);
+    &glob[..end]
+}
+
+fn hir(glob: &[u8], alphabet: Alphabet) -> Hir {
+    let mut parts = Vec::new();
+    let mut at = 0;
+    while at < glob.len() {
+        let (part, length) = match &glob[at..] {
+            [b'*', ..] => (any_number_of_bytes(), 1),
+            [b'?', ..] => (Hir::class(alphabet.any()), 1),
+            [b'\\', byte, ..] => (Hir::literal([*byte]), 2),
+            [b'[', rest @ ..] => match bracket::read(rest, alphabet, b"!^") {
+                Ok((class, length)) => (Hir::class(class), 1 + length),
+                Err(_) => (Hir::literal(*b"["), 1),
+            },
+            [byte, ..] => (Hir::literal([*byte]), 1),
+            [] => break,
+        };
+        parts.push(part);
+        at += length;
+    }
+    Hir::concat(parts)
+}
+
+fn any_number_of_bytes() -> Hir {
+    let any = Class::Bytes(ClassBytes::new([ClassBytesRange::new(0, u8::MAX)]));
+    Hir::repetition(Repetition { min: 0, max: None, greedy: true, sub: Box::new(Hir::class(any)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(rules: &[&str]) -> Rules {
+        let rule = |text: &&str| Rule { glob: text[1..].into(), include: text.starts_with('+') };
+        Rules::new(&rules.iter().map(rule).collect::<Vec<_>>(), true)
+    }
+
+    #[test]
+    fn the_last_rule_that_fits_decides() {
+        let rules = rules(&["-*.o", "+a.*", "-[!b-z].?"]);
+        let left_out =
+            ["x.o", "a.o", "a.c", "b.c", "é.c", "axo"].map(|name| rules.leave_out(name.as_bytes(), false));
+        assert_eq!(left_out, [true, true, true, false, true, false]);
+    }
+
+    #[test]
+    fn what_the_user_named_may_fit_from_a_slash_on() {
+        let rules = rules(&["+b/*.c"]);
+        assert!(!rules.leave_out(b"a/b/x.c", true));
+        assert!(rules.leave_out(b"a/b/x.c", false));
+        assert!(rules.leave_out(b"ab/x.c", true));
+        assert!(!Rules::default().leave_out(b"", true));
+    }
+}

@@ -1,0 +1,543 @@
+//! The search tool: `grep`, with everything in flight at once.
+//!
+//! Patterns (`pattern.rs`, `bracket.rs`, `perl.rs`) are made ready (`matcher.rs`, `words.rs`, `backtrack.rs`); which lines of a
+//! text they select is found out anywhere and in any order (`find.rs`, `content.rs`), and what is shown of a file is made of that
+//! in order (`page.rs`). [`Grep`] answers the framework's questions: files up to some MiB are searched as their blocks come,
+//! longer ones in pieces by all workers (`large.rs`). Results are told whole and go out in the order that is asked for
+//! (`output.rs`). Semantics, output and wording are GNU's.
+//!
+//! What differs: for `\b` and its kin words are what Unicode says (marks are a part of one), and beside bytes that are no
+//! characters they may end elsewhere, while `-w` has the C library's letters (`words.rs`); classes as `[:alpha:]` have the C
+//! library's characters, but for what changed between its Unicode and ours; ranges as in `[a-z]` go by code points in every
+//! locale; a pattern with a back-reference that would take too long for a line is an error. Perl's patterns are known as far as
+//! they are regular, and there may be several.
+
+mod backtrack;
+mod bracket;
+mod content;
+mod exclude;
+mod find;
+mod large;
+mod longest;
+mod matcher;
+mod options;
+mod output;
+mod page;
+mod pattern;
+mod perl;
+mod portable;
+mod spill;
+mod turns;
+pub mod wording;
+mod words;
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{
+    Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, Holes, Need, Node, OpenFile, Opened,
+    OpenedFile, Problem, Report, Session, Tally, Tool, Transfer,
+};
+use haul_sys::{EntryType, Error, FileType, Open, Seek, Stat, open, position, read_on, seek, stand_at, stat};
+
+pub use exclude::Rule;
+pub use matcher::{Extent, Wanted};
+pub use options::{Binary, Colors, Devices, Directories, GrepOptions, Names, Order, Show};
+pub use pattern::{Refused, Syntax};
+
+use content::{Search, Stream, Until};
+use exclude::Rules;
+use large::{LARGE_BYTES, Large};
+use matcher::{Matcher, Scratch};
+use output::{Output, Result as Told};
+use page::{Page, Printer};
+use turns::{Inputs, Turns};
+
+/// Bytes that are read at a time from what is no regular file.
+const READ_BYTES: usize = content::JUDGED_BYTES;
+
+/// Something the user named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// Standard input.
+    Input,
+    /// A path.
+    Path(std::ffi::CString),
+    /// The current directory, as nothing was named; paths in it do not begin with `./`.
+    Here,
+}
+
+/// What a search came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether lines were selected.
+    pub matched: bool,
+}
+
+/// What is kept for a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Which of the things that the user named it is below.
+    index: usize,
+    kind: PlaceKind,
+}
+
+/// What is at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+enum PlaceKind {
+    /// What the user named.
+    Plain,
+    /// The current directory, which is not shown.
+    Here,
+    /// Standard input, whose name is not the one found there.
+    Input,
+}
+
+/// A file whose blocks are searched as they come.
+pub struct Searched(Mutex<Stream>);
+
+/// Answers the framework's questions about a search.
+pub struct Grep {
+    search: Search,
+    files: Rules,
+    directories: Rules,
+    output: Output,
+    turns: Turns,
+    inputs: Inputs,
+    // In boxes, as they are large and go from hand to hand.
+    #[allow(clippy::vec_box)]
+    scratches: Mutex<Vec<Box<Scratch>>>,
+    buffers: Mutex<Vec<Vec<u8>>>,
+    matched: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Grep {
+    /// Makes a search ready; what the user should know of its patterns is added to `warnings`.
+    ///
+    /// # Errors
+    /// Why a pattern is none.
+    pub fn new(options: GrepOptions, warnings: &mut Vec<&'static str>) -> Result<Self, Refused> {
+        let matcher = Matcher::new(&options.wanted, warnings)?;
+        let mut separator = Page::default();
+        if options.shows_context() {
+            let mut scratch = matcher.scratch();
+            let mut printer = Printer { options: &options, matcher: &matcher, scratch: &mut scratch };
+            printer.separate(&mut separator);
+        }
+        Ok(Self {
+            files: Rules::new(&options.files, options.wanted.utf8),
+            directories: Rules::new(&options.directories_excluded, options.wanted.utf8),
+            output: Output::new(options.order, separator.out),
+            turns: Turns::new(options.order),
+            inputs: Inputs::default(),
+            search: Search { options, matcher },
+            scratches: Mutex::default(),
+            buffers: Mutex::default(),
+            matched: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        })
+    }
+
+    /// Searches what the user named, its jobs done as a conductor says.
+    ///
+    /// # Errors
+    /// When the engine that was asked for cannot be had.
+    pub fn run(
+        &self,
+        conductor: &impl Conduct,
+        named: &[Named],
+        config: &Config,
+        report: &dyn Report,
+    ) -> Result<Outcome, Problem> {
+        let session = Session::begin(config, report)?;
+        let mut operands = Vec::with_capacity(named.len());
+        for (index, named) in named.iter().enumerate() {
+            let (path, kind) = match named {
+                Named::Path(path) => (path.as_c_str(), PlaceKind::Plain),
+                Named::Here => (c".", PlaceKind::Here),
+                Named::Input => (c".", PlaceKind::Input),
+            };
+            match session.operand(path, Place { index, kind }) {
+                Ok(operand) => {
+                    if kind == PlaceKind::Input {
+                        self.inputs.named(index);
+                    }
+                    operands.push(operand);
+                }
+                Err(problem) => {
+                    report.problem(problem);
+                    self.output.end(report, index);
+                    self.turns.end(index);
+                }
+            }
+        }
+        session.run(conductor, self, Vec::new(), operands);
+        self.output.finish(report);
+        Ok(Outcome { matched: self.matched.load(Ordering::Relaxed) })
+    }
+
+    /// Ends the search early, with what it has come to.
+    pub fn stop(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    fn options(&self) -> &GrepOptions {
+        &self.search.options
+    }
+
+    /// Tells whether nothing more has to be known.
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn with_scratch<V>(&self, work: impl FnOnce(&mut Scratch) -> V) -> V {
+        let lock = || self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock().pop();
+        let mut scratch = kept.unwrap_or_else(|| Box::new(self.search.matcher.scratch()));
+        let value = work(&mut scratch);
+        lock().push(scratch);
+        value
+    }
+
+    fn take_buffer(&self) -> Vec<u8> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn return_buffer(&self, buffer: Vec<u8>) {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+
+    /// Returns the path of an entry as it is shown.
+    fn path(&self, found: &Found<Self>) -> Vec<u8> {
+        match found.node.own.kind {
+            PlaceKind::Input => self.options().label.clone(),
+            PlaceKind::Here => {
+                let path = found.path();
+                path.strip_prefix(b"./").map(<[u8]>::to_vec).unwrap_or(path)
+            }
+            PlaceKind::Plain => found.path(),
+        }
+    }
+
+    fn is_in_directory(found: &Found<Self>) -> bool {
+        !found.is_operand()
+    }
+
+    /// Tells whether a file is not to be searched, by its name.
+    fn leaves_out(&self, found: &Found<Self>) -> bool {
+        match found.is_operand() {
+            true => self.files.leave_out(&found.path(), true),
+            false => self.files.leave_out(found.name().to_bytes(), false),
+        }
+    }
+
+    fn enters(&self, found: &Found<Self>) -> bool {
+        match (found.is_operand(), found.node.own.kind) {
+            (true, PlaceKind::Here) => true,
+            (true, _) => {
+                let path = found.path();
+                let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
+                !self.directories.leave_out(&path[..end], true)
+            }
+            (false, _) => !self.directories.leave_out(found.name().to_bytes(), false),
+        }
+    }
+
+    fn page(&self, found: &Found<Self>, stat: Option<&Stat>) -> Page {
+        let size = stat.filter(|stat| stat.kind == FileType::Regular).map(|stat| stat.size);
+        let mut page = Page::new(self.options(), Self::is_in_directory(found), size);
+        page.done |= self.is_over();
+        page
+    }
+
+    /// Tells whether a file is the one that is output to, after telling of it if that matters.
+    fn is_output(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stat: &Stat) -> bool {
+        let options = self.options();
+        let is_output = options.show == Show::Lines
+            && options.max.is_none_or(|max| max > 1)
+            && stat.kind == FileType::Regular
+            && options.is_output(stat.identity);
+        if is_output {
+            desk.problem(Problem::new(wording::IS_OUTPUT).naming(self.path(found)));
+        }
+        is_output
+    }
+
+    /// Tells what is on a page so far.
+    fn tell_some(&self, desk: &Desk<'_, Self>, found: &Found<Self>, page: &mut Page) {
+        let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
+        // Whether lines count is known at the end: not those of a file that turns out binary under `-I`.
+        desk.tell(found, Told { matched: false, hidden: false, more: true, apart, out }.pack());
+    }
+
+    /// Ends a page and tells what is on it.
+    fn tell(&self, desk: &Desk<'_, Self>, found: &Found<Self>, mut page: Page) {
+        if !matches!(self.options().show, Show::Lines | Show::Nothing) {
+            self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(found)));
+        }
+        if page.exhausted {
+            desk.problem(Problem::new(wording::EXHAUSTED).naming(self.path(found)));
+        }
+        let is_told = self.options().show == Show::Lines && self.options().binary == Binary::Tell;
+        let hidden = page.hidden && is_told;
+        let result = Told { matched: page.count > 0, hidden, more: false, apart: page.apart, out: page.out };
+        if result != Told::default() {
+            desk.tell(found, result.pack());
+        }
+    }
+
+    /// Searches what comes in a stream. A regular file ends where it did when it was looked at, or else a program that writes
+    /// as fast as we read could keep us for ever.
+    /// Returns where the last line ends that was asked for, if it was found and that matters.
+    fn search_stream(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: impl AsFd,
+        looked: &Stat,
+    ) -> Option<u64> {
+        let mut stream = Stream::new(self.page(found, Some(looked)));
+        let mut buffer = vec![0; READ_BYTES];
+        let (mut room, mut left) = (READ_BYTES, bytes_left(&source, looked));
+        let mut seems_empty = looked.kind == FileType::Regular && looked.size == 0;
+        while !stream.page.done && !self.is_over() && left != Some(0) {
+            let most = left.map_or(room, |left| usize::try_from(left).unwrap_or(room).min(room));
+            match read_on(&source, &mut buffer[..most]) {
+                Ok(0) => break,
+                Ok(length) => {
+                    // What GNU grep would ask for next.
+                    room = if length < room { room - length } else { READ_BYTES };
+                    let bytes = (&buffer[..length], Until::LineEnd);
+                    self.with_scratch(|scratch| {
+                        stream.feed(&self.search, scratch, bytes, || self.path(found));
+                    });
+                    desk.count(Tally { bytes: length as u64, ..Tally::default() });
+                    left = left.map(|left| left - length as u64);
+                    if std::mem::take(&mut seems_empty) {
+                        left = stat(&source).ok().and_then(|looked| bytes_left(&source, &looked));
+                    }
+                }
+                Err(cause) => {
+                    self.cannot_read(desk, found, cause);
+                    break;
+                }
+            }
+            if !stream.page.out.is_empty() {
+                self.tell_some(desk, found, &mut stream.page);
+            }
+        }
+        self.with_scratch(|scratch| {
+            stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
+        });
+        let end = stream.page.end;
+        self.tell(desk, found, stream.page);
+        end
+    }
+
+    /// Searches standard input. Who reads it after us goes on after the last line that was asked for, as after GNU grep.
+    fn search_input(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Handled {
+        if !self.inputs.begins(found) {
+            return Handled::Deferred;
+        }
+        let input = std::io::stdin();
+        match stat(&input) {
+            Ok(looked) if self.is_output(desk, found, &looked) => {}
+            Ok(looked) => {
+                let begin = if self.options().notes_end() { position(&input).ok() } else { None };
+                let end = self.search_stream(desk, found, &input, &looked);
+                if let (Some(begin), Some(end)) = (begin, end)
+                    && let Err(cause) = stand_at(&input, begin + end)
+                {
+                    self.cannot_read(desk, found, cause);
+                }
+            }
+            Err(cause) => self.cannot_read(desk, found, cause),
+        }
+        if let Some(next) = self.inputs.over() {
+            desk.retry(next);
+        }
+        Handled::Over
+    }
+
+    fn cannot_read(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: Error) {
+        desk.problem(Problem::new(wording::CANNOT_READ).naming(self.path(found)).because(cause));
+    }
+
+    /// Opens a device or a FIFO and searches it.
+    fn search_special(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        let how = Open::READ.blocking();
+        let how = if self.follows(found) { how.following() } else { how };
+        let opened = desk.cache().open(&found.node.source).and_then(|place| open(&*place, found.name(), how));
+        let searched = opened.and_then(|source| {
+            let looked = stat(&source)?;
+            if !self.is_output(desk, found, &looked) {
+                self.search_stream(desk, found, &source, &looked);
+            }
+            Ok(())
+        });
+        if let Err(cause) = searched {
+            self.cannot_read(desk, found, cause);
+        }
+    }
+
+    /// Marks the page of a file with holes, in which there are NULs whatever it has else.
+    fn mark_holes(&self, page: &mut Page, source: impl AsFd, stat: &Stat) {
+        let options = self.options();
+        if options.binary == Binary::Text || options.wanted.null_data || !stat.is_sparse() {
+            return;
+        }
+        if let Ok(Some(hole)) = seek(source, Seek::Hole, 0)
+            && hole < stat.size
+        {
+            self.search.taken_for_binary(page);
+        }
+    }
+
+    /// Goes on with a large file that has waited, if one may.
+    fn large_is_over(&self, desk: &Desk<'_, Self>) {
+        if let Some(found) = self.turns.over() {
+            desk.retry(found);
+        }
+    }
+}
+
+/// Returns how much of a regular file is left where a descriptor stands; of others nobody knows.
+fn bytes_left(source: impl AsFd, looked: &Stat) -> Option<u64> {
+    if looked.kind != FileType::Regular || looked.size == 0 {
+        return None;
+    }
+    position(source).ok().map(|position| looked.size.saturating_sub(position))
+}
+
+impl Tool for Grep {
+    type Directory = Place;
+    type File = Searched;
+
+    fn follows(&self, found: &Found<Self>) -> bool {
+        self.options().dereference || found.is_operand()
+    }
+
+    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+        let is_operand = found.is_operand();
+        match (kind, self.options().directories, self.options().devices) {
+            _ if is_operand && found.node.own.kind == PlaceKind::Input => Need::Handle,
+            _ if self.is_over() => Need::Nothing,
+            (EntryType::Directory, Directories::Skip, _) => Need::Nothing,
+            (EntryType::Directory, ..) if !self.enters(found) => Need::Nothing,
+            (EntryType::Directory, Directories::Recurse, _) => Need::Enter,
+            (EntryType::Directory, Directories::Read, _) => Need::Handle,
+            (EntryType::Symlink | EntryType::Unknown, ..) => Need::Nothing,
+            _ if self.leaves_out(found) => Need::Nothing,
+            (EntryType::Regular, ..) => Need::Read,
+            (EntryType::Special, _, Devices::Read) => Need::Handle,
+            (EntryType::Special, _, Devices::ReadNamed) if is_operand => Need::Handle,
+            (EntryType::Special, ..) => Need::Nothing,
+        }
+    }
+
+    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Place> {
+        if self.options().dereference && found.node.is_within(opened.stat.identity) {
+            desk.problem(Problem::new(wording::LOOP).naming(self.path(found)).as_warning());
+            return Enter::Over;
+        }
+        Enter::Visit(found.node.own)
+    }
+
+    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        if !node.is_operands_place() {
+            return;
+        }
+        self.output.end(desk.report(), node.own.index);
+        if let Some(found) = self.turns.end(node.own.index) {
+            desk.retry(found);
+        }
+    }
+
+    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
+        match kind {
+            _ if found.node.own.kind == PlaceKind::Input && found.is_operand() => {
+                return self.search_input(desk, found);
+            }
+            EntryType::Directory => {
+                desk.problem(Problem::new(wording::IS_A_DIRECTORY).naming(self.path(found)));
+                self.tell(desk, found, self.page(found, None));
+            }
+            _ => self.search_special(desk, found),
+        }
+        Handled::Over
+    }
+
+    fn reads_first(&self, _: &Found<Self>, stat: &Stat) -> bool {
+        stat.size <= LARGE_BYTES
+    }
+
+    fn not_begun(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        if let Some(next) = self.turns.not_begun(found) {
+            desk.retry(next);
+        }
+    }
+
+    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Searched> {
+        let is_large = opened.stat.size > LARGE_BYTES
+            || (desk.settings().ops.is_some() && opened.stat.size > desk.settings().block_bytes as u64);
+        let is_left_out = self.is_over() || self.is_output(desk, found, opened.stat);
+        if is_left_out || !is_large {
+            self.not_begun(desk, found);
+        }
+        if is_left_out {
+            return Begin::Over;
+        }
+        if opened.stat.size == 0 {
+            desk.count(Tally { files: 1, ..Tally::default() });
+            self.search_stream(desk, found, &**opened.source, opened.stat);
+            return Begin::Over;
+        }
+        let mut page = self.page(found, Some(opened.stat));
+        self.mark_holes(&mut page, opened.source, opened.stat);
+        if !is_large {
+            let own = Searched(Mutex::new(Stream::new(page)));
+            return Begin::Move { own, target: None, transfer: Transfer::Blocks(Holes::Read) };
+        }
+        if self.turns.begins(found) {
+            let selects_empty = self.with_scratch(|scratch| self.search.selects_empty(scratch));
+            let source = Arc::clone(opened.source);
+            let large = Large::new(found.clone(), source, opened.stat.size, page, selects_empty);
+            desk.begin_sequence(Arc::new(large), 2 * desk.settings().jobs);
+        }
+        Begin::Deferred
+    }
+
+    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
+        let is_all = file.stat.size > 0 && offset + bytes.len() as u64 >= file.stat.size;
+        let until = if is_all { Until::End } else { Until::Judged };
+        let mut stream = file.own.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with_scratch(|scratch| {
+            stream.feed(&self.search, scratch, (bytes, until), || self.path(&file.found))
+        });
+        Block::Taken
+    }
+
+    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Searched, _: bool) {
+        let mut stream = own.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if !stream.is_empty() {
+            self.with_scratch(|scratch| {
+                stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
+            });
+        }
+        desk.count(Tally { files: 1, ..Tally::default() });
+        self.tell(desk, found, stream.page);
+    }
+
+    fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+        let Some(result) = Told::unpack(result) else { return };
+        if result.matched {
+            self.matched.store(true, Ordering::Relaxed);
+            if self.options().show == Show::Nothing {
+                self.stop();
+            }
+        }
+        self.output.take(desk.report(), (found.node.own.index, &self.path(found)), result);
+    }
+}

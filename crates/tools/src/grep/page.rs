@@ -1,0 +1,566 @@
+//! What is shown of one file: the serial half of a search, which takes the selected lines of its pieces in order.
+//!
+//! It numbers lines, adds context, cuts out and colours matches, and stops when there is enough. What is shown is GNU
+//! grep's, byte by byte.
+
+use std::ops::Range;
+
+use super::content::JUDGED_BYTES;
+use super::find::{Run, Selection};
+use super::matcher::{Matcher, Scratch};
+use super::options::{Binary, Colors, GrepOptions, Names, Show};
+
+/// What is known of a file, piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    /// What is to be output.
+    pub(super) out: Vec<u8>,
+    /// Selected lines so far.
+    pub(super) count: u64,
+    /// Nothing more has to be known of the file.
+    pub(super) done: bool,
+    /// Selected lines could not be shown, as they are no text.
+    pub(super) hidden: bool,
+    /// The file turned out not to be text.
+    pub(super) binary: bool,
+    /// A line could not be decided.
+    pub(super) exhausted: bool,
+    /// Whether lines are to have the file's name before them.
+    pub(super) named: bool,
+    /// The name, once there is a line.
+    pub(super) name: Vec<u8>,
+    /// How wide numbers are.
+    width: usize,
+    /// Lines before the piece.
+    lines: u64,
+    /// The last line that was shown.
+    shown: Option<Shown>,
+    /// Whether lines were selected to be shown.
+    used: bool,
+    /// Where context is shown, what is output begins where the lines of another file may have ended.
+    pub(super) apart: bool,
+    /// Lines of context still to be shown.
+    pending: u64,
+    /// Where the last line that was asked for ends in the file, once it was found, if that matters.
+    pub(super) end: Option<u64>,
+    /// Whether enough lines were selected.
+    full: bool,
+    /// The last lines before the piece, as many as are shown as context.
+    tail: Vec<u8>,
+}
+
+/// Up to where lines were shown.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    /// Where the last line ends in the file.
+    to: u64,
+    /// Its number.
+    number: u64,
+}
+
+/// A piece of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'a> {
+    /// Whole lines.
+    pub(super) text: &'a [u8],
+    /// Where they begin in the file.
+    pub(super) offset: u64,
+}
+
+/// Shows pieces of files, with what is the same for all.
+pub(super) struct Printer<'a> {
+    pub(super) options: &'a GrepOptions,
+    pub(super) matcher: &'a Matcher,
+    pub(super) scratch: &'a mut Scratch,
+}
+
+/// A line to be shown.
+struct Line<'a> {
+    text: &'a [u8],
+    /// Where it begins and ends in the text, with the byte that ends it if one does.
+    range: Range<usize>,
+    number: u64,
+    /// Where it begins in the file.
+    offset: u64,
+    selected: bool,
+}
+
+impl Page {
+    /// Tells whether context after a selected line is still to be shown.
+    pub(super) fn has_context_left(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// Returns where in a piece, or in what comes before, the last line that was shown ends.
+    fn shown_in(&self, offset: u64) -> usize {
+        let to = self.shown.map_or(0, |shown| shown.to);
+        usize::try_from(to.saturating_sub(offset)).unwrap_or(usize::MAX)
+    }
+
+    /// Begins a file that was found in a directory, or not, and of a size if that is known.
+    pub(super) fn new(options: &GrepOptions, in_directory: bool, size: Option<u64>) -> Self {
+        let named = match options.names {
+            Names::Always => true,
+            Names::InDirectories => in_directory,
+            Names::Never => false,
+        };
+        let width = match (options.initial_tab, size) {
+            (false, _) => 0,
+            (true, Some(size)) => size.checked_ilog10().map_or(1, |digits| digits as usize + 1),
+            (true, None) => 19,
+        };
+        let full = options.max == Some(0);
+        Self { named, width, full, done: full, ..Self::default() }
+    }
+}
+
+impl Printer<'_> {
+    fn terminator(&self) -> u8 {
+        if self.options.wanted.null_data { 0 } else { b'\n' }
+    }
+
+    /// Takes a piece of a file that is text, with what was selected in it.
+    pub(super) fn take(&mut self, page: &mut Page, piece: Piece<'_>, selection: &Selection) {
+        page.exhausted |= selection.exhausted;
+        if page.done {
+            return;
+        }
+        let left = self.options.limit().saturating_sub(page.count);
+        self.note_end(page, piece, (selection, left));
+        if self.options.show != Show::Lines {
+            page.count += selection.count.min(left);
+            page.done = page.count >= self.options.limit();
+            return;
+        }
+        for run in &selection.runs {
+            if page.full {
+                break;
+            }
+            self.run(page, piece, run, selection.count <= left);
+        }
+        self.trail(page, piece, piece.text.len());
+        self.keep_tail(page, piece);
+        page.lines += selection.lines;
+        page.done = page.full && page.pending == 0;
+    }
+
+    /// Takes what was selected in a piece of a file that turned out not to be text, in which NULs end lines. As in GNU grep,
+    /// context of what was shown before goes on, up to what is read together with a selected line.
+    pub(super) fn take_binary(&mut self, page: &mut Page, piece: Piece<'_>, selection: &Selection) {
+        page.exhausted |= selection.exhausted;
+        if page.done {
+            return;
+        }
+        page.binary = true;
+        if self.options.binary == Binary::WithoutMatch {
+            (page.count, page.done) = (0, true);
+            return;
+        }
+        let left = self.options.limit().saturating_sub(page.count);
+        self.note_end(page, piece, (selection, left));
+        page.count += selection.count.min(left);
+        let counts = self.options.show == Show::Count;
+        let selects = selection.count > 0 && left > 0;
+        if page.pending > 0 {
+            let first = selection.runs.first().filter(|_| selects);
+            let to = first.map_or(piece.text.len(), |run| self.judged_with(piece, run.lines.start));
+            self.trail(page, piece, to);
+        }
+        if !counts && selects {
+            (page.hidden, page.pending) = (true, 0);
+        }
+        page.done = page.hidden || (page.count >= self.options.limit() && page.pending == 0);
+    }
+
+    /// Notes where the last line ends that was asked for, if it is among the selected ones: `left` are.
+    fn note_end(&self, page: &mut Page, piece: Piece<'_>, (selection, left): (&Selection, u64)) {
+        if !self.options.notes_end() || page.end.is_some() || selection.count < left {
+            return;
+        }
+        let mut left = left;
+        for run in &selection.runs {
+            let mut at = run.lines.start;
+            while at < run.lines.end && left > 0 {
+                at = self.line_end(piece.text, at);
+                left -= 1;
+                page.end = Some(piece.offset + at as u64);
+            }
+        }
+    }
+
+    /// Tells whether context is shown before a line of a run. Where lines without a match are selected, GNU grep does so only
+    /// before the first of those that it has read together.
+    fn is_looked_before(&self, piece: Piece<'_>, run: &Run, start: usize) -> bool {
+        self.options.shows_context()
+            && (!self.options.invert || start == run.lines.start || start == self.judged_with(piece, start))
+    }
+
+    /// Returns where the lines begin that GNU grep reads together with the one at a place. It reads a last line that does not end
+    /// alone.
+    fn judged_with(&self, piece: Piece<'_>, start: usize) -> usize {
+        if self.last_end(&piece.text[start..]) == 0 {
+            return start;
+        }
+        let end = piece.offset + self.line_end(piece.text, start) as u64;
+        let judged = end.saturating_sub(1) / JUDGED_BYTES as u64 * JUDGED_BYTES as u64;
+        let before = usize::try_from(judged.saturating_sub(piece.offset)).unwrap_or(0);
+        self.last_end(&piece.text[..before.min(piece.text.len())])
+    }
+
+    fn run(&mut self, page: &mut Page, piece: Piece<'_>, run: &Run, all: bool) {
+        if all && self.is_plain(page) && self.is_text(&piece.text[run.lines.clone()]) {
+            let lines = &piece.text[run.lines.clone()];
+            page.count += memchr::memchr_iter(self.terminator(), lines).count() as u64;
+            page.out.extend_from_slice(lines);
+            if lines.last() != Some(&self.terminator()) {
+                page.count += 1;
+                page.out.push(self.terminator());
+            }
+            page.full = page.count >= self.options.limit();
+            return;
+        }
+        let after = self.options.after.unwrap_or(0);
+        let mut number = page.lines + run.before;
+        let mut at = run.lines.start;
+        while at < run.lines.end && !page.full {
+            let line = at..self.line_end(piece.text, at);
+            number += 1;
+            if self.is_looked_before(piece, run, line.start) {
+                self.before(page, piece, line.start, number);
+            }
+            at = line.end;
+            page.pending = after;
+            if !self.show(page, piece, line.clone(), number, true) && after > 0 {
+                self.look_back(page, piece, line.start, number);
+            }
+            page.used = true;
+            page.count += 1;
+            page.full = page.count >= self.options.limit();
+        }
+    }
+
+    /// Tells whether lines are shown as they are, and no line but the selected ones.
+    fn is_plain(&self, page: &Page) -> bool {
+        let options = self.options;
+        let has_head = page.named || options.numbers || options.offsets;
+        !(has_head || options.only_matching || options.colors.is_some() || options.shows_context())
+    }
+
+    fn is_text(&self, bytes: &[u8]) -> bool {
+        self.options.binary == Binary::Text || !self.options.wanted.utf8 || std::str::from_utf8(bytes).is_ok()
+    }
+
+    /// Notes where the context goes on after a line that could not be shown: as in GNU grep, after the last line that was, or from
+    /// the first line that was read together with this one.
+    fn look_back(&self, page: &mut Page, piece: Piece<'_>, start: usize, number: u64) {
+        let mut from = self.judged_with(piece, start);
+        for _ in 0..self.options.before.unwrap_or(0) {
+            from = self.line_start(piece.text, from);
+        }
+        let to = piece.offset + from as u64;
+        if page.shown.is_none_or(|shown| shown.to < to) {
+            let lines = memchr::memchr_iter(self.terminator(), &piece.text[from..start]).count() as u64;
+            page.shown = Some(Shown { to, number: number.saturating_sub(lines + 1) });
+        }
+    }
+
+    fn line_end(&self, text: &[u8], at: usize) -> usize {
+        memchr::memchr(self.terminator(), &text[at..]).map_or(text.len(), |end| at + end + 1)
+    }
+
+    /// Shows the context before a selected line, and what separates it from lines before.
+    fn before(&mut self, page: &mut Page, piece: Piece<'_>, start: usize, number: u64) {
+        self.trail(page, piece, start);
+        let wanted = self.options.before.unwrap_or(0);
+        let shown_to = page.shown_in(piece.offset);
+        let (mut from, mut lines) = (start, 0);
+        while lines < wanted && from > shown_to {
+            from = self.line_start(piece.text, from);
+            lines += 1;
+        }
+        let tail = std::mem::take(&mut page.tail);
+        let tail_offset = piece.offset - tail.len() as u64;
+        let (mut tail_from, mut tail_lines) = (tail.len(), 0);
+        let tail_shown_to = page.shown_in(tail_offset);
+        while from == 0 && lines + tail_lines < wanted && tail_from > tail_shown_to {
+            tail_from = self.line_start(&tail, tail_from);
+            tail_lines += 1;
+        }
+        let first = if tail_lines > 0 { tail_offset + tail_from as u64 } else { piece.offset + from as u64 };
+        if !page.used {
+            page.apart = true;
+        } else if page.shown.is_none_or(|shown| shown.to != first) {
+            self.separate(page);
+        }
+        // Where no numbers are shown, no lines are counted.
+        let mut number = number.saturating_sub(lines + tail_lines);
+        for (context, mut at, end) in
+            [(Piece { text: &tail, offset: tail_offset }, tail_from, tail.len()), (piece, from, start)]
+        {
+            while at < end {
+                let line = at..self.line_end(context.text, at);
+                at = line.end;
+                self.show(page, context, line, number, false);
+                number += 1;
+            }
+        }
+        page.tail = tail;
+    }
+
+    fn line_start(&self, text: &[u8], end: usize) -> usize {
+        let before = &text[..end.saturating_sub(1)];
+        self.last_end(before)
+    }
+
+    /// Returns where the last line ends that has its end in a text.
+    fn last_end(&self, text: &[u8]) -> usize {
+        memchr::memrchr(self.terminator(), text).map_or(0, |end| end + 1)
+    }
+
+    /// Shows the context after the last selected line, up to a place in the piece.
+    fn trail(&mut self, page: &mut Page, piece: Piece<'_>, to: usize) {
+        let mut at = page.shown_in(piece.offset);
+        if page.pending == 0 || at >= to {
+            return;
+        }
+        let mut number = page.shown.map_or(0, |shown| shown.number);
+        while page.pending > 0 && at < to {
+            let line = at..self.line_end(piece.text, at);
+            at = line.end;
+            number += 1;
+            // As in GNU grep, what cannot be shown ends the context.
+            page.pending = if self.show(page, piece, line, number, false) { page.pending - 1 } else { 0 };
+        }
+    }
+
+    /// Keeps the last lines of a piece, which may be context of the next.
+    fn keep_tail(&self, page: &mut Page, piece: Piece<'_>) {
+        let wanted = if self.options.shows_context() { self.options.before.unwrap_or(0) } else { 0 };
+        let (mut from, mut lines) = (piece.text.len(), 0);
+        while lines < wanted && from > 0 {
+            from = self.line_start(piece.text, from);
+            lines += 1;
+        }
+        if from > 0 {
+            page.tail.clear();
+        }
+        page.tail.extend_from_slice(&piece.text[from..]);
+    }
+
+    /// Writes the line that separates lines that are apart.
+    pub(super) fn separate(&mut self, page: &mut Page) {
+        if let Some(separator) = &self.options.separator {
+            let begun = self.begin(page, |colors| &colors.separator);
+            page.out.extend_from_slice(separator);
+            self.end(page, begun);
+            page.out.push(b'\n');
+        }
+    }
+
+    /// Shows a line; returns whether it could be. Then it is the last that was.
+    fn show(
+        &mut self,
+        page: &mut Page,
+        piece: Piece<'_>,
+        range: Range<usize>,
+        number: u64,
+        selected: bool,
+    ) -> bool {
+        let (offset, end) = (piece.offset + range.start as u64, piece.offset + range.end as u64);
+        let is_shown = self.line(page, &Line { text: piece.text, range, number, offset, selected });
+        if is_shown {
+            page.shown = Some(Shown { to: end, number });
+        }
+        is_shown
+    }
+
+    /// Shows a line, if it is text.
+    fn line(&mut self, page: &mut Page, line: &Line<'_>) -> bool {
+        let options = self.options;
+        let end = line.range.end;
+        let has_end = line.text[line.range.clone()].last() == Some(&self.terminator());
+        let content = line.range.start..if has_end { end - 1 } else { end };
+        if !options.only_matching && !self.head(page, line, content.clone()) {
+            return false;
+        }
+        let mut rest = content.start;
+        let (of_line, of_match) = match &options.colors {
+            Some(colors) => {
+                let swapped = options.invert && colors.reversed;
+                let of_line =
+                    if line.selected != swapped { &colors.selected_line } else { &colors.context_line };
+                let of_match = if line.selected { &colors.selected_match } else { &colors.context_match };
+                (of_line.as_str(), of_match.as_str())
+            }
+            None => ("", ""),
+        };
+        let has_matches = line.selected != options.invert;
+        if has_matches && (options.only_matching || !of_match.is_empty()) {
+            let Some(after) = self.matches(page, line, content.clone(), (of_line, of_match)) else {
+                return false;
+            };
+            rest = after;
+        }
+        if options.only_matching {
+            return true;
+        }
+        if !of_line.is_empty() {
+            let carriage = usize::from(line.text[rest..content.end].last() == Some(&b'\r'));
+            let tail = rest..content.end - carriage;
+            if !tail.is_empty() {
+                self.colored(page, of_line, &line.text[tail.clone()]);
+                rest = tail.end;
+            }
+        }
+        page.out.extend_from_slice(&line.text[rest..content.end]);
+        page.out.push(self.terminator());
+        true
+    }
+
+    /// Shows a line up to its last match, or its matches only. Returns where the rest begins, if all could be shown.
+    fn matches(
+        &mut self,
+        page: &mut Page,
+        line: &Line<'_>,
+        content: Range<usize>,
+        (of_line, of_match): (&str, &str),
+    ) -> Option<usize> {
+        let (mut at, mut rest) = (content.start, content.start);
+        while at < content.end {
+            let found = match self.matcher.part(self.scratch, line.text, at..content.end) {
+                Ok(found) => found,
+                Err(_) => {
+                    page.exhausted = true;
+                    None
+                }
+            };
+            let Some(found) = found.filter(|found| found.start < content.end) else { break };
+            if found.is_empty() {
+                at = found.start + self.matcher.character(&line.text[found.start..content.end]);
+                continue;
+            }
+            if self.options.only_matching {
+                if !self.head(page, line, found.clone()) {
+                    return None;
+                }
+            } else {
+                // As in GNU grep, the colour of the match takes the place of the line's.
+                if let Some(colors) = &self.options.colors {
+                    begin(&mut page.out, of_line, colors);
+                }
+                page.out.extend_from_slice(&line.text[rest..found.start]);
+            }
+            self.colored(page, of_match, &line.text[found.clone()]);
+            if self.options.only_matching {
+                page.out.push(self.terminator());
+            }
+            (at, rest) = (found.end, found.end);
+        }
+        Some(rest)
+    }
+
+    /// Writes what stands before a line or a part of it. Returns whether that is text, so that it can be shown.
+    fn head(&mut self, page: &mut Page, line: &Line<'_>, part: Range<usize>) -> bool {
+        if !self.is_text(&line.text[part.clone()]) {
+            page.hidden = true;
+            return false;
+        }
+        let options = self.options;
+        let separator = if line.selected { b':' } else { b'-' };
+        if page.named {
+            let name = std::mem::take(&mut page.name);
+            self.name(page, &name, separator);
+            page.name = name;
+        }
+        if options.numbers {
+            self.number(page, line.number, |colors| &colors.number);
+            self.mark(page, separator);
+        }
+        if options.offsets {
+            let offset = line.offset + (part.start - line.range.start) as u64;
+            self.number(page, offset, |colors| &colors.offset);
+            self.mark(page, separator);
+        }
+        let has_head = page.named || options.numbers || options.offsets;
+        if options.initial_tab && has_head && !part.is_empty() {
+            page.out.push(b'\t');
+        }
+        true
+    }
+
+    fn name(&self, page: &mut Page, name: &[u8], separator: u8) {
+        let begun = self.begin(page, |colors| &colors.name);
+        page.out.extend_from_slice(name);
+        self.end(page, begun);
+        if self.options.null_names { page.out.push(0) } else { self.mark(page, separator) }
+    }
+
+    fn number(&self, page: &mut Page, number: u64, color: fn(&Colors) -> &String) {
+        let begun = self.begin(page, color);
+        let mut digits = [b' '; 20];
+        let (mut at, mut rest) = (digits.len(), number);
+        while at == digits.len() || rest > 0 {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        page.out.extend_from_slice(&digits[at.min(digits.len() - page.width)..]);
+        self.end(page, begun);
+    }
+
+    fn mark(&self, page: &mut Page, separator: u8) {
+        let begun = self.begin(page, |colors| &colors.separator);
+        page.out.push(separator);
+        self.end(page, begun);
+    }
+
+    fn begin(&self, page: &mut Page, color: fn(&Colors) -> &String) -> bool {
+        self.options.colors.as_ref().is_some_and(|colors| begin(&mut page.out, color(colors), colors))
+    }
+
+    fn end(&self, page: &mut Page, begun: bool) {
+        if let (true, Some(colors)) = (begun, &self.options.colors) {
+            let clear = if colors.no_clear { "" } else { "\x1b[K" };
+            page.out.extend_from_slice(format!("\x1b[m{clear}").as_bytes());
+        }
+    }
+
+    fn colored(&self, page: &mut Page, color: &str, text: &[u8]) {
+        let begun = self.options.colors.as_ref().is_some_and(|colors| begin(&mut page.out, color, colors));
+        page.out.extend_from_slice(text);
+        self.end(page, begun);
+    }
+
+    /// Ends a file: adds what is shown of it as a whole.
+    pub(super) fn finish(&self, page: &mut Page, name: &[u8]) {
+        let matched = page.count > 0;
+        match self.options.show {
+            Show::Count => {
+                if page.named {
+                    self.name(page, name, b':');
+                }
+                page.out.extend_from_slice(format!("{}\n", page.count).as_bytes());
+            }
+            Show::FilesWith if matched => self.list(page, name),
+            Show::FilesWithout if !matched => self.list(page, name),
+            _ => {}
+        }
+    }
+
+    fn list(&self, page: &mut Page, name: &[u8]) {
+        let begun = self.begin(page, |colors| &colors.name);
+        page.out.extend_from_slice(name);
+        self.end(page, begun);
+        page.out.push(if self.options.null_names { 0 } else { b'\n' });
+    }
+}
+
+/// Begins a colour; returns whether it has to be ended.
+fn begin(out: &mut Vec<u8>, color: &str, colors: &Colors) -> bool {
+    if color.is_empty() {
+        return false;
+    }
+    let clear = if colors.no_clear { "" } else { "\x1b[K" };
+    out.extend_from_slice(format!("\x1b[{color}m{clear}").as_bytes());
+    true
+}

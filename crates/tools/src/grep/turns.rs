@@ -1,0 +1,151 @@
+//! Whose turn it is: large files are searched one at a time, and named ones in the order in which they were named.
+//!
+//! A large file whose turn it is not is closed and kept by name; when its turn comes it is opened anew. Standard input that was
+//! named more than once is read in the order in which it was: who comes later reads what is left.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haul_flow::Found;
+
+use super::Grep;
+use super::options::Order;
+
+pub(super) struct Turns {
+    order: Order,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Found<Grep>>,
+    /// Whether one is being searched, or is to be.
+    busy: bool,
+    /// The one that is to be: it was given the turn, and is being opened.
+    given: Option<Found<Grep>>,
+    /// The number of what the user named that is next.
+    index: usize,
+    /// The numbers of others that are over.
+    over: BTreeSet<usize>,
+}
+
+impl Turns {
+    pub(super) fn new(order: Order) -> Self {
+        Self { order, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whether a large file can begin. If not, it is kept.
+    pub(super) fn begins(&self, found: &Found<Grep>) -> bool {
+        let mut state = self.lock();
+        if state.is_given_to(found) {
+            state.given = None;
+            return true;
+        }
+        if state.busy || !self.is_next(&state, found) {
+            state.waiting.push(found.clone());
+            return false;
+        }
+        state.busy = true;
+        true
+    }
+
+    /// Hears that a file is not searched as a large one. Returns the one whose turn it is, if the turn was this file's.
+    pub(super) fn not_begun(&self, found: &Found<Grep>) -> Option<Found<Grep>> {
+        let mut state = self.lock();
+        if !state.is_given_to(found) {
+            return None;
+        }
+        state.given = None;
+        state.busy = false;
+        self.give(&mut state)
+    }
+
+    /// Hears that a large file is over; returns the next.
+    pub(super) fn over(&self) -> Option<Found<Grep>> {
+        let mut state = self.lock();
+        state.busy = false;
+        self.give(&mut state)
+    }
+
+    /// Hears that all below the `index`-th of what the user named is over; returns whose turn it is then.
+    pub(super) fn end(&self, index: usize) -> Option<Found<Grep>> {
+        let mut state = self.lock();
+        state.over.insert(index);
+        while {
+            let next = state.index;
+            state.over.remove(&next)
+        } {
+            state.index += 1;
+        }
+        self.give(&mut state)
+    }
+
+    fn is_next(&self, state: &State, found: &Found<Grep>) -> bool {
+        // Another process does not know what is over elsewhere.
+        self.order != Order::Named || found.node.part.is_some() || found.node.own.index == state.index
+    }
+
+    fn give(&self, state: &mut State) -> Option<Found<Grep>> {
+        if state.busy {
+            return None;
+        }
+        let at = state.waiting.iter().position(|found| self.is_next(state, found))?;
+        let found = state.waiting.remove(at);
+        state.busy = true;
+        state.given = Some(found.clone());
+        Some(found)
+    }
+}
+
+impl State {
+    fn is_given_to(&self, found: &Found<Grep>) -> bool {
+        self.given
+            .as_ref()
+            .is_some_and(|given| Arc::ptr_eq(&given.node, &found.node) && given.name() == found.name())
+    }
+}
+
+/// The turns of standard input.
+#[derive(Default)]
+pub(super) struct Inputs(Mutex<Readers>);
+
+#[derive(Default)]
+struct Readers {
+    /// The numbers of what the user named that were not read, in order.
+    order: VecDeque<usize>,
+    waiting: Vec<Found<Grep>>,
+}
+
+impl Inputs {
+    fn lock(&self) -> MutexGuard<'_, Readers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the `index`-th of what the user named is standard input.
+    pub(super) fn named(&self, index: usize) {
+        self.lock().order.push_back(index);
+    }
+
+    /// Tells whether it can be read now. If not, it is kept.
+    pub(super) fn begins(&self, found: &Found<Grep>) -> bool {
+        let mut readers = self.lock();
+        let is_first = readers.order.front() == Some(&found.node.own.index);
+        if !is_first {
+            readers.waiting.push(found.clone());
+        }
+        is_first
+    }
+
+    /// Hears that it was read; returns who waits for that.
+    pub(super) fn over(&self) -> Option<Found<Grep>> {
+        let mut readers = self.lock();
+        readers.order.pop_front();
+        let next = *readers.order.front()?;
+        let at = readers.waiting.iter().position(|found| found.node.own.index == next)?;
+        Some(readers.waiting.swap_remove(at))
+    }
+}

@@ -1,0 +1,18 @@
+//! The sentences of a search, in GNU grep's words.
+
+use haul_flow::Wording;
+
+/// A file could not be read.
+pub const CANNOT_READ: Wording = Wording("{bare}");
+/// A directory was to be read like a file.
+pub const IS_A_DIRECTORY: Wording = Wording("{bare}: Is a directory");
+/// Lines of a file were selected that are no text.
+pub const BINARY_MATCHES: Wording = Wording("{bare}: binary file matches");
+/// A file was to be searched into which the result goes.
+pub const IS_OUTPUT: Wording = Wording("{bare}: input file is also the output");
+/// What was found in a file waited in a temporary file, which cannot be read.
+pub const RESULT_LOST: Wording = Wording("{bare}: cannot read the result again");
+/// A directory is above itself, through a link.
+pub const LOOP: Wording = Wording("warning: {bare}: recursive directory loop");
+/// Trying every way for a line took too long.
+pub const EXHAUSTED: Wording = Wording("{bare}: a line takes too long with back-references");
