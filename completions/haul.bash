@@ -1,4 +1,4 @@
-# Completion of haul for bash, and of cp and spdcp where they are haul.
+# Completion of haul for bash, and of the programs in whose place it stands.
 # Generated from the options' definitions: cargo xtask gen.
 
 _haul() {
@@ -6,17 +6,29 @@ _haul() {
     local command=haul option= lead= words= list= names= ended= word
     local IFS=$' \t\n'
     COMPREPLY=()
-    [[ ${COMP_WORDS[0]##*/} == @(cp|spdcp) ]] && command=haul_${COMP_WORDS[0]##*/}
+    case ${COMP_WORDS[0]##*/} in
+        cp) command=haul_cp ;;
+        spdcp) command=haul_spdcp ;;
+        bzip2) command=haul_bzip2 ;;
+        bunzip2) command=haul_bzip2 ;;
+        bzcat) command=haul_bzip2 ;;
+    esac
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         [[ $word == -- ]] && ended=yes
         case $command/$word in
             haul/cp) command=haul_cp ;;
             haul/spdcp) command=haul_spdcp ;;
+            haul/bzip2) command=haul_bzip2 ;;
+            haul/cmp) command=haul_cmp ;;
+            haul/each) command=haul_each ;;
+            haul/grep) command=haul_grep ;;
+            haul/tar) command=haul_tar ;;
             haul/bench) command=haul_bench ;;
             haul_bench/make) command=haul_bench_make ;;
             haul_bench/compare) command=haul_bench_compare ;;
             haul_bench/run) command=haul_bench_run ;;
             haul_bench/aio) command=haul_bench_aio ;;
+            haul_bench/tools) command=haul_bench_tools ;;
             haul_bench/simulate) command=haul_bench_simulate ;;
             haul/help) command=haul_help ;;
         esac
@@ -36,10 +48,21 @@ _haul() {
             haul_cp:--no-preserve | haul_cp:--sparse | haul_cp:--suffix | haul_cp:--target-directory | haul_cp:--jobs | haul_cp:--engine | haul_cp:--queue-depth | haul_cp:--block-size | haul_cp:--look-ahead | haul_cp:--ops | haul_cp:--clients | haul_cp:--account | haul_cp:--walltime | haul_cp:--queue | haul_cp:--launcher | haul_cp:--mpi-lib | haul_cp:--walk | haul_cp:--range-size | haul_cp:--journal | haul_cp:--io-factor) option=$prev ;;
             haul_cp:-[Stj] | haul_cp:-[!-]*[Stj]) option=-${prev: -1} ;;
             haul_spdcp:-[bsAwq] | haul_spdcp:-[!-]*[bsAwq]) option=-${prev: -1} ;;
+            haul_bzip2:--jobs | haul_bzip2:--engine | haul_bzip2:--queue-depth | haul_bzip2:--look-ahead | haul_bzip2:--clients | haul_bzip2:--account | haul_bzip2:--walltime | haul_bzip2:--queue | haul_bzip2:--launcher | haul_bzip2:--mpi-lib) option=$prev ;;
+            haul_bzip2:-[j] | haul_bzip2:-[!-]*[j]) option=-${prev: -1} ;;
+            haul_cmp:--exclude | haul_cmp:--jobs | haul_cmp:--engine | haul_cmp:--queue-depth | haul_cmp:--look-ahead | haul_cmp:--clients | haul_cmp:--account | haul_cmp:--walltime | haul_cmp:--queue | haul_cmp:--launcher | haul_cmp:--mpi-lib) option=$prev ;;
+            haul_cmp:-[xj] | haul_cmp:-[!-]*[xj]) option=-${prev: -1} ;;
+            haul_each:--name | haul_each:--exclude | haul_each:--type | haul_each:--size | haul_each:--newer | haul_each:--batch | haul_each:--block | haul_each:--sort | haul_each:--halt | haul_each:--jobs | haul_each:--engine | haul_each:--queue-depth | haul_each:--look-ahead | haul_each:--clients | haul_each:--account | haul_each:--walltime | haul_each:--queue | haul_each:--launcher | haul_each:--mpi-lib) option=$prev ;;
+            haul_each:-[j] | haul_each:-[!-]*[j]) option=-${prev: -1} ;;
+            haul_grep:--regexp | haul_grep:--file | haul_grep:--max-count | haul_grep:--label | haul_grep:--binary-files | haul_grep:--directories | haul_grep:--devices | haul_grep:--include | haul_grep:--exclude | haul_grep:--exclude-from | haul_grep:--exclude-dir | haul_grep:--before-context | haul_grep:--after-context | haul_grep:--context | haul_grep:--group-separator | haul_grep:--sort | haul_grep:--jobs | haul_grep:--engine | haul_grep:--queue-depth | haul_grep:--look-ahead | haul_grep:--clients | haul_grep:--account | haul_grep:--walltime | haul_grep:--queue | haul_grep:--launcher | haul_grep:--mpi-lib) option=$prev ;;
+            haul_grep:-[efmdDBACj] | haul_grep:-[!-]*[efmdDBACj]) option=-${prev: -1} ;;
+            haul_tar:--file | haul_tar:--directory | haul_tar:--exclude | haul_tar:--exclude-from | haul_tar:--files-from | haul_tar:--format | haul_tar:--sort | haul_tar:--owner | haul_tar:--group | haul_tar:--mode | haul_tar:--mtime | haul_tar:--strip-components | haul_tar:--engine | haul_tar:--queue-depth | haul_tar:--look-ahead | haul_tar:--clients | haul_tar:--account | haul_tar:--walltime | haul_tar:--queue | haul_tar:--launcher | haul_tar:--mpi-lib | haul_tar:--jobs) option=$prev ;;
+            haul_tar:-[fCXT] | haul_tar:-[!-]*[fCXT]) option=-${prev: -1} ;;
             haul_bench_make:--files | haul_bench_make:--size | haul_bench_make:--directories | haul_bench_make:--fan-out | haul_bench_make:--depth | haul_bench_make:--scale | haul_bench_make:--seed) option=$prev ;;
             haul_bench_compare:--tree | haul_bench_compare:--cache | haul_bench_compare:--rounds | haul_bench_compare:--fs | haul_bench_compare:--source-fs | haul_bench_compare:--work | haul_bench_compare:--haul | haul_bench_compare:--with | haul_bench_compare:--haul-args | haul_bench_compare:--rivals-path | haul_bench_compare:--only | haul_bench_compare:--time-limit | haul_bench_compare:--json | haul_bench_compare:--files | haul_bench_compare:--size | haul_bench_compare:--directories | haul_bench_compare:--fan-out | haul_bench_compare:--depth | haul_bench_compare:--scale | haul_bench_compare:--seed) option=$prev ;;
             haul_bench_run:--scale | haul_bench_run:--rounds | haul_bench_run:--work | haul_bench_run:--fs | haul_bench_run:--haul | haul_bench_run:--only | haul_bench_run:--time-limit | haul_bench_run:--standin | haul_bench_run:--mounts | haul_bench_run:--from | haul_bench_run:--json | haul_bench_run:--csv | haul_bench_run:--html) option=$prev ;;
             haul_bench_aio:--pattern | haul_bench_aio:--kind | haul_bench_aio:--engine | haul_bench_aio:--file-size | haul_bench_aio:--record-size | haul_bench_aio:--depth | haul_bench_aio:--per-iteration | haul_bench_aio:--max-submit | haul_bench_aio:--alignment | haul_bench_aio:--seed | haul_bench_aio:--rounds) option=$prev ;;
+            haul_bench_tools:--only | haul_bench_tools:--scale | haul_bench_tools:--tree | haul_bench_tools:--rounds | haul_bench_tools:--work | haul_bench_tools:--haul | haul_bench_tools:--standin | haul_bench_tools:--time-limit | haul_bench_tools:--json) option=$prev ;;
             haul_bench_simulate:--clients | haul_bench_simulate:--files | haul_bench_simulate:--seed | haul_bench_simulate:--json | haul_bench_simulate:--html) option=$prev ;;
         esac
     fi
@@ -60,6 +83,40 @@ _haul() {
             haul_cp:--mpi-lib) names=files ;;
             haul_cp:--walk) words='launch ranks' ;;
             haul_cp:--journal) names=files ;;
+            haul_bzip2:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_bzip2:--progress) words='auto always never' ;;
+            haul_bzip2:--stats) words='json table' ;;
+            haul_bzip2:--mpi-lib) names=files ;;
+            haul_cmp:--attributes) list='mode ownership timestamps links xattr holes all' ;;
+            haul_cmp:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_cmp:--progress) words='auto always never' ;;
+            haul_cmp:--stats) words='json table' ;;
+            haul_cmp:--mpi-lib) names=files ;;
+            haul_each:--type) list='f d l' ;;
+            haul_each:--newer) names=files ;;
+            haul_each:--sort) words='path' ;;
+            haul_each:--halt) words='soon now' ;;
+            haul_each:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_each:--progress) words='auto always never' ;;
+            haul_each:--stats) words='json table' ;;
+            haul_each:--mpi-lib) names=files ;;
+            haul_grep:-f | haul_grep:--file) names=files ;;
+            haul_grep:--exclude-from) names=files ;;
+            haul_grep:--color) words='always yes force never no none auto tty if-tty' ;;
+            haul_grep:--sort) words='path none' ;;
+            haul_grep:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_grep:--progress) words='auto always never' ;;
+            haul_grep:--stats) words='json table' ;;
+            haul_grep:--mpi-lib) names=files ;;
+            haul_tar:-C | haul_tar:--directory) names=directories ;;
+            haul_tar:-X | haul_tar:--exclude-from) names=files ;;
+            haul_tar:-T | haul_tar:--files-from) names=files ;;
+            haul_tar:--format) words='pax posix gnu ustar' ;;
+            haul_tar:--sort) words='none inode name' ;;
+            haul_tar:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_tar:--progress) words='auto always never' ;;
+            haul_tar:--stats) words='json table' ;;
+            haul_tar:--mpi-lib) names=files ;;
             haul_bench_compare:--tree) names=directories ;;
             haul_bench_compare:--cache) list='cold warm' ;;
             haul_bench_compare:--fs) words='ext4 xfs btrfs' ;;
@@ -79,35 +136,52 @@ _haul() {
             haul_bench_aio:--pattern) list='sequential random' ;;
             haul_bench_aio:--kind) list='read sync-write write' ;;
             haul_bench_aio:--engine) list='sync io-uring posix-aio kernel-aio retry' ;;
+            haul_bench_tools:--tree) names=directories ;;
+            haul_bench_tools:--work) names=directories ;;
+            haul_bench_tools:--haul) names=files ;;
+            haul_bench_tools:--standin) names=files ;;
+            haul_bench_tools:--json) names=files ;;
             haul_bench_simulate:--json) names=files ;;
             haul_bench_simulate:--html) names=files ;;
         esac
     elif [[ $cur == -* && ! $ended ]]; then
         names=files
         case $command in
-            haul) words='cp spdcp bench help --help --version' ;;
+            haul) words='cp spdcp bzip2 cmp each grep tar bench help --help --version' ;;
             haul_cp) words='-a --archive --attributes-only --backup --backup= -b --copy-contents -d --debug -L --dereference -f --force -H -i --interactive -l --link -n --no-clobber -P --no-dereference -p --no-preserve= -T --no-target-directory -x --one-file-system --parents --path --preserve --preserve= -R -r --recursive --remove-destination --sparse= --reflink --reflink= --strip-trailing-slashes -S --suffix= -s --symbolic-link -t --target-directory= -u --update --update= -v --verbose --keep-directory-symlink -Z --context --context= --help --version -j --jobs= --engine= --queue-depth= --block-size= --look-ahead= --ops= --direct --registered-buffers --direct-descriptors --fallocate --no-fallocate --no-readahead --no-advise --drop-cache --no-directory-first --no-inode-order --stats --stats= -g --progress --progress= --clients= --account= --walltime= --queue= --launcher= --mpi-lib= --walk= --range-size= --journal= --copy-layout --reduce-stripes --no-stripe-offset --io-factor=' ;;
             haul_spdcp) words='-h -V -d -v -p -r -R -c -n -b -s -A -w -q' ;;
+            haul_bzip2) words='-d --decompress -z --compress -t --test -c --stdout -f --force -k --keep -r --recursive -s --small -q --quiet -v --verbose -L --license -1 --fast -2 -3 -4 -5 -6 -7 -8 -9 --best -j --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib= -h --help -V --version' ;;
+            haul_cmp) words='--attributes --attributes= -q --quiet --brief --json -L --dereference -x --exclude= --one-file-system -j --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib= -h --help' ;;
+            haul_each) words='--name= --exclude= --type= --size= --newer= -L --dereference --shell --batch= --block= --sort= --halt= --dry-run -j --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib= -h --help' ;;
+            haul_grep) words='-G --basic-regexp -E --extended-regexp -F --fixed-strings -P --perl-regexp -e --regexp= -f --file= -i --ignore-case --no-ignore-case -w --word-regexp -x --line-regexp -z --null-data -s --no-messages -v --invert-match -m --max-count= -b --byte-offset -n --line-number --line-buffered -H --with-filename -h --no-filename --label= -o --only-matching -q --quiet --binary-files= -a --text -I -d --directories= -D --devices= -r --recursive -R --dereference-recursive --include= --exclude= --exclude-from= --exclude-dir= -L --files-without-match -l --files-with-matches -c --count -T --initial-tab -Z --null -B --before-context= -A --after-context= -C --context= --group-separator= --no-group-separator --color --color= --sort= --help -V --version -j --jobs= --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib=' ;;
+            haul_tar) words='-c --create -x --extract -t --list -f --file= -C --directory= -v --verbose -z --gzip -j --bzip2 --zstd -a --auto-compress --exclude= -X --exclude-from= --anchored -T --files-from= --null -P --absolute-names --xattrs --acls -S --sparse --numeric-owner --format= --sort= -h --dereference --one-file-system --no-recursion --owner= --group= --mode= --mtime= --index -p --preserve-permissions --no-same-permissions -k --keep-old-files --skip-old-files --overwrite --same-owner -o --no-same-owner -m --touch --strip-components= --keep-directory-symlink -O --to-stdout -i --ignore-zeros --engine= --queue-depth= --look-ahead= --progress --progress= --stats --stats= --debug --clients= --account= --walltime= --queue= --launcher= --mpi-lib= --help --jobs=' ;;
             haul_bench) words='-h --help' ;;
             haul_bench_make) words='--files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
             haul_bench_compare) words='--tree= --cache= --rounds= --fs= --source-fs= --same-fs --work= --haul= --with= --haul-args= --rivals-path= --only= --time-limit= --json= --markdown --files= --size= --directories= --fan-out= --depth= --scale= --seed= -h --help' ;;
             haul_bench_run) words='--scale= --rounds= --work= --fs= --haul= --only= --ablate --time-limit= --standin= --mounts= --from= --json= --csv= --html= -h --help' ;;
             haul_bench_aio) words='--pattern= --kind= --engine= --direct --file-size= --record-size= --depth= --per-iteration= --max-submit= --alignment= --seed= --rounds= --json -h --help' ;;
+            haul_bench_tools) words='--only= --scale= --tree= --rounds= --work= --haul= --standin= --time-limit= --json= -h --help' ;;
             haul_bench_simulate) words='--clients= --files= --seed= --json= --html= -h --help' ;;
             haul_help) words='' ;;
         esac
     else
         case $command in
-            haul) words='cp spdcp bench help' ;;
+            haul) words='cp spdcp bzip2 cmp each grep tar bench help' ;;
             haul_cp) names=files ;;
             haul_spdcp) names=files ;;
-            haul_bench) words='make compare run aio simulate' ;;
+            haul_bzip2) names=files ;;
+            haul_cmp) names=files ;;
+            haul_each) names=files ;;
+            haul_grep) names=files ;;
+            haul_tar) names=files ;;
+            haul_bench) words='make compare run aio tools simulate' ;;
             haul_bench_make) words='binary broad fat deep flat many large practical' names=files ;;
             haul_bench_compare) words='binary broad fat deep flat many large practical' ;;
             haul_bench_run) words='s1 s2 s3 s4 s5' ;;
             haul_bench_aio) names=files ;;
+            haul_bench_tools) words='bzip2 tar grep cmp ranks' ;;
             haul_bench_simulate) names=files ;;
-            haul_help) words='cp spdcp bench' ;;
+            haul_help) words='cp spdcp bzip2 cmp each grep tar bench' ;;
         esac
     fi
 
@@ -131,4 +205,7 @@ _haul() {
 complete -o bashdefault -o default -F _haul haul
 [[ $(type -P cp) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul cp
 [[ $(type -P spdcp) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul spdcp
+[[ $(type -P bzip2) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul bzip2
+[[ $(type -P bunzip2) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul bunzip2
+[[ $(type -P bzcat) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul bzcat
 :

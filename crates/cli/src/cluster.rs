@@ -24,6 +24,7 @@ use haul_tools::compare::Comparer;
 use haul_tools::copy::{Copier, CopyOptions, Operands};
 use haul_tools::each::Runner;
 use haul_tools::grep::Grep;
+use haul_tools::tar::{Extractor, Fill};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::flags::Request;
@@ -163,6 +164,8 @@ const PORTABLE: &[(&str, Serve)] = &[
     (Comparer::NAME, Briefed::serve::<Comparer>),
     (Runner::NAME, Briefed::serve::<Runner>),
     (Grep::NAME, Briefed::serve::<Grep>),
+    (Extractor::NAME, Briefed::serve::<Extractor>),
+    (Fill::NAME, Briefed::serve::<Fill>),
 ];
 
 /// Serves until the end.

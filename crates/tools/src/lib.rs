@@ -7,4 +7,5 @@ pub mod compare;
 pub mod copy;
 pub mod each;
 pub mod grep;
+pub mod tar;
 mod whole;

@@ -6,6 +6,7 @@ mod bzip2;
 mod compare;
 mod each;
 mod grep;
+mod tar;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Tool {
 const HELP_WIDTH: usize = 79;
 
 /// The tools, in the order of haul's help.
-pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL];
+pub(crate) const TOOLS: &[Tool] = &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, tar::TOOL];
 
 /// A call of a tool.
 pub(crate) struct Call<'a> {

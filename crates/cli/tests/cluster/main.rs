@@ -9,6 +9,7 @@
 //! - [`large`]: files that are cut in ranges.
 //! - [`kills`]: processes that are killed at any moment.
 //! - [`hosts`]: three hosts, of which one is different, or gone.
+//! - [`tools`]: the tools beside the copy.
 //! - [`bad_input`]: what cannot be started.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -19,3 +20,4 @@ mod kills;
 mod large;
 mod matrix;
 mod start;
+mod tools;

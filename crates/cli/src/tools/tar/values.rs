@@ -1,0 +1,243 @@
+//! Arguments with a grammar of their own: changes of modes, owners, and times.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+use haul_sys::{LocalTime, Mode, Timestamp, local_time};
+use haul_tools::tar::{ModeChange, Represented};
+
+/// Changes of modes, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Modes(pub(super) Vec<ModeChange>);
+
+const ALL: u32 = 0o7777;
+
+/// Reads changes of modes as `chmod` does: a number in octal, or clauses like `u+rwX,go-w`.
+pub(super) fn mode(text: &str) -> Result<Modes, String> {
+    let wrong = || "Invalid mode given on option".to_owned();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= ALL).ok_or_else(wrong)?;
+        return Ok(Modes(vec![change(ALL, bits, 0)]));
+    }
+    let mut changes = Vec::new();
+    for clause in text.split(',') {
+        let who_end = clause.find(['+', '-', '=']).ok_or_else(wrong)?;
+        let (who, mut actions) = clause.split_at(who_end);
+        let classes = classes(who).ok_or_else(wrong)?;
+        while !actions.is_empty() {
+            let (operator, rest) = actions.split_at(1);
+            let end = rest.find(['+', '-', '=']).unwrap_or(rest.len());
+            let (letters, following) = rest.split_at(end);
+            let (bits, executable) = permissions(letters).ok_or_else(wrong)?;
+            let (bits, executable) = (bits & classes, executable & classes);
+            changes.push(match operator {
+                "+" => change(0, bits, executable),
+                "-" => change(bits | executable, 0, 0),
+                _ => change(classes & 0o777 | special(who), bits, executable),
+            });
+            actions = following;
+        }
+    }
+    Ok(Modes(changes))
+}
+
+fn change(clear: u32, set: u32, set_executable: u32) -> ModeChange {
+    ModeChange { clear: Mode::new(clear), set: Mode::new(set), set_executable: Mode::new(set_executable) }
+}
+
+/// Returns the bits that classes of users have; without any, those of all that the umask leaves.
+fn classes(who: &str) -> Option<u32> {
+    if who.is_empty() {
+        return Some(ALL & !haul_sys::umask().bits());
+    }
+    who.chars().try_fold(0, |bits, class| {
+        Some(
+            bits | match class {
+                'u' => 0o4700,
+                'g' => 0o2070,
+                'o' => 0o1007,
+                'a' => ALL,
+                _ => return None,
+            },
+        )
+    })
+}
+
+/// Returns the special bits that an assignment to classes takes away.
+fn special(who: &str) -> u32 {
+    let of = |class, bit| if who.contains([class, 'a']) { bit } else { 0 };
+    of('u', 0o4000) | of('g', 0o2000) | of('o', 0o1000)
+}
+
+/// Returns the bits of letters, and those that only directories and what is executable gets.
+fn permissions(letters: &str) -> Option<(u32, u32)> {
+    letters.chars().try_fold((0, 0), |(bits, executable), letter| match letter {
+        'r' => Some((bits | 0o444, executable)),
+        'w' => Some((bits | 0o222, executable)),
+        'x' => Some((bits | 0o111, executable)),
+        'X' => Some((bits, executable | 0o111)),
+        's' => Some((bits | 0o6000, executable)),
+        't' => Some((bits | 0o1000, executable)),
+        _ => None,
+    })
+}
+
+/// Reads who members belong to: a name, a number, or a name and a number.
+pub(super) fn owner(text: &OsStr) -> Result<Represented, String> {
+    represented(text, "owner", |name| haul_sys::user_number(name), haul_sys::user_name)
+}
+
+/// Reads which group members belong to.
+pub(super) fn group(text: &OsStr) -> Result<Represented, String> {
+    represented(text, "group", |name| haul_sys::group_number(name), haul_sys::group_name)
+}
+
+fn represented(
+    text: &OsStr,
+    what: &str,
+    number_of: impl Fn(&CString) -> Option<u32>,
+    name_of: impl Fn(u32) -> Option<Vec<u8>>,
+) -> Result<Represented, String> {
+    let wrong = || format!("'{}': Invalid {what}", text.to_string_lossy());
+    let number =
+        |digits: &[u8]| std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
+    let bytes = text.as_bytes();
+    if let Some(colon) = bytes.iter().rposition(|byte| *byte == b':') {
+        let number = number(&bytes[colon + 1..]).ok_or_else(wrong)?;
+        return Ok(Represented { name: bytes[..colon].to_vec(), number: Some(number) });
+    }
+    let digits = bytes.strip_prefix(b"+").unwrap_or(bytes);
+    if let Some(number) = number(digits) {
+        return Ok(Represented { name: name_of(number).unwrap_or_default(), number: Some(number) });
+    }
+    let name = CString::new(bytes).map_err(|_| wrong())?;
+    let number = number_of(&name).ok_or_else(wrong)?;
+    Ok(Represented { name: bytes.to_vec(), number: Some(number) })
+}
+
+/// Reads a time: `@SECONDS`, a day with or without an hour, in UTC if that is said, or the path of a file that has it.
+pub(super) fn time(text: &OsStr) -> Result<Timestamp, String> {
+    let wrong = || format!("invalid date '{}'", text.to_string_lossy());
+    if text.as_bytes().first().is_some_and(|first| matches!(first, b'/' | b'.')) {
+        let there = std::fs::metadata(text)
+            .map_err(|cause| format!("{}: Cannot stat: {cause}", text.to_string_lossy()))?;
+        let nanoseconds = u32::try_from(there.mtime_nsec()).unwrap_or_default();
+        return Ok(Timestamp { seconds: there.mtime(), nanoseconds });
+    }
+    let text = text.to_str().ok_or_else(wrong)?;
+    if let Some(seconds) = text.strip_prefix('@') {
+        return since_1970(seconds).ok_or_else(wrong);
+    }
+    let stripped = text.trim().trim_start_matches("UTC").trim_end_matches("UTC").trim_end_matches('Z').trim();
+    let is_utc = stripped.len() < text.trim().len();
+    let (day, hour) = stripped.split_once([' ', 'T']).unwrap_or((stripped, "0:00"));
+    let shown = numbers(day, '-').zip(numbers(hour, ':'));
+    let seconds = shown.and_then(|(day, hour)| civil(&day, &hour)).ok_or_else(wrong)?;
+    let seconds = if is_utc { seconds } else { from_local(seconds).ok_or_else(wrong)? };
+    Ok(Timestamp { seconds, nanoseconds: 0 })
+}
+
+fn since_1970(text: &str) -> Option<Timestamp> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 9 || seconds.starts_with('-') && !fraction.is_empty() {
+        return None;
+    }
+    let nanoseconds = if fraction.is_empty() { 0 } else { format!("{fraction:0<9}").parse().ok()? };
+    Some(Timestamp { seconds: seconds.parse().ok()?, nanoseconds })
+}
+
+/// Reads two or three numbers.
+fn numbers(text: &str, between: char) -> Option<Vec<i64>> {
+    let numbers = text.split(between).map(|number| number.parse().ok());
+    numbers.collect::<Option<Vec<_>>>().filter(|numbers| (2..=3).contains(&numbers.len()))
+}
+
+/// Counts the seconds from 1970 to a moment of a clock that shows UTC.
+fn civil(day: &[i64], hour: &[i64]) -> Option<i64> {
+    let &[year, month, day] = day else { return None };
+    let (hour, minute, second) = (hour[0], hour[1], hour.get(2).copied().unwrap_or(0));
+    let fits = (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && (0..24).contains(&hour)
+        && (0..60).contains(&minute)
+        && (0..=60).contains(&second)
+        && (-9999..=9999).contains(&year);
+    fits.then(|| {
+        // Days are counted from a March, so that the day of a leap year comes last.
+        let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let days = years * 365 + years.div_euclid(4) - years.div_euclid(100)
+            + years.div_euclid(400)
+            + (months * 153 + 2) / 5
+            + day
+            - 719_469;
+        ((days * 24 + hour) * 60 + minute) * 60 + second
+    })
+}
+
+/// Finds the moment at which the user's clock shows what one of UTC shows after so many seconds.
+fn from_local(seconds: i64) -> Option<i64> {
+    // Asked twice: near a change of the clock the first answer is that of the other side.
+    let mut moment = seconds;
+    for _ in 0..2 {
+        let LocalTime { year, month, day, hour, minute, second } = local_time(moment)?;
+        let day = [year, i64::from(month), i64::from(day)];
+        let shown = civil(&day, &[i64::from(hour), i64::from(minute), i64::from(second)])?;
+        moment -= shown - seconds;
+    }
+    Some(moment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(text: &str, to: u32, is_directory: bool) -> u32 {
+        let Modes(changes) = mode(text).unwrap();
+        changes.iter().fold(Mode::new(to), |mode, change| change.apply(mode, is_directory)).bits()
+    }
+
+    #[test]
+    fn modes_are_changed_as_chmod_does() {
+        assert_eq!(applied("755", 0o4644, false), 0o755);
+        assert_eq!(applied("u+x,go-r", 0o644, false), 0o700);
+        assert_eq!(applied("a+rX", 0o600, false), 0o644);
+        assert_eq!(applied("a+rX", 0o600, true), 0o755);
+        assert_eq!(applied("a+rX", 0o700, false), 0o755);
+        assert_eq!(applied("go=", 0o6777, false), 0o4700);
+        assert_eq!(applied("u=rw,g=r,o=", 0o777, false), 0o640);
+        assert_eq!(applied("u+s,+t", 0o755, false) & 0o4000, 0o4000);
+        assert_eq!(applied("u-w+x", 0o644, false), 0o544);
+        for wrong in ["", "9", "10000", "u", "z+r", "u+q", "u+r,"] {
+            assert!(mode(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_read() {
+        let seconds = |text: &str| time(OsStr::new(text)).map(|time| time.seconds);
+        assert_eq!(seconds("@0"), Ok(0));
+        assert_eq!(seconds("@-5"), Ok(-5));
+        assert_eq!(time(OsStr::new("@1.5")), Ok(Timestamp { seconds: 1, nanoseconds: 500_000_000 }));
+        assert_eq!(seconds("1970-01-01 00:00Z"), Ok(0));
+        assert_eq!(seconds("2000-03-01 UTC"), Ok(951_868_800));
+        assert_eq!(seconds("2024-02-29T12:34:56Z"), Ok(1_709_210_096));
+        assert_eq!(seconds("UTC 2019-01-01"), Ok(1_546_300_800));
+        let local = seconds("2019-01-01 05:00").unwrap();
+        let shown = local_time(local).unwrap();
+        assert_eq!((shown.year, shown.month, shown.day, shown.hour, shown.minute), (2019, 1, 1, 5, 0));
+        for wrong in ["", "soon", "2019-13-01", "2019-01", "@x", "2019-01-01 25:00"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn owners_are_names_or_numbers() {
+        let read = |text: &str| owner(OsStr::new(text)).map(|owner| (owner.name, owner.number));
+        assert_eq!(read("root"), Ok((b"root".to_vec(), Some(0))));
+        assert_eq!(read("0"), Ok((b"root".to_vec(), Some(0))));
+        assert_eq!(read("someone:7"), Ok((b"someone".to_vec(), Some(7))));
+        assert_eq!(read("4000000000"), Ok((Vec::new(), Some(4_000_000_000))));
+        assert!(read("nobody by this name").is_err());
+    }
+}

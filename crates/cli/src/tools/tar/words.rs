@@ -1,0 +1,110 @@
+//! The forms in which tar's options can be written: bundles of letters without a hyphen, and lists of names in files.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use haul_tools::tar::Named;
+
+use super::Step;
+
+/// The letters that want an argument.
+const WITH_ARGUMENT: &[u8] = b"fCTX";
+
+/// Takes a bundle of letters apart, if the first word is one: each letter becomes an option of its own, followed by its
+/// argument, which is the next word that is not taken yet.
+pub(super) fn unbundled(words: &[OsString]) -> Vec<OsString> {
+    let Some((bundle, mut rest)) = words.split_first() else { return Vec::new() };
+    let letters = bundle.as_bytes();
+    if letters.first().is_none_or(|first| *first == b'-') || !letters.iter().all(u8::is_ascii_alphabetic) {
+        return words.to_vec();
+    }
+    let mut apart = Vec::new();
+    for letter in letters {
+        apart.push(OsString::from_vec(vec![b'-', *letter]));
+        if WITH_ARGUMENT.contains(letter)
+            && let Some((argument, others)) = rest.split_first()
+        {
+            apart.push(argument.clone());
+            rest = others;
+        }
+    }
+    apart.extend_from_slice(rest);
+    apart
+}
+
+/// Makes a C string of a word.
+pub(super) fn c_string(word: &OsStr) -> Result<CString, String> {
+    CString::new(word.as_bytes()).map_err(|_| "a name contains a NUL byte".to_owned())
+}
+
+/// Says for each name in which directory it is; and where `-C` has led in the end.
+pub(super) fn named(steps: &[Step], by_nul: bool) -> Result<(Vec<Named>, Option<CString>), String> {
+    let mut directory: Option<Vec<u8>> = None;
+    let mut all = Vec::new();
+    for step in steps {
+        let names = match step {
+            Step::Directory(to) => {
+                let before = directory.take().filter(|_| !to.as_bytes().starts_with(b"/"));
+                let before = before.map(|before| [before.as_slice(), b"/"].concat()).unwrap_or_default();
+                directory = Some([before.as_slice(), to.as_bytes()].concat());
+                continue;
+            }
+            Step::Name(name) => vec![name.as_bytes().to_vec()],
+            Step::NamesFrom(file) => lines(file, if by_nul { 0 } else { b'\n' })?,
+        };
+        for name in names {
+            let directory = directory.as_deref().map(|path| c_string(OsStr::from_bytes(path))).transpose()?;
+            all.push(Named { directory, name: c_string(OsStr::from_bytes(&name))? });
+        }
+    }
+    Ok((all, directory.map(|path| c_string(OsStr::from_bytes(&path))).transpose()?))
+}
+
+/// Reads a file whose lines end with a byte; those that are empty say nothing.
+pub(super) fn lines(file: &OsStr, end: u8) -> Result<Vec<Vec<u8>>, String> {
+    let mut text = Vec::new();
+    let outcome = if file == "-" {
+        std::io::stdin().read_to_end(&mut text)
+    } else {
+        std::fs::File::open(file).and_then(|mut opened| opened.read_to_end(&mut text))
+    };
+    outcome.map_err(|cause| format!("{}: Cannot read: {cause}", file.to_string_lossy()))?;
+    let lines = text.split(|byte| *byte == end).filter(|line| !line.is_empty());
+    Ok(lines.map(<[u8]>::to_vec).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_bundle_is_taken_apart() {
+        let apart = |of: &[&str]| unbundled(&words(of));
+        assert_eq!(apart(&["cvf", "x", "y"]), words(&["-c", "-v", "-f", "x", "y"]));
+        assert_eq!(apart(&["xfC", "a", "d", "m"]), words(&["-x", "-f", "a", "-C", "d", "m"]));
+        assert_eq!(apart(&["-cf", "x", "y"]), words(&["-cf", "x", "y"]));
+        assert_eq!(apart(&["--list"]), words(&["--list"]));
+        assert_eq!(apart(&["cf"]), words(&["-c", "-f"]));
+        assert_eq!(apart(&[]), words(&[]));
+    }
+
+    #[test]
+    fn a_directory_changes_the_place_of_what_follows() {
+        let [name, to] = [|name: &str| Step::Name(name.into()), |name: &str| Step::Directory(name.into())];
+        let steps = [name("a"), to("d"), name("b"), to("e"), name("c"), to("/f"), name("g")];
+        let (named, last) = named(&steps, false).unwrap();
+        let of = |named: &Named| {
+            let text = |text: &CString| text.to_str().unwrap().to_owned();
+            (named.directory.as_ref().map(text), text(&named.name))
+        };
+        let found: Vec<_> = named.iter().map(of).collect();
+        let wanted = [(None, "a"), (Some("d"), "b"), (Some("d/e"), "c"), (Some("/f"), "g")];
+        assert_eq!(found, wanted.map(|(directory, name)| (directory.map(str::to_owned), name.to_owned())));
+        assert_eq!(last.as_deref(), Some(c"/f"));
+    }
+}

@@ -1,0 +1,191 @@
+//! The tools beside the copy, by several processes: the same as by one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::run::Run;
+use haul_testkit::sandbox::remove_tree;
+use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, note, program, require};
+
+use crate::start::{Way, script};
+
+/// What has to be the same: all but when it was made.
+const FACTS: Facts = Facts::PRESERVED.difference(Facts::MODIFIED).difference(Facts::DIRECTORY_MODIFIED);
+
+/// What a tool is to do, in a folder with the tree `tree`, a slightly different one `other`, and what `before` makes of them.
+struct Line {
+    words: &'static str,
+    /// Made before, by a shell.
+    before: &'static str,
+    /// Whether standard output has an order.
+    ordered: bool,
+    /// What a run has made, in a form that is the same for the same content; by a shell. What it shows is no longer there
+    /// when the folders are compared.
+    shown: &'static str,
+}
+
+const fn line(words: &'static str) -> Line {
+    Line { words, before: "true", ordered: false, shown: "true" }
+}
+
+const LINES: &[Line] = &[
+    line("cmp tree tree"),
+    line("cmp --attributes tree other"),
+    Line { ordered: true, ..line("cmp --json tree other") },
+    line("cmp tree missing"),
+    Line { ordered: true, ..line("each --sort=path tree -- wc -c {}") },
+    line("each --batch 7 --name *.txt --exclude c tree -- cat"),
+    Line { ordered: true, ..line("each --block 100K tree/c/large -- wc -l") },
+    line("each --type f,l,d --sort=path tree -- test -h {}"),
+    line("each tree missing -- true"),
+    line("each tree -- no-such-command"),
+    line("tar --sort=name -cf x.tar tree other missing"),
+    Line {
+        before: "truncate -s 9M tree/c/holes; printf x >> tree/c/holes; touch -d @1000000000 tree/c/holes tree/c",
+        ..line("tar --sort=name -Shcf x.tar tree")
+    },
+    // Frames are cut where a directory ends, if several processes may make them.
+    Line { shown: "gzip -dc x.tar; rm x.tar", ..line("tar --sort=name -czf x.tar tree") },
+    // Names that come twice, in one directory and in another's place, and a link to what comes twice.
+    Line {
+        before: "tar -cf x.tar tree; mv tree t; cp -a other tree; tar -rf x.tar tree; rm -r tree; ln -s x tree; touch -h -d @1 tree; \
+                 tar -rf x.tar tree; rm tree; mv t tree; tar -rf x.tar tree; mkdir new",
+        ..line("tar -x -f x.tar -C new")
+    },
+    Line { before: "tar -cf x.tar tree", ..line("tar -x -k -f x.tar") },
+    Line {
+        before: "tar -cf x.tar tree other && truncate -s 100000 x.tar && mkdir new",
+        ..line("tar -x -f x.tar -C new")
+    },
+    line("grep -rn 77 tree other missing"),
+    line("grep -rvc 7 tree"),
+    Line { ordered: true, ..line("grep -rC1 --sort=path 100 tree other") },
+    line("grep -rL word tree"),
+    Line { ordered: true, ..line("grep -nA1 99$ tree/c/large tree/a/1 tree/c/empty") },
+    line("grep -r no-such-words tree"),
+    line("bzip2 -1rk tree"),
+    line("bzip2 -1r tree"),
+    line("bzip2 -tr tree missing"),
+    Line {
+        before: "cd tree && find . -type f -links 1 | xargs bzip2 -1 && echo no > a/bad.bz2",
+        ..line("bzip2 -drv tree")
+    },
+];
+
+/// Makes the trees: directories with text files, one of several blocks, one that is empty, links.
+fn prepare(folder: &Path) {
+    let script = "mkdir -p tree/a/b tree/c && cd tree && for n in 1 2 3 4 5 6 7 8 9; do
+        seq $n 200 > a/$n; seq 0 $n 3000 > a/b/$n.txt; echo word $n > c/word-$n; done
+        seq 1 400000 > c/large; : > c/empty; ln -s ../a/1 c/link; ln a/1 a/twin; ln -s nowhere a/dangling
+        chmod 600 a/2; cd .. && cp -a tree other && echo more >> other/a/3 && rm other/c/empty && echo x > other/c/new
+        seq 2 400001 > other/c/large; chmod 644 other/a/2; find . -depth -exec touch -h -d @1000000000 {} +";
+    shell(script, folder);
+}
+
+/// Runs a line of a shell and gives what it printed.
+fn shell(line: &str, folder: &Path) -> Vec<u8> {
+    let output =
+        Command::new("sh").args(["-ec", line]).current_dir(folder).env("LC_ALL", "C").output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// What a run has come to.
+#[derive(PartialEq, Eq)]
+struct Product {
+    status: Option<i32>,
+    printed: Vec<Vec<u8>>,
+    said: Vec<Vec<u8>>,
+    shown: Vec<u8>,
+}
+
+fn lines_of(bytes: &[u8], ordered: bool) -> Vec<Vec<u8>> {
+    let mut lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    if !ordered {
+        lines.sort_unstable();
+    }
+    lines
+}
+
+/// Runs a line by a program in a folder of its own.
+fn run(program: &Path, line: &Line, folder: &Path, source: &Path) -> (Product, Snapshot, Outcome) {
+    remove_tree(folder);
+    shell(&format!("cp -a '{}' '{}'", source.display(), folder.display()), source);
+    shell(line.before, folder);
+    let words = line.words.split(' ');
+    let run = Run::new(program)
+        .args(words)
+        .in_folder(folder)
+        .within(Duration::from_secs(60))
+        .env("HAUL_SILENCE", "30");
+    let outcome = run.finish().unwrap();
+    let product = Product {
+        status: outcome.status(),
+        printed: lines_of(&outcome.stdout, line.ordered),
+        said: lines_of(&outcome.stderr, false),
+        shown: shell(line.shown, folder),
+    };
+    (product, Snapshot::take(folder, FACTS).unwrap(), outcome)
+}
+
+/// Compares lines by one process and by several; lists those that differ.
+fn differences(mpi: &Mpi, way: Way, lines: &[&Line]) -> Vec<String> {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let source = sandbox.join("source");
+    fs::create_dir(&source).unwrap();
+    prepare(&source);
+    let one = fs::canonicalize(program!().path()).unwrap();
+    let several: PathBuf = script(&sandbox, mpi, way, &[]).path().to_owned();
+    let mut failures = Vec::new();
+    for line in lines {
+        let (wanted, there, _) = run(&one, line, &sandbox.join("one"), &source);
+        let (found, here, outcome) = run(&several, line, &sandbox.join("several"), &source);
+        let differs = compare(&there, &here, FACTS).unwrap();
+        if wanted != found || !differs.list.is_empty() {
+            failures.push(format!(
+                "{} {way:?}: {}: status {:?}, not {:?}; {differs:?}\n{}{}",
+                mpi.kind().name(),
+                line.words,
+                found.status,
+                wanted.status,
+                outcome.printed(),
+                outcome.errors()
+            ));
+        }
+    }
+    failures
+}
+
+#[test]
+fn tools_do_by_ranks_what_they_do_alone() {
+    let Some(mpi) = Mpi::find(Kind::OpenMpi4) else {
+        require!(Kind::OpenMpi4.needed());
+        return;
+    };
+    let all: Vec<_> = LINES.iter().collect();
+    let ways = [Way::Clients(1), Way::Clients(2), Way::Clients(4), Way::Ranks(3)];
+    let failures: Vec<_> = ways.iter().flat_map(|way| differences(&mpi, *way, &all)).collect();
+    note!("{} lines of tools by ranks: {} differ", ways.len() * all.len(), failures.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_mpi_runs_every_tool() {
+    let mut first: Vec<&Line> = Vec::new();
+    for line in LINES {
+        let tool = line.words.split(' ').next();
+        if first.iter().all(|known| known.words.split(' ').next() != tool) {
+            first.push(line);
+        }
+    }
+    let installed = Mpi::installed();
+    if installed.is_empty() {
+        require!(Some("needs an MPI installation".to_owned()));
+    }
+    let failures: Vec<_> =
+        installed.iter().flat_map(|mpi| differences(mpi, Way::Clients(2), &first)).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

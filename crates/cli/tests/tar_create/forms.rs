@@ -1,0 +1,109 @@
+//! Formats, compression, streams, orders and places: the same members whatever the way.
+
+use haul_testkit::{needs, require};
+
+use super::Scene;
+
+/// A tree of many directories and files, some large, with long names and links.
+const TREE: &str = "mkdir -p tree/{a,b,c}/{d,e,f}
+    for file in tree/*/*/; do for n in {1..20}; do echo \"$file $n\" >$file/file$n; done; done
+    long=$(printf 'n%.0s' {1..120}); mkdir -p tree/$long/$long; echo x >tree/$long/$long/$long; ln -s $long tree/link
+    head -c 3000000 /dev/urandom >tree/a/large; ln tree/a/large tree/z; : >tree/empty; ln -s nowhere tree/dangling
+    echo odd >$'tree/odd\\nname \\xff'; mkfifo tree/fifo";
+
+#[test]
+fn an_archive_in_order_of_names_is_the_same_whoever_makes_it_when() {
+    let scene = Scene::of(TREE);
+    scene.good("$HAUL tar --sort=name --jobs=1 -cf 1.tar tree; cp -a tree copy; rm -r tree; mkdir copy2");
+    // In another order of inode numbers.
+    scene.good("mv copy2 tree; (cd copy; find . | sort -r | cpio -pdm --quiet ../tree 2>/dev/null || cp -a . ../tree)");
+    scene.good("cp -a copy/. tree/; touch -r copy tree");
+    let options = "--sort=name --mtime=@7 --owner=0 --group=0";
+    scene.good(&format!(
+        "$HAUL tar {options} --jobs=8 -cf 2.tar tree; $HAUL tar {options} --jobs=1 -c tree >3.tar"
+    ));
+    scene.good("cmp 2.tar 3.tar");
+    scene.good(&format!("(cd copy && cd ..; mv tree x; mv copy tree; $HAUL tar {options} -cf 4.tar tree)"));
+    scene.good("cmp 2.tar 4.tar");
+}
+
+#[test]
+fn compressed_archives_hold_the_same_bytes() {
+    let scene = Scene::of(TREE);
+    scene.good("$HAUL tar --sort=name -cf plain.tar tree");
+    for (option, program, name) in
+        [("-z", "gzip", "a.tar.gz"), ("-j", "bzip2", "a.tar.bz2"), ("--zstd", "zstd", "a.tar.zst")]
+    {
+        require!(needs::tool(program));
+        for jobs in [1, 5] {
+            scene.good(&format!("$HAUL tar --jobs={jobs} --sort=name {option} -cf {name} tree"));
+            scene.good(&format!("{program} -dc <{name} | cmp - plain.tar"));
+            scene.good(&format!(
+                "$HAUL tar --jobs={jobs} --sort=name {option} -c tree | {program} -dc | cmp - plain.tar"
+            ));
+        }
+        scene.good(&format!(
+            "rm {name}; $HAUL tar --sort=name -acf {name} tree; {program} -dc <{name} | cmp - plain.tar"
+        ));
+    }
+}
+
+#[test]
+fn formats_are_those_of_gnu_tar() {
+    require!(needs::tool("tar"));
+    let scene = Scene::of(TREE);
+    for format in ["pax", "gnu"] {
+        scene
+            .good(&format!("$HAUL tar --format={format} --sort=name -cf a.tar tree; tar --compare -f a.tar"));
+        let ours = scene.good("tar --full-time -tvf a.tar");
+        let theirs = scene.good(&format!("tar --format={format} --sort=name -c tree | tar --full-time -tv"));
+        assert_eq!(ours, theirs);
+    }
+    let refused = scene.shell("$HAUL tar --format=ustar -cf a.tar tree");
+    assert_eq!(refused.status(), Some(2));
+    assert!(refused.errors().contains("file name is too long (cannot be split); not dumped"));
+    scene.good("tar -tf a.tar | grep tree/a/d/file7 >found");
+}
+
+#[test]
+fn names_are_taken_from_where_they_are_said_to_be() {
+    require!(needs::tool("tar"));
+    let scene = Scene::of(
+        "mkdir -p d/e f g; echo 1 >d/1; echo 2 >d/e/2; echo 3 >f/3; echo 4 >4; echo 5 >g/5.o
+        printf 'd/1\\nf\\n' >list; printf '4\\0g\\0' >list0; printf '*.o\\n' >patterns",
+    );
+    for words in [
+        "cf a.tar -C d 1 -C e 2 -C ../../f 3",
+        "-cf a.tar 4 -C d . -C .. f",
+        "cfC a.tar d 1 e",
+        "-cf a.tar -T list",
+        "-c --null -T list0 -f a.tar d",
+        "-cf a.tar --exclude=2 d f",
+        "-cf a.tar --exclude='e*' d/ f//",
+        "-cf a.tar -X patterns .",
+        "-cf a.tar --no-recursion d f/3",
+        "cvf a.tar d g",
+        "-cf a.tar d d/1 d/../f",
+        "-cPf a.tar $PWD/d ../$(basename $PWD)/f",
+        "-cf a.tar ./d/./e",
+        "-c --mode=u+rwX,go=rX,a-s --owner=me:77 --group=12 --mtime='2020-01-02 03:04Z' -f a.tar d",
+        "-c --numeric-owner --one-file-system -f a.tar d",
+    ] {
+        let list = |tar: &str| {
+            let outcome = scene.shell(&format!("rm -f a.tar; {tar} {words} | sort; exit ${{PIPESTATUS[0]}}"));
+            let members = scene.good("tar -tvf a.tar 2>/dev/null | sort");
+            (outcome.status(), outcome.printed(), outcome.errors().replace("haul tar: ", "tar: "), members)
+        };
+        assert_eq!(list("$HAUL tar"), list("tar"), "{words}");
+    }
+}
+
+#[test]
+fn links_are_followed_if_that_is_asked_for() {
+    require!(needs::tool("tar"));
+    let scene =
+        Scene::of("mkdir d e; echo 1 >e/1; ln -s ../e d/e; ln -s e/1 d/1; ln -s 1 d/2; echo x >f; ln -s f l");
+    scene.good("$HAUL tar --sort=name -chf a.tar d l; tar --sort=name -chf b.tar d l");
+    assert_eq!(scene.good("tar -tvf a.tar"), scene.good("tar -tvf b.tar"));
+    scene.good("mkdir out; tar -C out -xf a.tar; diff -r d out/d; cmp f out/l");
+}

@@ -1,0 +1,150 @@
+//! What is written is read by every tar, with all attributes.
+
+use std::path::Path;
+
+use haul_testkit::compare::compare_paths;
+use haul_testkit::{Facts, cold, everything, needs, require};
+
+use super::Scene;
+
+/// The tree with one of everything, and an archive of it.
+fn archived(options: &str) -> Scene {
+    let scene = Scene::of("mkdir out");
+    everything::spec().build(&scene.path().join("tree")).unwrap();
+    // Sockets are not archived (told.rs), and holes are, unless they are not wanted.
+    let too_large = if options.contains("-S") { "" } else { "-o -name hole-huge" };
+    scene.good(&format!("find tree \\( -type s {too_large} \\) -delete; $HAUL tar {options} -cf a.tar tree"));
+    scene
+}
+
+fn equal(scene: &Scene, found: &Path, facts: Facts) {
+    let differences = compare_paths(&scene.path().join("tree"), found, facts).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+}
+
+#[test]
+fn gnu_tar_reads_everything_back() {
+    require!(needs::root());
+    require!(needs::tool("tar"));
+    for options in ["--xattrs --acls -S", "--xattrs --acls --jobs=4 --sort=name"] {
+        let scene = archived(options);
+        scene.good("tar --xattrs '--xattrs-include=*' --acls -C out -xpf a.tar");
+        let holes = if options.contains("-S") { Facts::empty() } else { Facts::HOLES };
+        equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - holes);
+    }
+}
+
+#[test]
+fn bsdtar_reads_everything_back() {
+    require!(needs::root());
+    require!(needs::tool("bsdtar"));
+    let scene = archived("--xattrs --acls -S");
+    // It takes -0.5 for half a second after 0, in anybody's archives.
+    scene.good("find tree ! -newermt 1970-01-01 -exec touch -hd 1970-01-02 {} + && $HAUL tar --xattrs --acls -Scf a.tar tree");
+    scene.good("bsdtar --xattrs --acls -C out -xpf a.tar");
+    equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::HOLES);
+}
+
+#[test]
+fn python_reads_everything_back() {
+    require!(needs::root());
+    require!(needs::tool("python3"));
+    let scene = archived("-S");
+    scene.good("python3 -c 'import tarfile; tarfile.open(\"a.tar\").extractall(\"out\")'");
+    // Python keeps times to the microsecond or so, and knows no attributes.
+    let facts = Facts::CONTENT | Facts::MODE | Facts::OWNER | Facts::LINKS;
+    equal(&scene, &scene.path().join("out/tree"), facts);
+}
+
+#[test]
+fn haul_reads_everything_back() {
+    require!(needs::root());
+    let scene = archived("--xattrs --acls -S");
+    scene.good("$HAUL tar --xattrs --acls -C out -xpf a.tar");
+    equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::HOLES);
+}
+
+#[test]
+fn a_real_tree_is_read_back() {
+    require!(needs::tool("tar"));
+    let scene = Scene::of("mkdir out; cp -a /usr/share/perl5 tree || cp -a /usr/share/doc tree");
+    scene.good("$HAUL tar -cf a.tar tree && tar -C out -xpf a.tar");
+    equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::ATTRIBUTES - Facts::HOLES);
+}
+
+#[test]
+fn directories_keep_their_times_however_many_workers_are_in_them() {
+    require!(needs::tool("tar"));
+    let scene = Scene::of(
+        "mkdir out; for a in 1 2 3 4 5 6; do for b in 1 2 3; do mkdir -p tree/$a/$b/deep
+        for n in 1 2 3 4 5; do head -c $((n * a * 9000)) /dev/zero >tree/$a/$b/$n; done
+        head -c 1500000 /dev/zero >tree/$a/$b/deep/late; echo $a >tree/$a/$b/deep/small; done
+        head -c 2000000 /dev/zero >tree/$a/large; done; find tree -depth -exec touch -hd @1234567890.5 {} +",
+    );
+    for options in ["--jobs=1", "--jobs=2", "--jobs=8", "--jobs=4 --engine=io-uring"] {
+        scene.good(&format!("$HAUL tar {options} -cf a.tar tree; rm -rf out/*; tar -C out -xpf a.tar"));
+        // A tar gives a directory its time when something from elsewhere comes.
+        equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::HOLES);
+        assert_eq!(scene.good("tar -tf a.tar | sort | uniq -d"), "", "{options}");
+    }
+}
+
+#[test]
+fn each_file_is_opened_once() {
+    require!(needs::tool("tar"));
+    // More than may wait for its turn: were much taken before that, it would have to be put off.
+    let scene = Scene::of(
+        "mkdir tree; head -c 30000 /dev/urandom >it
+        for d in $(seq 60); do mkdir -p tree/$((d % 7))/$d; for f in $(seq 50); do cp it tree/$((d % 7))/$d/$f; done; done; sync -f tree",
+    );
+    for (options, is_cold) in
+        [("--jobs=1", false), ("--jobs=2", true), ("--jobs=4", false), ("--jobs=4", true)]
+    {
+        if is_cold {
+            cold::make(&scene.path().join("tree")).unwrap();
+        }
+        let told = scene.good(&format!("$HAUL tar {options} --debug -cf a.tar tree 2>&1; tar -df a.tar"));
+        assert!(
+            told.contains("members put off: 0; directories left early: 0 times"),
+            "{options} {is_cold}: {told}"
+        );
+    }
+}
+
+#[test]
+fn links_come_after_what_they_lead_to() {
+    require!(needs::tool("tar"));
+    let scene = Scene::of(
+        "mkdir out; for n in $(seq 40); do mkdir -p tree/$n; seq $n >tree/$n/own; done
+        for n in $(seq 2 40); do ln tree/$((n - 1))/own tree/$n/before; ln tree/$n/own tree/$((n - 1))/after; done",
+    );
+    for _ in 0..3 {
+        scene.good("$HAUL tar --jobs=8 -cf a.tar tree; rm -rf out/*; tar -C out -xpf a.tar");
+        equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::HOLES);
+    }
+}
+
+#[test]
+fn large_members_are_read_back() {
+    require!(needs::tool("tar"));
+    let scene = Scene::of(
+        "mkdir out tree; head -c 20000001 /dev/urandom >tree/a; head -c 1048577 /dev/urandom >tree/b
+        head -c 5000000 /dev/urandom >tree/c; ln tree/c tree/d; truncate -s 30M tree/e
+        dd if=tree/a of=tree/e bs=1M seek=7 count=9 conv=notrunc status=none",
+    );
+    for options in [
+        "-cf a.tar tree",
+        "-Scf a.tar tree",
+        "-c --jobs=3 -f a.tar tree",
+        "-Sc tree >a.tar",
+        "-cf - tree >a.tar",
+    ] {
+        scene.good(&format!("$HAUL tar {options}"));
+        scene.good("rm -rf out/*; tar -C out -xpf a.tar");
+        equal(
+            &scene,
+            &scene.path().join("out/tree"),
+            Facts::CONTENT | Facts::MODE | Facts::MODIFIED | Facts::LINKS,
+        );
+    }
+}

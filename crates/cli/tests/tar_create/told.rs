@@ -1,0 +1,133 @@
+//! Messages and exit statuses are GNU tar's; what cannot be read, changes, or is not there.
+
+use std::collections::BTreeSet;
+
+use haul_testkit::{needs, require};
+
+use super::Scene;
+
+/// Runs the same words by GNU tar and by haul; what they say and their statuses must be equal.
+fn same(scene: &Scene, words: &str) {
+    let run = |tar: &str| {
+        let outcome = scene.shell(&format!("rm -f a.tar; {tar} {words}"));
+        let told = outcome.errors().replace("haul tar: ", "tar: ");
+        // Several workers find what is to be told, in an order of their own.
+        let told: BTreeSet<_> =
+            told.lines().filter(|line| !line.starts_with("Try '")).map(str::to_owned).collect();
+        (outcome.status(), told, outcome.printed())
+    };
+    assert_eq!(run("$HAUL tar"), run("tar"), "{words}");
+}
+
+#[test]
+fn what_goes_wrong_is_said_as_gnu_tar_says_it() {
+    require!(needs::tool("tar"));
+    let scene = Scene::of(
+        "mkdir d; echo 1 >d/1; ln -s nowhere d/dangling; mkdir $'odd\\n\\xff\\\\'; python3 -c '
+import socket; socket.socket(socket.AF_UNIX).bind(\"d/socket\")'",
+    );
+    for words in [
+        "-cf a.tar missing d/1",
+        "-cf a.tar missing",
+        "-cf a.tar",
+        "-cf missing/a.tar d",
+        "-cf a.tar -C missing d",
+        "-cf a.tar d",
+        "-hcf a.tar d",
+        "-cf a.tar $PWD/d/1 $PWD/d",
+        "-cf a.tar ../$(basename $PWD)/d/1",
+        "-cf a.tar --exclude=socket .",
+        "-cvf a.tar odd*",
+        "-cvf - d/1 >a.tar",
+        "-cf /dev/full d/1",
+    ] {
+        same(&scene, words);
+    }
+    let twice = scene.shell("$HAUL tar -cx d");
+    assert_eq!((twice.status(), twice.errors().lines().count()), (Some(2), 2));
+    let nothing = scene.shell("$HAUL tar d");
+    assert_eq!((nothing.status(), nothing.errors().lines().count()), (Some(2), 2));
+}
+
+#[test]
+fn what_may_not_be_read_is_not_in_the_archive() {
+    require!(needs::root());
+    require!(needs::tool("tar"));
+    let scene = Scene::of(
+        "chmod 777 .; mkdir d; echo 1 >d/1; echo 2 >d/2; : >d/3; chmod 0 d/2 d/3; mkdir d/closed; chmod 0 d/closed
+        mkdir d/listed; echo 4 >d/listed/4; chmod 744 d/listed; cp $HAUL haul",
+    );
+    let run = |tar: &str| {
+        let outcome = scene.shell(&format!(
+            "rm -f a.tar; setpriv --reuid=65534 --regid=65534 --clear-groups {tar} -cf a.tar d"
+        ));
+        let mut told: Vec<_> =
+            outcome.errors().replace("haul tar: ", "tar: ").lines().map(str::to_owned).collect();
+        told.sort();
+        (outcome.status(), told, scene.good("tar -tf a.tar | sort"))
+    };
+    assert_eq!(run("./haul tar"), run("tar"));
+}
+
+#[test]
+fn a_file_that_is_shorter_than_it_says_is_filled_up() {
+    require!(needs::tool("tar"));
+    // Its size is a page, whatever is in it.
+    let file = "/sys/kernel/mm/transparent_hugepage/enabled";
+    if !std::path::Path::new(file).exists() {
+        haul_testkit::skip!("needs {file}");
+    }
+    let scene = Scene::of("mkdir d; echo 1 >d/1");
+    for words in
+        [format!("-cPf a.tar d {file}"), format!("-cPzf a.tar {file} d"), format!("-cP {file} d >a.tar")]
+    {
+        same(&scene, &words);
+        scene.good(&format!(
+            "$HAUL tar {words} || true; tar -xPOf a.tar {file} | head -c 20 | cmp - <(head -c 20 {file})"
+        ));
+        scene.good("tar -tf a.tar | grep -x d/1 >found");
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_when_it_is_to_be_read_leaves_nothing_behind() {
+    require!(needs::tool("tar"));
+    // The program stands still at the pipe's end while the file is removed: it has read no more than some of the first.
+    let scene = Scene::of(
+        "mkdir d; head -c 20000000 /dev/urandom >d/a; for n in 1 2 3 4 5; do head -c ${n}0000 /dev/urandom >d/$n$n; done
+        for n in 1 2 3 4 5; do mv d/$n$n d/b$n; done; ln d/b3 d/c; head -c 3000000 /dev/urandom >d/large; mkdir keep",
+    );
+    for (file, rest) in [("b3", "a b1 b2 b4 b5 large"), ("large", "a b1 b2 b3 b4 b5 c")] {
+        let outcome = scene.shell(&format!(
+            "rm -f archive; mkfifo archive; $HAUL tar --sort=name --jobs=1 -cf archive d &
+            exec 3<archive; head -c 2000 <&3 >a.tar; mv d/{file} keep; cat <&3 >>a.tar; wait $!"
+        ));
+        assert_eq!(outcome.status(), Some(2), "{}", outcome.errors());
+        let told = format!("haul tar: d/{file}: Cannot stat: No such file or directory\n");
+        assert!(outcome.errors().contains(&told), "{}", outcome.errors());
+        assert_eq!(outcome.errors().contains("its other names"), file == "b3", "{}", outcome.errors());
+        for reader in ["tar -xf", "bsdtar -xf", "python3 -m tarfile -e", "$HAUL tar -xf"] {
+            if file == "b3" && reader.starts_with("python3") {
+                // It stops at the first thing that it cannot make.
+                continue;
+            }
+            // The other name of what is gone cannot be made.
+            scene.shell(&format!("rm -rf out; mkdir out; cd out; {reader} ../a.tar"));
+            scene.good(&format!("test ! -e out/d/{file}; for n in {rest}; do cmp d/$n out/d/$n; done"));
+        }
+        scene.good(&format!("mv keep/{file} d"));
+    }
+}
+
+#[test]
+fn a_file_that_changes_is_told_of() {
+    // The program stands still at the pipe's end while the file is changed: it has read no more than some of it.
+    let scene = Scene::of("mkdir d; head -c 20000000 /dev/zero >d/a; echo b >d/b");
+    let outcome = scene.shell(
+        "mkfifo archive; $HAUL tar --sort=name --jobs=1 -cf archive d &
+        exec 3<archive; head -c 2000 <&3 >a.tar; echo more >>d/a; cat <&3 >>a.tar; wait $!",
+    );
+    assert_eq!(outcome.status(), Some(1), "{}", outcome.errors());
+    assert_eq!(outcome.errors(), "haul tar: d/a: file changed as we read it\n");
+    assert_eq!(scene.good("tar -tf a.tar"), "d/\nd/a\nd/b\n");
+}

@@ -1,0 +1,238 @@
+//! Archives that GNU tar, bsdtar and Python's tarfile have written, extracted by haul and by GNU tar: the same trees come out.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use haul_testkit::needs::{self, find_tool};
+use haul_testkit::{Facts, Sandbox, everything};
+use haul_testkit::{compare::compare_paths, require, skip};
+
+use crate::haul;
+
+/// Runs a command of another program, which has to succeed.
+fn run(program: &str, arguments: &[&str], folder: &Path) {
+    let output =
+        Command::new(program).args(arguments).current_dir(folder).env("LC_ALL", "C").output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Extracts an archive by haul, from a file and from a pipe, with several numbers of workers, and compares what comes out with
+/// what GNU tar makes of it.
+fn extracted_alike(folder: &Path, options: &[&str], facts: Facts) {
+    let theirs = folder.join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    let known = ["--delay-directory-restore", "--xattrs", "--xattrs-include=*", "--acls"];
+    let theirs_options = if options.contains(&"--xattrs") { &known[..] } else { &known[..1] };
+    // GNU tar complains of what it does not know, and extracts what it knows.
+    Command::new("tar")
+        .args(["-x", "-f", "archive", "-C", "theirs"])
+        .args(theirs_options)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    for (number, jobs) in ["--jobs=1", "--jobs=4"].into_iter().enumerate() {
+        let ours = folder.join(format!("ours-{number}"));
+        fs::create_dir(&ours).unwrap();
+        let run = haul().args(["tar", "-x", jobs]).args(options).arg("-C").arg(&ours).in_folder(folder);
+        let run = match number {
+            0 => run.args(["-f", "archive"]),
+            _ => run.args(["-f", "-"]).input(&fs::read(folder.join("archive")).unwrap()),
+        };
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{jobs}: {}", outcome.errors());
+        let differences = compare_paths(&theirs.join("tree"), &ours.join("tree"), facts).unwrap();
+        assert!(differences.is_empty(), "{jobs}: {differences}");
+    }
+}
+
+/// Makes the tree of everything, without what no archive can hold: sockets, and a hole too large to be read by who does not
+/// look for it.
+fn tree(folder: &Path, whole: bool) {
+    everything::spec().build(&folder.join("tree")).unwrap();
+    for name in ["socket", "sub/sub/deep/twin-socket"] {
+        fs::remove_file(folder.join("tree").join(name)).unwrap();
+    }
+    if !whole {
+        fs::remove_file(folder.join("tree/sub/sub/deep/hole-huge")).unwrap();
+    }
+}
+
+const COMMON: Facts = Facts::CONTENT
+    .union(Facts::MODE)
+    .union(Facts::OWNER)
+    .union(Facts::MODIFIED)
+    .union(Facts::DIRECTORY_MODIFIED)
+    .union(Facts::LINKS);
+
+/// Has a program archive the tree in several formats, and extracts what it has made of it.
+fn extracted_in_formats(program: &str, formats: &[&str]) {
+    for format in formats {
+        let sandbox = Sandbox::in_memory().unwrap();
+        tree(sandbox.path(), false);
+        let option = format!("--format={format}");
+        // What a format cannot hold is left out with a complaint.
+        Command::new(program)
+            .args(["-c", "-f", "archive", &option, "tree"])
+            .current_dir(sandbox.path())
+            .output()
+            .unwrap();
+        extracted_alike(sandbox.path(), &[], COMMON);
+    }
+}
+
+#[test]
+fn what_gnu_tar_writes_in_any_format_is_extracted_as_by_itself() {
+    require!(needs::root());
+    require!(needs::tool("tar"));
+    extracted_in_formats("tar", &["gnu", "oldgnu", "pax", "posix", "ustar", "v7"]);
+}
+
+#[test]
+fn attributes_lists_and_holes_are_extracted_as_by_gnu_tar() {
+    require!(needs::root());
+    require!(needs::tool("tar"));
+    let sparse = ["--format=gnu", "--sparse-version=0.0", "--sparse-version=0.1", "--sparse-version=1.0"];
+    for option in sparse {
+        let sandbox = Sandbox::in_memory().unwrap();
+        tree(sandbox.path(), true);
+        let mut words = vec!["-c", "-S", "-f", "archive", option];
+        if option != "--format=gnu" {
+            words.extend(["--format=pax", "--xattrs", "--xattrs-include=*", "--acls"]);
+        }
+        words.push("tree");
+        run("tar", &words, sandbox.path());
+        extracted_alike(sandbox.path(), &["--xattrs", "--acls"], COMMON | Facts::HOLES | Facts::ATTRIBUTES);
+    }
+}
+
+#[test]
+fn what_bsdtar_writes_is_extracted() {
+    require!(needs::root());
+    require!(needs::tool("tar"));
+    require!(needs::tool("bsdtar"));
+    extracted_in_formats("bsdtar", &["gnutar", "pax", "ustar"]);
+}
+
+#[test]
+fn what_pythons_tarfile_writes_is_extracted() {
+    require!(needs::root());
+    require!(needs::tool("tar"));
+    if find_tool("python3").is_none() {
+        skip!("needs the command python3");
+    }
+    for format in ["GNU_FORMAT", "PAX_FORMAT", "USTAR_FORMAT"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        tree(sandbox.path(), false);
+        let script = format!(
+            "import tarfile\nt = tarfile.open('archive', 'w', format=tarfile.{format})\n\
+             def keep(i): return i if len(i.linkname) < 99 and '{format}' != 'USTAR_FORMAT' or len(i.name) < 90 and len(i.linkname) < 90 and 0 <= i.mtime < 8**11 else None\n\
+             t.add('tree', filter=keep)\nt.close()"
+        );
+        run("python3", &["-c", &script], sandbox.path());
+        extracted_alike(sandbox.path(), &[], COMMON);
+    }
+}
+
+#[test]
+fn compressed_archives_are_known_by_their_first_bytes() {
+    require!(needs::tool("tar"));
+    for program in ["gzip", "bzip2", "zstd"] {
+        require!(needs::tool(program));
+        let sandbox = Sandbox::in_memory().unwrap();
+        let tree = sandbox.join("tree");
+        fs::create_dir(&tree).unwrap();
+        for number in 0..300_u32 {
+            fs::write(tree.join(format!("f{number}")), number.to_le_bytes().repeat(number as usize * 7))
+                .unwrap();
+        }
+        run("tar", &["-c", "-f", "plain", "tree"], sandbox.path());
+        let packed =
+            Command::new(program).args(["-c", "plain"]).current_dir(sandbox.path()).output().unwrap().stdout;
+        fs::write(sandbox.join("archive"), &packed).unwrap();
+        extracted_alike(sandbox.path(), &[], Facts::CONTENT | Facts::MODE | Facts::MODIFIED);
+    }
+}
+
+#[test]
+fn zeros_behind_what_is_compressed_are_no_damage_and_anything_else_is() {
+    require!(needs::tool("tar"));
+    for (option, program) in [("-z", "gzip"), ("-j", "bzip2")] {
+        require!(needs::tool(program));
+        let sandbox = Sandbox::in_memory().unwrap();
+        let folder = sandbox.path();
+        fs::write(folder.join("a"), vec![b'a'; 300_000]).unwrap();
+        run("tar", &["-c", option, "-f", "first", "a"], folder);
+        let part = fs::read(folder.join("first")).unwrap();
+        let zeros = vec![0; 700_000];
+        let cases = [
+            ([part.as_slice(), &zeros].concat(), 0),
+            ([part.as_slice(), &part].concat(), 0),
+            ([part.as_slice(), b"something"].concat(), 2),
+            ([part.as_slice(), &zeros, &part].concat(), 2),
+        ];
+        for (archive, status) in cases {
+            fs::write(folder.join("archive"), &archive).unwrap();
+            fs::write(folder.join("a"), "").unwrap();
+            let outcome = haul().args(["tar", "-xf", "archive"]).in_folder(folder).finish().unwrap();
+            assert_eq!(
+                outcome.status(),
+                Some(status),
+                "{option}, {} bytes: {}",
+                archive.len(),
+                outcome.errors()
+            );
+            assert_eq!(fs::read(folder.join("a")).unwrap(), vec![b'a'; 300_000]);
+        }
+    }
+}
+
+#[test]
+fn listings_are_gnu_tars() {
+    require!(needs::root());
+    require!(needs::tool("tar"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    tree(sandbox.path(), true);
+    for format in ["--format=gnu", "--format=pax", "--format=v7"] {
+        Command::new("tar")
+            .args(["-c", "-S", "-f", "archive", format, "tree"])
+            .current_dir(sandbox.path())
+            .output()
+            .unwrap();
+        for (locale, zone) in [("C", "UTC"), ("C.UTF-8", "America/St_Johns")] {
+            for words in [
+                &["-tf", "archive"][..],
+                &["-tvf", "archive"],
+                &["-tvf", "archive", "--numeric-owner"],
+                &["-tf", "archive", "tree/odd", "tree/sub/sub"],
+            ] {
+                let theirs = Command::new("tar")
+                    .args(words)
+                    .current_dir(sandbox.path())
+                    .env("LC_ALL", locale)
+                    .env("TZ", zone)
+                    .output()
+                    .unwrap();
+                let ours = haul()
+                    .arg("tar")
+                    .args(words)
+                    .in_folder(sandbox.path())
+                    .env("LC_ALL", locale)
+                    .env("TZ", zone)
+                    .finish()
+                    .unwrap();
+                assert!(ours.succeeded(), "{words:?}: {}", ours.errors());
+                let lines = |bytes: &[u8]| {
+                    bytes
+                        .split(|byte| *byte == b'\n')
+                        .map(|line| line.escape_ascii().to_string())
+                        .collect::<Vec<_>>()
+                };
+                for (our, their) in lines(&ours.stdout).iter().zip(&lines(&theirs.stdout)) {
+                    assert_eq!(our, their, "{format} {words:?} {locale}");
+                }
+                assert_eq!(ours.stdout.len(), theirs.stdout.len(), "{words:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What becomes of what is there already, of names that come twice, of options; beside GNU tar where that does the same.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use haul_testkit::{Facts, Outcome, Sandbox, compare::compare_paths, needs, require};
+
+use crate::archive::{Archive, Header};
+use crate::haul;
+
+fn a() -> Archive {
+    Archive::new()
+}
+
+/// Extracts an archive in two folders alike, by GNU tar and by haul; what comes out, and the exit status, must be the same.
+fn alike(archive: &[u8], options: &[&str], before: impl Fn(&Path)) {
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("archive.tar"), archive).unwrap();
+    let [theirs, ours] = ["theirs", "ours"].map(|name| sandbox.join(name));
+    for folder in [&theirs, &ours] {
+        fs::create_dir(folder).unwrap();
+        before(folder);
+        // Two folders that are filled one after the other are not of the same time.
+        let same_time = ["-mindepth", "1", "-exec", "touch", "-h", "-d", "@1500000000", "{}", "+"];
+        assert!(Command::new("find").arg(folder).args(same_time).status().unwrap().success());
+    }
+    let words = |folder: &Path| {
+        let mut words = vec!["-x".into(), "-f".into(), sandbox.join("archive.tar")];
+        words.extend(options.iter().map(|option| (*option).into()));
+        words.extend(["-C".into(), folder.to_owned()]);
+        words
+    };
+    let their = Command::new("tar").args(words(&theirs)).env("LC_ALL", "C").output().unwrap();
+    let our = haul().arg("tar").args(words(&ours)).env("LC_ALL", "C").finish().unwrap();
+    let said =
+        format!("{options:?}\ntheirs: {}\nours: {}", String::from_utf8_lossy(&their.stderr), our.errors());
+    assert_eq!(our.status(), their.status.code(), "{said}");
+    let facts = Facts::CONTENT | Facts::MODE | Facts::OWNER | Facts::MODIFIED | Facts::LINKS;
+    let differences = compare_paths(&theirs, &ours, facts).unwrap();
+    assert!(differences.is_empty(), "{differences}{said}");
+}
+
+fn extract(archive: &[u8], options: &[&str], inside: &Path) -> Outcome {
+    haul().args(["tar", "-x", "-f", "-"]).args(options).arg("-C").arg(inside).input(archive).finish().unwrap()
+}
+
+#[test]
+fn what_is_there_already_is_treated_as_by_gnu_tar() {
+    require!(needs::tool("tar"));
+    let archive = a()
+        .directory("d/")
+        .file("d/f", b"new")
+        .file("f", b"new")
+        .symlink("l", "new")
+        .file("instead-of-directory", b"new")
+        .file("instead-of-full-directory", b"new")
+        .file("instead-of-link", b"new")
+        .directory("directory-instead-of-file/")
+        .hard_link("h", "f")
+        .member(Header::new("p", b'6', 0), b"")
+        .end();
+    let before = |folder: &Path| {
+        fs::create_dir(folder.join("d")).unwrap();
+        fs::set_permissions(folder.join("d"), fs::Permissions::from_mode(0o700)).unwrap();
+        for name in ["d/f", "d/other", "f", "h", "l", "p", "directory-instead-of-file"] {
+            fs::write(folder.join(name), b"old and longer").unwrap();
+        }
+        fs::hard_link(folder.join("f"), folder.join("joined")).unwrap();
+        fs::create_dir(folder.join("instead-of-directory")).unwrap();
+        fs::create_dir(folder.join("instead-of-full-directory")).unwrap();
+        fs::write(folder.join("instead-of-full-directory/x"), b"x").unwrap();
+        symlink("f", folder.join("instead-of-link")).unwrap();
+    };
+    alike(&archive, &[], before);
+    alike(&archive, &["--overwrite"], before);
+    alike(&archive, &["--skip-old-files"], before);
+    alike(&archive, &["-k"], |folder| {
+        before(folder);
+        fs::remove_file(folder.join("directory-instead-of-file")).unwrap();
+    });
+}
+
+#[test]
+fn names_that_come_twice_are_made_in_the_archives_order() {
+    require!(needs::tool("tar"));
+    let mut archive = a();
+    for round in 0..50_u32 {
+        for name in 0..20 {
+            archive = archive.file(format!("f{name}"), &round.to_le_bytes().repeat(name + 1));
+        }
+        archive = archive.hard_link("h", "f3").directory("d/").file("d/x", &round.to_le_bytes());
+    }
+    archive = archive.file("f5", b"last").hard_link("h", "f5").file("f5", b"later than the link");
+    alike(&archive.end(), &[], |_| {});
+    let changing = a()
+        .directory("a/")
+        .file("a", b"a file now")
+        .directory("a/")
+        .file("a/b", b"x")
+        .file("c", b"a file first")
+        .directory("c/")
+        .file("c/d", b"x");
+    for _ in 0..20 {
+        alike(&changing.clone().end(), &[], |_| {});
+    }
+}
+
+#[test]
+fn large_files_are_made_in_parts_with_the_same_bytes() {
+    require!(needs::tool("tar"));
+    let content: Vec<u8> = (0..20_000_000_u32).map(|number| (number / 7 % 251) as u8).collect();
+    let archive = a()
+        .file("small", b"x")
+        .file("large", &content)
+        .file("of-two-parts", &content[..5 << 20])
+        .file("at-the-limit", &content[..64 << 10])
+        .file("beyond-the-limit", &content[..(64 << 10) + 1])
+        .file("at-the-streams-limit", &content[..256 << 10])
+        .file("beyond-the-streams-limit", &content[..(256 << 10) + 1])
+        .file("large", &content[..3 << 20])
+        .hard_link("joined", "large")
+        .end();
+    alike(&archive, &[], |_| {});
+    alike(&archive, &["--overwrite"], |folder| fs::write(folder.join("large"), vec![1; 25_000_000]).unwrap());
+    let sandbox = Sandbox::in_memory().unwrap();
+    assert!(extract(&archive, &[], sandbox.path()).succeeded());
+    assert_eq!(fs::read(sandbox.join("large")).unwrap(), content[..3 << 20]);
+    assert_eq!(fs::metadata(sandbox.join("large")).unwrap().nlink(), 2);
+}
+
+#[test]
+fn what_is_behind_a_large_file_that_stays_is_extracted() {
+    require!(needs::tool("tar"));
+    let content = vec![b'x'; (4 << 20) + 1];
+    let before = |folder: &Path| fs::write(folder.join("large"), b"old").unwrap();
+    // As the first of a piece, and as the last.
+    for first in [a(), a().file("before", b"x")] {
+        let archive = first.file("large", &content).file("behind", b"x").directory("d/").end();
+        for option in ["--skip-old-files", "-k"] {
+            alike(&archive, &[option], before);
+            let sandbox = Sandbox::in_memory().unwrap();
+            before(sandbox.path());
+            extract(&archive, &[option], sandbox.path());
+            assert!(sandbox.join("behind").exists() && sandbox.join("d").exists(), "{option}, from a pipe");
+            assert_eq!(fs::read(sandbox.join("large")).unwrap(), b"old");
+        }
+    }
+}
+
+#[test]
+fn what_stands_before_a_damaged_header_belongs_to_no_other() {
+    require!(needs::tool("tar"));
+    let long = [b'n'; 150];
+    let headers = [a().long(b'L', &long), a().extended(b'x', &[("path", b"another"), ("size", b"2")])];
+    for before in headers {
+        for change in [0_usize, 124] {
+            // A wrong sum, or no number where the size belongs.
+            let damaged = Header::new("lost", b'0', 0);
+            let mut archive = a().file("first", b"x");
+            archive.0.extend(&before.0);
+            let at = archive.0.len();
+            let mut archive = match change {
+                0 => archive.member(damaged, b""),
+                _ => archive.member(damaged.size("x"), b""),
+            };
+            if change == 0 {
+                archive.0[at] ^= 1;
+            }
+            alike(&archive.file("behind", b"whose name it is").file("last", b"y").end(), &[], |_| {});
+        }
+    }
+}
+
+#[test]
+fn members_are_chosen_stripped_and_printed() {
+    let archive = a().directory("a/").file("a/b", b"1").file("a/c/d", b"2").file("e", b"3").end();
+    let sandbox = Sandbox::in_memory().unwrap();
+    let outcome = haul()
+        .args(["tar", "-x", "-v", "-f", "-", "-C"])
+        .arg(sandbox.path())
+        .args(["a/c", "nothing"])
+        .input(&archive)
+        .finish()
+        .unwrap();
+    assert_eq!(outcome.status(), Some(2));
+    assert_eq!(outcome.printed(), "a/c/d\n");
+    assert_eq!(outcome.errors().lines().next(), Some("haul tar: nothing: Not found in archive"));
+    assert!(sandbox.join("a/c/d").exists() && !sandbox.join("a/b").exists());
+    assert!(extract(&archive, &["--strip-components=1"], sandbox.path()).succeeded());
+    assert!(sandbox.join("b").exists() && sandbox.join("c/d").exists() && !sandbox.join("e").exists());
+    let printed = haul().args(["tar", "-x", "-O", "-f", "-", "a"]).input(&archive).finish().unwrap();
+    assert_eq!(printed.printed(), "12");
+    let absolute = sandbox.join("deep/planted");
+    let archive = a().file(absolute.to_str().unwrap(), b"x").end();
+    assert!(extract(&archive, &["-P"], sandbox.path()).succeeded());
+    assert_eq!(fs::read(absolute).unwrap(), b"x");
+}
+
+#[test]
+fn what_is_written_to_standard_output_is_what_gnu_tar_writes() {
+    require!(needs::tool("tar"));
+    let archive = a()
+        .directory("empty/")
+        .file("a/b", b"1")
+        .symlink("l", "x")
+        .hard_link("h", "a/b")
+        .file("top", &[b'x'; 3_000_000])
+        .end();
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("archive"), archive).unwrap();
+    for options in ["", "-v", "empty", "--strip-components=1 -v", "-v a l", "-v --exclude=b a empty"] {
+        let words = format!("-x -O -f archive {options}");
+        let words: Vec<_> = words.split_whitespace().collect();
+        let mut tar = Command::new("tar");
+        let their = tar.args(&words).current_dir(sandbox.path()).env("LC_ALL", "C").output().unwrap();
+        let our = haul().arg("tar").args(&words).in_folder(sandbox.path()).finish().unwrap();
+        assert_eq!(our.status(), their.status.code(), "{options}: {}", our.errors());
+        assert_eq!(our.errors(), String::from_utf8(their.stderr).unwrap(), "{options}");
+        assert!(our.stdout == their.stdout, "{options}: {} bytes", our.stdout.len());
+    }
+}
+
+#[test]
+fn what_is_intact_of_a_truncated_archive_is_extracted() {
+    let archive = a().file("one", &[1; 1000]).file("two", &[2; 1000]).end();
+    let sandbox = Sandbox::in_memory().unwrap();
+    let outcome = extract(&archive[..2600], &[], sandbox.path());
+    assert_eq!(outcome.status(), Some(2));
+    assert!(outcome.errors().contains("Unexpected EOF in archive"), "{}", outcome.errors());
+    assert_eq!(fs::read(sandbox.join("one")).unwrap(), [1; 1000]);
+    let mut damaged = archive;
+    damaged[0] ^= 1;
+    let outcome = extract(&damaged, &[], sandbox.path());
+    assert_eq!(outcome.status(), Some(2));
+    assert!(outcome.errors().contains("Skipping to next header"), "{}", outcome.errors());
+    assert_eq!(fs::read(sandbox.join("two")).unwrap(), [2; 1000]);
+}

@@ -1,0 +1,44 @@
+//! Compressed archives: each piece is a frame of its own (a gzip member, a bzip2 stream, a zstd frame), so that all workers
+//! compress at once. Every decompressor takes frames that follow each other for one.
+
+use std::io::{self, Write};
+
+use super::options::Compression;
+
+impl Compression {
+    /// Returns how many bytes of the archive make a good frame: enough that little is lost at its ends.
+    pub(super) fn frame_bytes(self) -> u64 {
+        match self {
+            Self::None | Self::Gzip => 1 << 20,
+            // Four blocks of 900,000 bytes, nearly.
+            Self::Bzip2 => 3_500 << 10,
+            Self::Zstd => 4 << 20,
+        }
+    }
+
+    /// Makes a frame of some bytes.
+    ///
+    /// # Errors
+    /// The compressor's: where it has no memory.
+    pub(super) fn frame(self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+        match self {
+            Self::None => Ok(bytes),
+            Self::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(room(&bytes), flate2::Compression::default());
+                encoder.write_all(&bytes)?;
+                encoder.finish()
+            }
+            Self::Bzip2 => {
+                let mut encoder = bzip2::write::BzEncoder::new(room(&bytes), bzip2::Compression::best());
+                encoder.write_all(&bytes)?;
+                encoder.finish()
+            }
+            Self::Zstd => zstd::bulk::compress(&bytes, zstd::DEFAULT_COMPRESSION_LEVEL),
+        }
+    }
+}
+
+/// Makes room for a frame: usually less than a half of what it has to hold.
+fn room(bytes: &[u8]) -> Vec<u8> {
+    Vec::with_capacity(bytes.len() / 2)
+}

@@ -1,0 +1,263 @@
+//! Making an archive, from the operands to the blocks of zeros that end it.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use haul_flow::{Alone, Conduct, Config, Operand, Problem, Report, Session, Split, Status, Tool};
+use haul_sys::{Open, stat_path};
+
+use super::entry::Listing;
+use super::fill::Fill;
+use super::format::{Indexed, archive_bytes, write_index};
+use super::look::Look;
+use super::options::{Attributes, Links, MemberOrder, Named, Options};
+use super::output::Output;
+use super::plan::{Plan, Planned};
+use super::stow::Stow;
+use super::survey::Survey;
+use super::wording;
+
+/// Spans in memory for each worker: one that is filled, one that is written, and some whose files are fetched.
+const SPANS_PER_WORKER: usize = 4;
+
+/// Workers that look at files for an archive that several processes make.
+const SURVEYORS: usize = 16;
+
+/// Spans that may be under way to other processes, or back: they are made there, and have no memory here.
+const SPANS_AWAY: usize = 4096;
+
+/// Makes an archive. Returns the exit status: 0, 1 if something has changed meanwhile, 2 if something failed.
+pub fn create(conductor: &impl Conduct, options: &Options, config: &Config, report: &dyn Report) -> u8 {
+    match try_create(conductor, options, config, report) {
+        Ok(status) => status,
+        Err(problem) => {
+            report.problem(problem);
+            report.problem(Problem::new(wording::NOT_RECOVERABLE).as_warning());
+            2
+        }
+    }
+}
+
+/// Makes an archive; what keeps all of it from being made is returned.
+fn try_create(
+    conductor: &impl Conduct,
+    options: &Options,
+    config: &Config,
+    report: &dyn Report,
+) -> Result<u8, Problem> {
+    if options.named.is_empty() {
+        return Err(Problem::new(wording::EMPTY_ARCHIVE));
+    }
+    let mut session = Session::begin(config, report)?;
+    let output = Output::create(&options.archive, options.compression)?;
+    if options.index && !output.has_places() {
+        return Err(Problem::new(wording::INDEX_WANTS_FILE));
+    }
+    let options = Arc::new(options.clone());
+    let look = Look::new(Arc::clone(&options), output.identity);
+    let status = Arc::clone(&look.status);
+    let ran = if output.has_places() && is_made_in_one_run(&options) {
+        if session.config.jobs.is_none() {
+            session.settings.jobs = session.settings.jobs.min(stowing_workers());
+        }
+        stow(&session, &options, look, output)?
+    } else {
+        survey_and_fill(&mut session, conductor, &options, look, output)?
+    };
+    if ran == Status::Failure {
+        status.at_least(2);
+    }
+    if status.get() == 2 {
+        report.problem(Problem::new(wording::EXITING).as_warning());
+    }
+    Ok(status.get())
+}
+
+/// Tells whether members may be written as they are found: nobody wants an order of them, a list of where they are, or what has
+/// to be known of a file before it is opened; no other process has to find its part; and no file is likely to
+/// be met twice.
+fn is_made_in_one_run(options: &Options) -> bool {
+    options.order == MemberOrder::Found
+        && !options.index
+        && !options.several_processes
+        && !options.attributes.contains(Attributes::HOLES)
+        && !overlap(&options.named)
+}
+
+/// Returns how many workers add to one archive, unless the user says: one for each processor. More would wait for each other, and
+/// each passes many reads to the disk at once (docs/measurements/tools.md).
+fn stowing_workers() -> usize {
+    std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
+}
+
+/// Tells whether an operand is in another, by its name: then each finds files of the other, in an order that nobody knows.
+fn overlap(named: &[Named]) -> bool {
+    let path = |named: &Named| path_of(named, named.name.to_bytes()).into_bytes();
+    let mut paths: Vec<_> = named.iter().map(|named| [&path(named), b"/".as_slice()].concat()).collect();
+    paths.sort_unstable();
+    paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
+}
+
+/// Makes an archive in one run.
+fn stow(
+    session: &Session<'_>,
+    options: &Arc<Options>,
+    look: Look,
+    output: Output,
+) -> Result<Status, Problem> {
+    let operands = operands(session, &look)?;
+    let stow = Stow::new(look, output);
+    let places = operands.iter().enumerate();
+    places.for_each(|(place, operand): (_, &Operand<Stow>)| stow.begin_operand(place, &operand.own));
+    let ran = session.run_alone(&stow, operands);
+    let (members, output) = stow.finish(session.report);
+    finish(output, members, Vec::new(), options)?;
+    Ok(ran)
+}
+
+/// Makes an archive in two runs: the first finds out what goes where.
+fn survey_and_fill(
+    session: &mut Session<'_>,
+    conductor: &impl Conduct,
+    options: &Arc<Options>,
+    look: Look,
+    output: Output,
+) -> Result<Status, Problem> {
+    let report = session.report;
+    let operands = operands(session, &look)?;
+    let places = operands.iter().map(|operand| Arc::clone(&operand.own)).collect();
+    let survey = Survey(look);
+    let mut looked = survey_alone(session, options, &survey, operands);
+    let Look { people, status, .. } = survey.0;
+    let span_bytes = options.compression.frame_bytes();
+    let (plan, all_fit) = Plan::new(places, options, &people, span_bytes, report);
+    if !all_fit {
+        looked = Status::Failure;
+    }
+    let mut fill = Fill::new(plan, Arc::clone(options), people, status, output);
+    let shared = if options.several_processes { fill.share(&session.cache) } else { None };
+    let filled = match shared {
+        Some(directory) => {
+            let first = fill.first(SPANS_AWAY, report);
+            session.run(conductor, &fill, vec![directory], first)
+        }
+        None => {
+            if options.several_processes {
+                report.debug("the archive is no plain file: this process makes it alone");
+            }
+            let first = fill.first(SPANS_PER_WORKER * session.settings.jobs, report);
+            session.run(&Alone, &fill, Vec::new(), first)
+        }
+    };
+    let Some((plan, void, output)) = fill.finish() else { return Ok(Status::Failure) };
+    let members = plan.end();
+    let index = if options.index { index(&plan, void, options, members)? } else { Vec::new() };
+    finish(output, members, index, options)?;
+    Ok(looked.max(filled))
+}
+
+/// Surveys the operands. Where other processes will help to fill the archive, the files are where looking at one takes a message
+/// and an answer, and until this is over they wait: more workers have more on the way.
+fn survey_alone(
+    session: &mut Session<'_>,
+    options: &Options,
+    survey: &Survey,
+    operands: Vec<Operand<Survey>>,
+) -> Status {
+    let settings = session.settings;
+    if options.several_processes && session.config.jobs.is_none() {
+        session.settings = settings.among(SURVEYORS);
+    }
+    let looked = session.run_alone(survey, operands);
+    session.settings = settings;
+    looked
+}
+
+/// Returns the index of an archive: where its members are, but for those that are not there after all.
+fn index(plan: &Plan, void: Vec<usize>, options: &Options, members: u64) -> Result<Vec<u8>, Problem> {
+    let void: HashSet<usize> = void.into_iter().collect();
+    let there = plan.members.iter().enumerate().filter(|(index, _)| !void.contains(index));
+    let indexed =
+        |member: &Planned| Indexed { offset: member.offset, path: plan.member_path(member, options) };
+    let index: Vec<_> = there.map(|(_, member)| indexed(member)).collect();
+    write_index(&index, members).map_err(|why| Problem::new(wording::NO_INDEX).naming(why.to_string()))
+}
+
+/// Ends an archive whose members are so long: with zeros, and the index behind them.
+fn finish(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Result<(), Problem> {
+    let mut last = vec![0; (archive_bytes(members) - members) as usize];
+    last.extend(index);
+    match options.compression.frame(last) {
+        Ok(last) => output.finish(members, &last),
+        Err(why) => Err(Problem::new(wording::CANNOT_COMPRESS).naming(why.to_string())),
+    }
+}
+
+/// Makes the operands of what the user named. Of those that are not there the user is told.
+fn operands<T: Tool<Directory = Arc<Listing>>>(
+    session: &Session<'_>,
+    look: &Look,
+) -> Result<Vec<Operand<T>>, Problem> {
+    let mut operands = Vec::new();
+    for named in &look.options.named {
+        match operand(session, named, &look.options) {
+            Ok(operand) => operands.push(operand),
+            Err(Stop::This(problem)) => {
+                look.status.at_least(2);
+                session.report.problem(problem);
+            }
+            Err(Stop::All(problem)) => return Err(problem),
+        }
+    }
+    Ok(operands)
+}
+
+/// What keeps an operand from being archived.
+enum Stop {
+    /// Something about it: the others are archived.
+    This(Problem),
+    /// The directory that `-C` names is not there: nothing is.
+    All(Problem),
+}
+
+/// Makes the operand of what the user named.
+fn operand<T: Tool<Directory = Arc<Listing>>>(
+    session: &Session<'_>,
+    named: &Named,
+    options: &Options,
+) -> Result<Operand<T>, Stop> {
+    let split = Split::of(&named.name);
+    let (path, name) = (path_of(named, split.display), c_string(split.name));
+    let cannot_stat =
+        |cause| Stop::This(Problem::new(wording::CANNOT_STAT).naming(named.name.to_bytes()).because(cause));
+    if let Some(directory) = &named.directory {
+        let there = session.cache.hold_operand(directory, Open::SEARCH.following(), Vec::new());
+        there.map_err(|cause| {
+            Stop::All(Problem::new(wording::CANNOT_OPEN).naming(directory.to_bytes()).because(cause))
+        })?;
+    }
+    let place = session
+        .cache
+        .hold_operand(&path, Open::SEARCH.following(), split.display.to_vec())
+        .map_err(cannot_stat)?;
+    let directory = session.cache.open(&place).map_err(cannot_stat)?;
+    stat_path(Some(&*directory), &name, options.links == Links::Followed).map_err(cannot_stat)?;
+    Ok(Operand::named(place, &name, Arc::new(Listing::place(split.display))))
+}
+
+/// Returns the path of the directory that a name stands in.
+fn path_of(named: &Named, display: &[u8]) -> CString {
+    let path = match &named.directory {
+        _ if display.starts_with(b"/") => display.to_vec(),
+        Some(directory) => [directory.to_bytes(), b"/", display].concat(),
+        None if display.is_empty() => b".".to_vec(),
+        None => display.to_vec(),
+    };
+    c_string(&path)
+}
+
+/// Makes a C string of parts of C strings, which have no NUL inside.
+fn c_string(bytes: &[u8]) -> CString {
+    CString::new(bytes).unwrap_or_default()
+}

@@ -1,0 +1,226 @@
+//! What is known of an entry that is to be a member, and what its headers will say.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use haul_flow::Held;
+use haul_sys::{FileType, Identity, Mode, Stat};
+
+use super::format::{Kind, Member, SparseMap, Unfit, encode};
+use super::options::{Options, Represented};
+
+/// An entry that was looked at.
+pub(super) struct Entry {
+    /// Its name in its directory.
+    pub(super) name: CString,
+    /// What the kernel says of it.
+    pub(super) stat: Stat,
+    /// What it will be in the archive.
+    pub(super) kind: Kind,
+    /// Whether its name is a symbolic link that was followed.
+    pub(super) followed: bool,
+    /// Bytes of its headers.
+    pub(super) header_bytes: u32,
+    /// What only few have.
+    pub(super) extra: Option<Box<Extra>>,
+    /// What is in it, if it is a directory that is visited.
+    pub(super) listing: Option<Arc<Listing>>,
+}
+
+/// What only few entries have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extra {
+    /// What a link leads to.
+    pub(super) link: Vec<u8>,
+    /// Extended attributes and access lists, as records.
+    pub(super) records: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where the data is, and that as text, if it is stored without its holes.
+    pub(super) map: Option<(SparseMap, Vec<u8>)>,
+}
+
+/// A directory that was visited, or the place of an operand.
+pub(super) struct Listing {
+    /// What stands before the names in it, as the user would write it.
+    pub(super) prefix: Vec<u8>,
+    /// How much of that is not in members' names; `None` where an operand stands, for which it depends on the operand.
+    pub(super) stripped: Option<usize>,
+    /// The device that the operand is on, once it is known.
+    pub(super) device: OnceLock<u64>,
+    /// The directory, once everything in it was looked at.
+    pub(super) held: OnceLock<Arc<Held>>,
+    /// Its number in the order of what is written at once, where it is.
+    pub(super) number: OnceLock<usize>,
+    /// What was found in it.
+    pub(super) entries: Mutex<Vec<Entry>>,
+}
+
+impl Listing {
+    /// Makes the place of an operand.
+    pub(super) fn place(prefix: &[u8]) -> Self {
+        Self {
+            prefix: prefix.to_vec(),
+            stripped: None,
+            device: OnceLock::new(),
+            held: OnceLock::new(),
+            number: OnceLock::new(),
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Adds what was found.
+    pub(super) fn add(&self, entry: Entry) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+    }
+}
+
+impl Entry {
+    /// Begins one of what the kernel says; `None` if there is no member of that kind.
+    pub(super) fn new(name: CString, stat: Stat) -> Option<Self> {
+        let kind = match stat.kind {
+            FileType::Regular => Kind::Regular,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink,
+            FileType::Fifo => Kind::Fifo,
+            FileType::CharacterDevice => Kind::CharacterDevice,
+            FileType::BlockDevice => Kind::BlockDevice,
+            FileType::Socket | FileType::Unknown => return None,
+        };
+        Some(Self { name, stat, kind, followed: false, header_bytes: 0, extra: None, listing: None })
+    }
+
+    /// Returns where its data is, if it is stored without its holes.
+    pub(super) fn map(&self) -> Option<&(SparseMap, Vec<u8>)> {
+        self.extra.as_ref()?.map.as_ref()
+    }
+
+    /// Returns how many bytes are stored behind its headers.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        match (self.kind, self.map()) {
+            (Kind::Regular, Some((map, text))) => map.stored_bytes(text.len()),
+            (Kind::Regular, None) => self.stat.size,
+            _ => 0,
+        }
+    }
+
+    /// Tells whether the file has other names, which may be members as well.
+    pub(super) fn may_be_linked(&self) -> bool {
+        self.kind != Kind::Directory && self.stat.links > 1
+    }
+
+    /// Returns which file it is.
+    pub(super) fn identity(&self) -> Identity {
+        self.stat.identity
+    }
+
+    /// Makes it another name of a member before.
+    pub(super) fn link_to(&mut self, member: Vec<u8>) {
+        let records = self.extra.take().map(|extra| extra.records).unwrap_or_default();
+        self.kind = Kind::HardLink;
+        self.extra = Some(Box::new(Extra { link: member, records, map: None }));
+    }
+
+    /// Appends its headers.
+    pub(super) fn encode(
+        &self,
+        path: &[u8],
+        options: &Options,
+        people: &People,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Unfit> {
+        let is_directory = self.kind == Kind::Directory;
+        // The type bits stay behind: only the last twelve are a mode.
+        let mode = options.mode.iter().fold(self.stat.mode, |mode, change| change.apply(mode, is_directory));
+        let (owner, owner_name) = people.owner(self.stat.owner);
+        let (group, group_name) = people.group(self.stat.group);
+        let extra = self.extra.as_deref();
+        let member = Member {
+            path,
+            kind: self.kind,
+            mode: mode.and(Mode::new(0o7777)).bits(),
+            owner,
+            group,
+            owner_name: &owner_name,
+            group_name: &group_name,
+            size: self.stored_bytes(),
+            sparse_size: self.map().map(|(map, _)| map.size),
+            modified: options.modified.unwrap_or(self.stat.modified),
+            link: extra.map(|extra| extra.link.as_slice()).unwrap_or_default(),
+            device: self.stat.device_number,
+            records: extra.map(|extra| extra.records.as_slice()).unwrap_or_default(),
+        };
+        encode(options.format, &member, out)
+    }
+
+    /// Finds out how long its headers will be.
+    pub(super) fn measure(&mut self, path: &[u8], options: &Options, people: &People) -> Result<(), Unfit> {
+        let mut headers = Vec::with_capacity(1536);
+        self.encode(path, options, people, &mut headers)?;
+        self.header_bytes = headers.len() as u32;
+        Ok(())
+    }
+}
+
+/// Names of users by number, each asked for once.
+#[derive(Default)]
+struct Known(RwLock<HashMap<u32, Arc<[u8]>>>);
+
+impl Known {
+    fn name(&self, number: u32, ask: impl FnOnce(u32) -> Option<Vec<u8>>) -> Arc<[u8]> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
+        known.unwrap_or_else(|| {
+            let name: Arc<[u8]> = ask(number).unwrap_or_default().into();
+            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::clone(&name));
+            name
+        })
+    }
+}
+
+/// Who members belong to.
+pub(super) struct People {
+    users: Known,
+    groups: Known,
+    owner: Option<Represented>,
+    group: Option<Represented>,
+    numbers_only: bool,
+}
+
+impl People {
+    /// Begins with nobody known.
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            users: Known::default(),
+            groups: Known::default(),
+            owner: options.owner.clone(),
+            group: options.group.clone(),
+            numbers_only: options.numeric_owner,
+        }
+    }
+
+    /// Returns the number and the name that a file's owner has in the archive.
+    pub(super) fn owner(&self, number: u32) -> (u32, Arc<[u8]>) {
+        self.represented(number, self.owner.as_ref(), |number| self.users.name(number, haul_sys::user_name))
+    }
+
+    /// Returns the number and the name that a file's group has in the archive.
+    pub(super) fn group(&self, number: u32) -> (u32, Arc<[u8]>) {
+        self.represented(number, self.group.as_ref(), |number| self.groups.name(number, haul_sys::group_name))
+    }
+
+    fn represented(
+        &self,
+        number: u32,
+        instead: Option<&Represented>,
+        name: impl FnOnce(u32) -> Arc<[u8]>,
+    ) -> (u32, Arc<[u8]>) {
+        let nobody = || Arc::from(Vec::new());
+        match instead {
+            Some(Represented { name, number: other }) => {
+                let name = if self.numbers_only { nobody() } else { name.as_slice().into() };
+                (other.unwrap_or(number), name)
+            }
+            None if self.numbers_only => (number, nobody()),
+            None => (number, name(number)),
+        }
+    }
+}

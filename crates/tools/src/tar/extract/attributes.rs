@@ -1,0 +1,220 @@
+//! Giving what was extracted its attributes, in the one order that is right:
+//!
+//! ```text
+//! content ─► owner ─► extended attributes ─► mode ─► access lists ─► times
+//! ```
+//!
+//! A change of owner clears set-id bits and capabilities, so it comes first; the mode may take away the right to set
+//! attributes; an access list is more than a mode says. Set-id bits are not given where the owner could not be.
+
+use std::ffi::{CStr, CString};
+
+use haul_flow::{Desk, Problem, Wording};
+use haul_sys::{
+    Error, Fd, Mode, Owner, ProcessIdentity, Times, Timestamp, change_mode, change_mode_at, change_owner,
+    change_owner_at, change_times, change_times_at, set_xattr, set_xattr_at,
+};
+
+use super::Extractor;
+use super::owners::Owners;
+use crate::tar::read::acl;
+use crate::tar::read::member::{Extras, Kind, Member};
+use crate::tar::{Attributes, Options, Ownership, wording};
+
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
+
+/// What has attributes: an open file or directory, or a name that cannot be opened.
+#[derive(Clone, Copy)]
+pub(super) enum Object<'a> {
+    /// An open file or directory.
+    Open(&'a Fd),
+    /// A name in a directory.
+    Named(&'a Fd, &'a CStr),
+}
+
+impl Object<'_> {
+    fn own(self, owner: Owner) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => change_owner(file, owner),
+            Object::Named(directory, name) => change_owner_at(directory, name, owner),
+        }
+    }
+
+    fn chmod(self, mode: Mode) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => change_mode(file, mode),
+            Object::Named(directory, name) => change_mode_at(directory, name, mode),
+        }
+    }
+
+    fn set(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => set_xattr(file, key, value),
+            Object::Named(directory, name) => set_xattr_at(directory, name, key, value),
+        }
+    }
+
+    fn touch(self, times: Times) -> Result<(), Error> {
+        match self {
+            Object::Open(file) => change_times(file, times),
+            Object::Named(directory, name) => change_times_at(directory, name, times),
+        }
+    }
+}
+
+/// What members' attributes come to here, by what was asked for and who asks.
+#[derive(Debug)]
+pub(super) struct Rights {
+    owners: Owners,
+    same_owner: bool,
+    same_permissions: bool,
+    umask: Mode,
+    process: ProcessIdentity,
+    touch: bool,
+    attributes: Attributes,
+}
+
+/// The attributes of a member, without its name.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Wanted {
+    kind: Kind,
+    mode: Mode,
+    /// Numbers of user and group, if they are to be set.
+    owner: Option<(u32, u32)>,
+    modified: Timestamp,
+    extras: Option<Box<Extras>>,
+}
+
+impl Rights {
+    /// Reads the options, for a process with this umask.
+    pub(super) fn new(options: &Options, umask: Mode) -> Self {
+        let process = haul_sys::effective_identity();
+        let is_root = process.user == 0;
+        Self {
+            owners: Owners::new(options.numeric_owner),
+            same_owner: match options.ownership {
+                Ownership::ByUser => is_root,
+                Ownership::Same => true,
+                Ownership::Own => false,
+            },
+            same_permissions: options.same_permissions.unwrap_or(is_root),
+            umask,
+            process,
+            touch: options.touch,
+            attributes: options.attributes,
+        }
+    }
+
+    /// Returns the umask that was in force where the run was started.
+    pub(super) fn umask(&self) -> Mode {
+        self.umask
+    }
+
+    /// Says which attributes a member is to have.
+    pub(super) fn wanted(&self, member: &mut Member) -> Wanted {
+        let mode = match self.same_permissions {
+            true => member.mode,
+            false => member.mode.and(Mode::ALL).without(self.umask),
+        };
+        let owner = self.same_owner.then(|| self.owners.of(member));
+        let wants_extras = !self.attributes.is_empty();
+        let extras = member.extras.take().filter(|_| wants_extras);
+        Wanted { kind: member.kind, mode, owner, modified: member.modified, extras }
+    }
+
+    /// Tells whether a file that belongs to this process and has the mode it was made with needs no more of either.
+    pub(super) fn can_be_born(&self, wanted: &Wanted) -> bool {
+        let ours = (self.process.user, self.process.group);
+        wanted.owner.is_none_or(|owner| owner == ours)
+            && wanted.mode.and(self.umask.or(Mode::SPECIAL)).is_empty()
+            && wanted.extras.is_none()
+    }
+
+    /// Tells whether something is as it was made by this process.
+    pub(super) fn is_ours(&self, made: &haul_sys::Stat, mode: Mode) -> bool {
+        (made.owner, made.group) == (self.process.user, self.process.group) && made.mode == mode
+    }
+}
+
+impl Wanted {
+    /// Returns the mode.
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+}
+
+impl Extractor {
+    /// Gives something its attributes; owner and mode only if it does not have them from birth.
+    pub(super) fn give(
+        &self,
+        desk: &Desk<'_, Self>,
+        object: Object<'_>,
+        wanted: &Wanted,
+        path: &[u8],
+        is_born: bool,
+    ) {
+        let check = |wording: Wording, outcome: Result<(), Error>| match outcome {
+            Ok(()) => true,
+            Err(cause) => {
+                desk.problem(Problem::new(wording).naming(path).because(cause));
+                false
+            }
+        };
+        if !is_born {
+            let mut mode = wanted.mode;
+            if let Some((user, group)) = wanted.owner
+                && !check(wording::CANNOT_OWN, object.own(Owner { user: Some(user), group: Some(group) }))
+            {
+                mode = mode.and(Mode::ALL);
+            }
+            self.give_xattrs(desk, object, wanted, path);
+            if wanted.kind != Kind::Symlink {
+                check(wording::CANNOT_CHANGE_MODE, object.chmod(mode));
+                self.give_access_lists(desk, object, wanted, path);
+            }
+        }
+        if !self.rights.touch {
+            let times = Times { accessed: Timestamp::UNCHANGED, modified: wanted.modified };
+            check(wording::CANNOT_TOUCH, object.touch(times));
+        }
+    }
+
+    fn give_xattrs(&self, desk: &Desk<'_, Self>, object: Object<'_>, wanted: &Wanted, path: &[u8]) {
+        let Some(extras) = &wanted.extras else { return };
+        if !self.rights.attributes.contains(Attributes::XATTR) {
+            return;
+        }
+        for (key, value) in &extras.xattrs {
+            // What only root may set is for root to extract. Access lists come by themselves.
+            let may = self.rights.process.user == 0 || key.starts_with(b"user.");
+            let Ok(name) = CString::new(key.as_slice()) else { continue };
+            if !may || key.starts_with(b"system.") {
+                continue;
+            }
+            if let Err(cause) = object.set(&name, value) {
+                let problem = Problem::new(wording::CANNOT_SET_XATTR).naming(path).naming(key.as_slice());
+                desk.problem(problem.because(cause));
+            }
+        }
+    }
+
+    fn give_access_lists(&self, desk: &Desk<'_, Self>, object: Object<'_>, wanted: &Wanted, path: &[u8]) {
+        let Some(extras) = &wanted.extras else { return };
+        if !self.rights.attributes.contains(Attributes::ACL) {
+            return;
+        }
+        let default = extras.default_access_list.as_ref().filter(|_| wanted.kind == Kind::Directory);
+        for (key, text) in [(ACCESS_LIST, extras.access_list.as_ref()), (DEFAULT_ACCESS_LIST, default)] {
+            let Some(text) = text else { continue };
+            let problem = Problem::new(wording::CANNOT_SET_ACCESS_LIST).naming(path);
+            match acl::kernel_form(text, &self.rights.owners) {
+                Some(list) => match object.set(key, &list) {
+                    Ok(()) => {}
+                    Err(cause) => desk.problem(problem.because(cause)),
+                },
+                None => desk.problem(problem),
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Groups of members that other processes make.
+//!
+//! ```text
+//! launch process: reader ─► piece ─► groups, each of one directory ─► operands ─► parts ─► any rank: reads the archive itself
+//!                                       │ names under way                                   │ makes the members
+//!                                       └─ ended when the group is over ◄── what has to wait ◄─┘
+//! ```
+//!
+//! Directories, further names, and what has to wait for its turn are made in the launch process: the latter when no group is
+//! out, as then everything before is done. The names of what waits are under way until then, so nothing overtakes it.
+//!
+//! Only where the archive can be sought in, and where what is there is replaced: a group may be begun again after a rank was
+//! lost, and must not take what it made itself for something to be kept.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use haul_flow::{Arrivals, Desk, Found, Handled, Held, Operand, Way};
+use haul_sys::{EntryType, Error, Name, Names, Open, open};
+use serde::{Deserialize, Serialize};
+
+use super::attributes::Wanted;
+use super::content::{Seekable, Stored};
+use super::flight::Trace;
+use super::make::{Made, When, way_problem};
+use super::piece::{At, Item};
+use super::places::{Spot, c_string};
+use super::{Extractor, State, lock};
+use crate::tar::read::member::Member;
+
+/// Groups that may be out; beyond that this process makes them itself, which bounds its memory.
+const GROUPS_MAX: usize = 4096;
+
+/// What the tool keeps for the place of an operand.
+pub enum Place {
+    /// The archive as a whole.
+    Archive,
+    /// Some members of it, all of one directory.
+    Group(Group),
+}
+
+/// Members of one directory.
+pub struct Group {
+    spot: Arc<Spot>,
+    items: Mutex<Vec<Item>>,
+    /// The names that are under way until it is over.
+    names: Vec<Trace>,
+}
+
+/// A group on its way.
+#[derive(Serialize, Deserialize)]
+struct PackedGroup {
+    directory: Way,
+    is_new: bool,
+    items: Vec<PackedItem>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PackedItem {
+    name: Vec<u8>,
+    path: Vec<u8>,
+    member: Member,
+    wanted: Wanted,
+}
+
+/// What of an extraction is out, and what waits for it.
+#[derive(Default)]
+pub(super) struct Out {
+    /// The archive's directory and name; none where nothing goes out.
+    archive: Mutex<Option<(Arc<Held>, Name)>>,
+    groups: AtomicUsize,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    pieces: VecDeque<(Vec<Item>, Vec<Trace>)>,
+    /// Whether the last piece was put.
+    ended: bool,
+}
+
+impl Out {
+    /// Has groups go out: whoever makes them opens the archive as this entry.
+    pub(super) fn open(&self, found: &Found<Extractor>) {
+        *lock(&self.archive) = Some((Arc::clone(&found.node.source), found.name.clone()));
+    }
+
+    /// Tells whether groups go out.
+    pub(super) fn is_open(&self) -> bool {
+        lock(&self.archive).is_some()
+    }
+}
+
+impl State {
+    /// Sends out what of a piece can be made anywhere; returns the rest, with its names.
+    pub(super) fn send(&self, desk: &Desk<'_, Extractor>, items: Vec<Item>) -> (Vec<Item>, Vec<Trace>) {
+        let (mut rest, mut names) = (Vec::new(), Vec::new());
+        let mut group: Option<(Arc<Spot>, Vec<Item>, Vec<Trace>)> = None;
+        for item in items {
+            let At::Here(spot, name) = &item.at else {
+                names.extend(item.names.iter().copied());
+                rest.push(item);
+                continue;
+            };
+            let (spot, trace) = (Arc::clone(spot), spot.trace.of(name.to_bytes()));
+            match &mut group {
+                Some((place, items, names)) if Arc::ptr_eq(place, &spot) => {
+                    items.push(item);
+                    names.push(trace);
+                }
+                _ => {
+                    let complete = group.replace((spot, vec![item], vec![trace]));
+                    self.offer(desk, complete);
+                }
+            }
+        }
+        self.offer(desk, group);
+        (rest, names)
+    }
+
+    fn offer(&self, desk: &Desk<'_, Extractor>, group: Option<(Arc<Spot>, Vec<Item>, Vec<Trace>)>) {
+        let Some((spot, items, names)) = group else { return };
+        let Some((place, name)) = lock(&self.out.archive).clone() else { return };
+        let group = Group { spot, items: items.into(), names };
+        if self.out.groups.fetch_add(1, Ordering::AcqRel) >= GROUPS_MAX {
+            let waiting = desk.tool().make_group(desk, &group);
+            self.take_back(&group, &waiting);
+            return self.group_is_over(desk, &group);
+        }
+        let mut entry = Names::new();
+        entry.push(name.as_c_str(), 0, EntryType::Special);
+        desk.offer(Operand { place, names: entry, own: Place::Group(group) });
+    }
+
+    /// Keeps members of a group that have to wait, whose names stay under way.
+    fn take_back(&self, group: &Group, waiting: &[u32]) {
+        let mut items = lock(&group.items);
+        let mut kept = Vec::new();
+        // From the last on, so that the places of the others stay.
+        for index in waiting.iter().rev().filter_map(|index| usize::try_from(*index).ok()) {
+            if index < items.len() {
+                kept.push(items.remove(index));
+            }
+        }
+        kept.reverse();
+        if kept.is_empty() {
+            return;
+        }
+        let names: Vec<_> = kept.iter().flat_map(|item| item.names.iter().copied()).collect();
+        names.iter().for_each(|name| self.flight.begin(*name));
+        lock(&self.out.waiting).pieces.push_back((kept, names));
+    }
+
+    fn group_is_over(&self, desk: &Desk<'_, Extractor>, group: &Group) {
+        self.flight.end(&group.names);
+        self.out.groups.fetch_sub(1, Ordering::AcqRel);
+        self.make_waiting(desk, None, false);
+    }
+
+    /// Makes what waits, if nothing is out. Ends the extraction if that was the last.
+    pub(super) fn make_waiting(
+        &self,
+        desk: &Desk<'_, Extractor>,
+        more: Option<(Vec<Item>, Vec<Trace>)>,
+        is_end: bool,
+    ) {
+        // Held while it is made: it is made in order, and by one.
+        let mut waiting = lock(&self.out.waiting);
+        waiting.pieces.extend(more);
+        waiting.ended |= is_end;
+        if self.out.groups.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        while let Some((items, names)) = waiting.pieces.pop_front() {
+            lock(&self.late).iter_mut().for_each(super::places::Places::reset);
+            items.into_iter().for_each(|item| self.make_in_turn(desk, item));
+            self.flight.end(&names);
+        }
+        if std::mem::take(&mut waiting.ended) {
+            self.finish(desk);
+        }
+    }
+}
+
+impl Extractor {
+    /// Makes the members of a group; returns which of them have to wait.
+    fn make_group(&self, desk: &Desk<'_, Self>, group: &Group) -> Vec<u32> {
+        let mut waiting = Vec::new();
+        let mut items = lock(&group.items);
+        let directory = match desk.cache().open(&group.spot.held) {
+            Ok(directory) => directory,
+            Err(cause) => {
+                items.iter().for_each(|item| desk.problem(way_problem(&item.path, cause.clone())));
+                return waiting;
+            }
+        };
+        let Some(archive) = self.archive.get() else { return waiting };
+        for (index, item) in (0_u32..).zip(items.iter_mut()) {
+            let At::Here(spot, name) = &item.at else { continue };
+            let (spot, name) = (Arc::clone(spot), name.clone());
+            let Item { member, wanted, path, .. } = item;
+            let stored = Stored::Archive(archive, member.content_at, member.stored);
+            let made = match member.is_file() {
+                true => {
+                    let at = (&*spot, &*directory, &*name);
+                    self.make_file(desk, at, (member, wanted, path), &stored, When::Early)
+                }
+                false => self.make_other(desk, (&directory, &name), (member, wanted, path), When::Early),
+            };
+            if made == Made::Waits {
+                waiting.push(index);
+            }
+        }
+        waiting
+    }
+
+    /// Makes a group in whichever process was given it.
+    pub(super) fn handle_group(&self, desk: &Desk<'_, Self>, found: &Found<Self>, group: &Group) -> Handled {
+        if self.archive.get().is_none() {
+            let opened = desk.cache().open(&found.node.source);
+            match opened.and_then(|place| open(&place, found.name(), Open::READ.following())) {
+                // Another worker may have been faster; theirs is as good.
+                Ok(archive) => drop(self.archive.set(Seekable::new(Arc::new(archive)))),
+                Err(cause) => {
+                    desk.problem(way_problem(&found.path(), cause));
+                    return Handled::Over;
+                }
+            }
+        }
+        let waiting = self.make_group(desk, group);
+        if !waiting.is_empty() {
+            let result = waiting.iter().flat_map(|index| index.to_le_bytes()).collect();
+            desk.tell(found, result);
+        }
+        Handled::Over
+    }
+
+    /// Hears, in the launch process, which members of a group have to wait.
+    pub(super) fn group_told(&self, group: &Group, result: &[u8]) {
+        let (indices, _) = result.as_chunks::<4>();
+        let waiting: Vec<_> = indices.iter().map(|index| u32::from_le_bytes(*index)).collect();
+        if let Some(state) = &self.state {
+            state.take_back(group, &waiting);
+        }
+    }
+
+    /// Hears, in the launch process, that a group is over.
+    pub(super) fn group_left(&self, desk: &Desk<'_, Self>, group: &Group) {
+        if let Some(state) = &self.state {
+            state.group_is_over(desk, group);
+        }
+    }
+}
+
+/// Packs a group for another process.
+pub(super) fn pack(group: &Group) -> Vec<u8> {
+    let items = lock(&group.items);
+    let items = items.iter().filter_map(|item| match &item.at {
+        At::Here(_, name) => Some(PackedItem {
+            name: name.to_bytes().to_vec(),
+            path: item.path.clone(),
+            member: item.member.clone(),
+            wanted: item.wanted.clone(),
+        }),
+        _ => None,
+    });
+    let packed = PackedGroup {
+        directory: Way::to(&group.spot.held),
+        is_new: group.spot.is_new(),
+        items: items.collect(),
+    };
+    postcard::to_allocvec(&packed).unwrap_or_default()
+}
+
+/// Unpacks a group in the process that makes it.
+pub(super) fn unpack(packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Place, (Vec<u8>, Error)> {
+    let wrong = || {
+        let cause = Error::new(haul_sys::Operation::Openat, "a group".to_owned(), haul_sys::Errno::INVAL);
+        (Vec::new(), cause)
+    };
+    let PackedGroup { directory, is_new, items } = postcard::from_bytes(packed).map_err(|_| wrong())?;
+    let spot = Spot::of_another(arrivals.hold(&directory)?, is_new);
+    let mut unpacked = Vec::with_capacity(items.len());
+    for PackedItem { name, path, member, wanted } in items {
+        let at = At::Here(Arc::clone(&spot), c_string(&name).map_err(|_| wrong())?);
+        unpacked.push(Item { member, wanted, path, root: 0, at, content: None, names: Vec::new() });
+    }
+    Ok(Place::Group(Group { spot, items: unpacked.into(), names: Vec::new() }))
+}

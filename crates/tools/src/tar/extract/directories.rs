@@ -1,0 +1,60 @@
+//! The attributes of directories: given at the end, the deepest first, as whatever is made in a directory changes its times, and
+//! its mode may forbid to make anything in it.
+//!
+//! Bound: one record for each directory of the archive, some hundreds of bytes.
+
+use std::collections::HashSet;
+use std::ffi::CStr;
+use std::sync::{Arc, Mutex};
+
+use haul_flow::{Desk, Problem, Tally};
+
+use super::Extractor;
+use super::attributes::{Object, Wanted};
+use super::places::Spot;
+use crate::tar::wording;
+
+/// Directories that are to get attributes, in the order of the archive.
+#[derive(Debug, Default)]
+pub(super) struct Directories(Vec<(Arc<Spot>, Wanted, Vec<u8>)>);
+
+impl Directories {
+    /// Records a directory.
+    pub(super) fn record(&mut self, spot: Arc<Spot>, wanted: Wanted, path: Vec<u8>) {
+        self.0.push((spot, wanted, path));
+    }
+}
+
+impl Drop for Directories {
+    fn drop(&mut self) {
+        // Each holds those above it, which were recorded before it.
+        while self.0.pop().is_some() {}
+    }
+}
+
+impl Extractor {
+    /// Gives all directories their attributes.
+    pub(super) fn finish_directories(&self, desk: &Desk<'_, Self>, directories: &Mutex<Directories>) {
+        let mut directories = std::mem::take(&mut *super::lock(directories));
+        // What the archive says last of a directory counts.
+        let mut finished = HashSet::new();
+        while let Some((spot, wanted, path)) = directories.0.pop() {
+            let held = &spot.held;
+            if !finished.insert(held.identity()) {
+                continue;
+            }
+            match desk.cache().open(held) {
+                Ok(fd) => {
+                    let object = if spot.is_readable { Object::Open(&fd) } else { Object::Named(&fd, HERE) };
+                    self.give(desk, object, &wanted, &path, false);
+                    desk.count(Tally { directories: 1, ..Tally::default() });
+                }
+                Err(cause) => desk.problem(Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
+            }
+            desk.cache().lift(held);
+        }
+    }
+}
+
+/// A directory by itself, where its descriptor serves only to find names.
+const HERE: &CStr = c".";

@@ -1,0 +1,333 @@
+//! Making one member: a file, a link, a special file, a directory.
+//!
+//! What is there already is dealt with as GNU tar does. By default it goes; a directory that stands where something else is to
+//! be goes only when everything before it in the archive is done, and is empty.
+//!
+//! Nothing here follows a link: files are made by `O_EXCL`, or opened by `O_NOFOLLOW` with `--overwrite`.
+
+use std::ffi::CStr;
+
+use haul_flow::{Desk, Problem, Tally, Wording};
+use haul_sys::{
+    Errno, Error, Fd, FileType, Mode, Open, Special, link, make_directory, make_special, make_symlink, open,
+    remove, remove_directory, stat, stat_at, truncate,
+};
+
+use super::Extractor;
+use super::attributes::{Object, Wanted};
+use super::content::{self, Map, Stored};
+use super::places::{Spot, c_string};
+use crate::tar::read::member::{Kind, Member};
+use crate::tar::{Existing, wording};
+
+/// When a member is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// While others before it may be under way.
+    Early,
+    /// After all before it.
+    InTurn,
+}
+
+/// What became of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It is made, or stays away as asked, or could not be, which was told.
+    Over,
+    /// It has to wait until all before it are done.
+    Waits,
+}
+
+/// What making a name came to.
+pub(super) enum Place<T> {
+    /// It is made.
+    New(T),
+    /// What was there stays, as asked.
+    Kept,
+    /// A directory is in the place, and may go only in turn.
+    Waits,
+}
+
+/// A new file, and whether it has owner and mode already.
+pub(super) struct NewFile {
+    pub(super) fd: Fd,
+    pub(super) is_born: bool,
+}
+
+impl Extractor {
+    /// Makes a name by `make`, which must fail with `EEXIST` where there is one; deals with what is there.
+    pub(super) fn in_place<T>(
+        &self,
+        directory: &Fd,
+        name: &CStr,
+        when: When,
+        make: impl Fn() -> Result<T, Error>,
+    ) -> Result<Place<T>, Error> {
+        let taken = match make() {
+            Err(cause) if cause.is(Errno::EXIST) => cause,
+            outcome => return outcome.map(Place::New),
+        };
+        match self.options.existing {
+            Existing::Keep => return Err(taken),
+            Existing::Skip => return Ok(Place::Kept),
+            Existing::Replace | Existing::Overwrite => {}
+        }
+        match remove(directory, name) {
+            Ok(()) => {}
+            Err(cause) if cause.is(Errno::NOENT) => {}
+            Err(cause) if cause.is(Errno::ISDIR) || cause.is(Errno::PERM) => {
+                if when == When::Early {
+                    return Ok(Place::Waits);
+                }
+                if remove_directory(directory, name).is_err() {
+                    return Err(taken);
+                }
+            }
+            Err(_) => return Err(taken),
+        }
+        make().map(Place::New)
+    }
+
+    /// Makes the file of a member, empty.
+    pub(super) fn new_file(
+        &self,
+        (spot, directory): (&Spot, &Fd),
+        name: &CStr,
+        wanted: &Wanted,
+        when: When,
+    ) -> Result<Place<NewFile>, Error> {
+        let can_be_born = self.rights.can_be_born(wanted);
+        let births = spot.births_are_as_asked();
+        let is_born = can_be_born && births == Some(true);
+        let mode = if can_be_born && births != Some(false) { wanted.mode() } else { private(wanted.mode()) };
+        if self.options.existing == Existing::Overwrite
+            && let Some(fd) = overwritten(directory, name)?
+        {
+            return Ok(Place::New(NewFile { fd, is_born: false }));
+        }
+        let place = self.in_place(directory, name, when, || open(directory, name, Open::create(mode)))?;
+        Ok(match place {
+            Place::New(fd) => {
+                let mut file = NewFile { fd, is_born };
+                if can_be_born && births.is_none() {
+                    let as_asked = stat(&file.fd).is_ok_and(|made| self.rights.is_ours(&made, mode));
+                    spot.learn(as_asked);
+                    file.is_born = as_asked;
+                }
+                Place::New(file)
+            }
+            Place::Kept => Place::Kept,
+            Place::Waits => Place::Waits,
+        })
+    }
+
+    /// Makes a regular file with all its content.
+    pub(super) fn make_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        (spot, directory, name): (&Spot, &Fd, &CStr),
+        (member, wanted, path): (&mut Member, &Wanted, &[u8]),
+        stored: &Stored<'_>,
+        when: When,
+    ) -> Made {
+        let file = match self.new_file((spot, directory), name, wanted, when) {
+            Ok(Place::New(file)) => file,
+            Ok(Place::Kept) => return self.kept(desk),
+            Ok(Place::Waits) => return Made::Waits,
+            Err(cause) => return fail(desk, Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
+        };
+        let map = member.map.take().map(Map::new);
+        let sized = if map.is_some() { truncate(&file.fd, member.size) } else { Ok(()) };
+        let outcome = sized
+            .map_err(content::Failure::Write)
+            .and_then(|()| content::put(&file.fd, stored, 0, map.as_ref()));
+        self.end_file(desk, file, wanted, path, outcome, member.size);
+        Made::Over
+    }
+
+    /// Gives a file that has its content its attributes, and closes it.
+    pub(super) fn end_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        file: NewFile,
+        wanted: &Wanted,
+        path: &[u8],
+        outcome: Result<(), content::Failure>,
+        size: u64,
+    ) {
+        let is_whole = outcome.is_ok();
+        if let Err(failure) = outcome {
+            desk.problem(self.content_problem(failure, path));
+        }
+        self.give(desk, Object::Open(&file.fd), wanted, path, file.is_born);
+        if let Err(cause) = file.fd.close() {
+            desk.problem(Problem::new(wording::CANNOT_CLOSE).naming(path).because(cause));
+        } else if is_whole {
+            desk.count(Tally { files: 1, bytes: size, ..Tally::default() });
+        }
+    }
+
+    /// Words why content is missing.
+    pub(super) fn content_problem(&self, failure: content::Failure, path: &[u8]) -> Problem {
+        match failure {
+            content::Failure::Write(cause) => Problem::new(wording::CANNOT_WRITE).naming(path).because(cause),
+            content::Failure::Read(cause) => Problem::new(wording::CANNOT_READ).naming(path).because(cause),
+            content::Failure::Ended => Problem::new(wording::UNEXPECTED_END),
+        }
+    }
+
+    /// Makes a symbolic link or a special file.
+    pub(super) fn make_other(
+        &self,
+        desk: &Desk<'_, Self>,
+        (directory, name): (&Fd, &CStr),
+        (member, wanted, path): (&Member, &Wanted, &[u8]),
+        when: When,
+    ) -> Made {
+        let (wording, tally) = match member.kind {
+            Kind::Symlink => (wording::CANNOT_MAKE_SYMLINK, Tally { symlinks: 1, ..Tally::default() }),
+            Kind::Fifo => (wording::CANNOT_MAKE_FIFO, Tally { specials: 1, ..Tally::default() }),
+            _ => (wording::CANNOT_MAKE_NODE, Tally { specials: 1, ..Tally::default() }),
+        };
+        let outcome = match member.kind {
+            Kind::Symlink => c_string(&member.link).and_then(|text| {
+                self.in_place(directory, name, when, || make_symlink(&text, directory, name))
+            }),
+            kind => {
+                let special = Special {
+                    kind: match kind {
+                        Kind::Fifo => FileType::Fifo,
+                        Kind::Character => FileType::CharacterDevice,
+                        _ => FileType::BlockDevice,
+                    },
+                    mode: private(wanted.mode()),
+                    device_number: haul_sys::device_number(member.device.0, member.device.1),
+                };
+                self.in_place(directory, name, when, || make_special(directory, name, special))
+            }
+        };
+        match outcome {
+            Ok(Place::New(())) => {
+                self.give(desk, Object::Named(directory, name), wanted, path, false);
+                desk.count(tally);
+                Made::Over
+            }
+            Ok(Place::Kept) => self.kept(desk),
+            Ok(Place::Waits) => Made::Waits,
+            Err(cause) => {
+                let problem = Problem::new(wording).naming(path);
+                let problem = if member.kind == Kind::Symlink {
+                    problem.naming(member.link.as_slice())
+                } else {
+                    problem
+                };
+                fail(desk, problem.because(cause))
+            }
+        }
+    }
+
+    /// Gives a member that was made a further name.
+    pub(super) fn make_link(
+        &self,
+        desk: &Desk<'_, Self>,
+        (directory, name): (&Fd, &CStr),
+        (above, leads_to): (&Fd, &CStr),
+        (path, shown): (&[u8], &[u8]),
+        when: When,
+    ) -> Made {
+        let are_one = || {
+            let (one, other) = (stat_at(directory, name).ok(), stat_at(above, leads_to).ok());
+            one.zip(other).is_some_and(|(one, other)| one.identity == other.identity)
+        };
+        let outcome = match link(above, leads_to, directory, name) {
+            Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(Place::New(())),
+            Err(cause) if cause.is(Errno::EXIST) => {
+                self.in_place(directory, name, when, || link(above, leads_to, directory, name))
+            }
+            outcome => outcome.map(Place::New),
+        };
+        match outcome {
+            Ok(Place::New(())) => {
+                desk.count(Tally { hard_links: 1, ..Tally::default() });
+                Made::Over
+            }
+            Ok(Place::Kept) => self.kept(desk),
+            Ok(Place::Waits) => Made::Waits,
+            Err(cause) => {
+                let problem = Problem::new(wording::CANNOT_LINK).naming(path).naming(shown);
+                fail(desk, problem.because(cause))
+            }
+        }
+    }
+
+    /// Makes a directory, or takes the one that is there. Returns whether it is new; `None` if there is none that is to get
+    /// attributes.
+    pub(super) fn make_directory_at(
+        &self,
+        desk: &Desk<'_, Self>,
+        (directory, name): (&Fd, &CStr),
+        path: &[u8],
+    ) -> Option<bool> {
+        let make = || make_directory(directory, name, Mode::OWNER);
+        let outcome = match make() {
+            Err(cause) if cause.is(Errno::EXIST) => match stat_at(directory, name).map(|there| there.kind) {
+                Ok(FileType::Directory) => {
+                    let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
+                    return replaces.then_some(false);
+                }
+                Ok(FileType::Symlink) if self.options.keep_directory_symlink => return None,
+                _ => self.in_place(directory, name, When::InTurn, make),
+            },
+            outcome => outcome.map(Place::New),
+        };
+        match outcome {
+            Ok(Place::New(())) => Some(true),
+            Ok(_) => {
+                self.kept(desk);
+                None
+            }
+            Err(cause) => {
+                desk.problem(Problem::new(wording::CANNOT_MAKE_DIRECTORY).naming(path).because(cause));
+                None
+            }
+        }
+    }
+
+    fn kept(&self, desk: &Desk<'_, Self>) -> Made {
+        desk.count(Tally { skipped: 1, ..Tally::default() });
+        Made::Over
+    }
+}
+
+/// Opens a regular file that is there to be written anew; `None` if there is none, so that one is to be made.
+fn overwritten(directory: &Fd, name: &CStr) -> Result<Option<Fd>, Error> {
+    let fd = match open(directory, name, Open::WRITE) {
+        Ok(fd) => fd,
+        Err(cause) if matches!(cause.errno(), Errno::NOENT | Errno::LOOP | Errno::NXIO) => {
+            return Ok(None);
+        }
+        Err(cause) => return Err(cause),
+    };
+    if stat(&fd)?.kind != FileType::Regular {
+        return Ok(None);
+    }
+    truncate(&fd, 0)?;
+    Ok(Some(fd))
+}
+
+/// Returns what of a mode nobody but the owner has: what is made has no more until it has its owner.
+fn private(mode: Mode) -> Mode {
+    mode.and(Mode::OWNER).or(Mode::OWNER_WRITE)
+}
+
+pub(super) fn fail(desk: &Desk<'_, Extractor>, problem: Problem) -> Made {
+    desk.problem(problem);
+    Made::Over
+}
+
+/// Names the reason why a way cannot be gone.
+pub(super) fn way_problem(path: &[u8], cause: Error) -> Problem {
+    let wording: Wording = if cause.is(Errno::XDEV) { wording::LEADS_OUT } else { wording::CANNOT_OPEN };
+    let problem = Problem::new(wording).naming(path);
+    if cause.is(Errno::XDEV) { problem } else { problem.because(cause) }
+}

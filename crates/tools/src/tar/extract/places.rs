@@ -1,0 +1,307 @@
+//! The directories that members are made in: found, or made, one component after the other, none through a symbolic link.
+//!
+//! Members of one directory follow each other, so the way to the last one is kept, as a stack of held directories; the next
+//! member's way has most of it in common. Nothing is resolved from a path twice, and no name but single components is ever
+//! given to the kernel.
+//!
+//! ```text
+//! member a/b/c          stack: root ─ a ─ b        name: c
+//! member a/d/e          stack: root ─ a ─ d        name: e      (b was left, d opened or made)
+//! ```
+//!
+//! With `--keep-directory-symlink`, a link in the place of a directory is followed if it stays below the root: its text is
+//! taken apart like the member's name, and a `..` in it leads back along the stack. With `-P` the user has asked for names to
+//! lead where they like.
+//!
+//! Invariant: unless `-P` was given, every directory on the stack was found in the one before it by a single component
+//! without following a link, or is the root (tests: the hostile archives).
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use haul_flow::{Held, HeldCache};
+use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, make_directory, open, read_link, stat};
+
+use super::flight::{Flight, Trace};
+
+/// Links followed on the way to one member at most, as in the kernel.
+const LINKS_MAX: usize = 40;
+
+/// A directory that members are made in.
+#[derive(Debug)]
+pub(super) struct Spot {
+    /// The directory.
+    pub(super) held: Arc<Held>,
+    /// What it stands for among the names under way.
+    pub(super) trace: Trace,
+    /// Whether its attributes can be set through its descriptor.
+    pub(super) is_readable: bool,
+    /// Whether this run has made it.
+    is_new: bool,
+    /// What is known of new files in it.
+    births: AtomicU8,
+}
+
+const UNKNOWN: u8 = 0;
+const AS_ASKED: u8 = 1;
+const OTHERWISE: u8 = 2;
+
+impl Spot {
+    fn new(held: Arc<Held>, trace: Trace, is_readable: bool, is_new: bool) -> Arc<Self> {
+        let births = if is_new { UNKNOWN } else { OTHERWISE };
+        Arc::new(Self { held, trace, is_readable, is_new, births: AtomicU8::new(births) })
+    }
+
+    /// Makes one of a directory that another process has found; `is_new` says whether the run has made it.
+    pub(super) fn of_another(held: Arc<Held>, is_new: bool) -> Arc<Self> {
+        Self::new(held, Trace::ROOT, false, is_new)
+    }
+
+    /// Tells whether this run has made it.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Tells whether new files in it have the user's owner and group and the mode that was asked for; `None` if nobody has
+    /// looked.
+    pub(super) fn births_are_as_asked(&self) -> Option<bool> {
+        match self.births.load(Ordering::Relaxed) {
+            UNKNOWN => None,
+            found => Some(found == AS_ASKED),
+        }
+    }
+
+    /// Records what was found of a new file. What was once otherwise stays so.
+    pub(super) fn learn(&self, as_asked: bool) {
+        self.births.fetch_max(if as_asked { AS_ASKED } else { OTHERWISE }, Ordering::Relaxed);
+    }
+}
+
+/// Where a member belongs.
+pub(super) enum Way {
+    /// There: a name in a directory.
+    To(Arc<Spot>, CString),
+    /// It is the root itself.
+    Root(Arc<Spot>),
+    /// Something on the way is not yet what it will be.
+    Busy,
+}
+
+/// What is done where a directory on the way is missing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It is made, subject to the umask.
+    Make,
+    /// That is an error.
+    Fail,
+}
+
+/// How links on the way are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Following {
+    /// They are refused.
+    Never,
+    /// They are followed within the root (`--keep-directory-symlink`).
+    Within,
+    /// They are followed, and so is `..` (`-P`).
+    Anywhere,
+}
+
+/// The way to the member that came last.
+pub(super) struct Places {
+    following: Following,
+    root: Arc<Spot>,
+    stack: Vec<(Vec<u8>, Arc<Spot>)>,
+}
+
+impl Places {
+    /// Begins at the root.
+    pub(super) fn new(root: &Arc<Held>, following: Following) -> Self {
+        Self { following, root: Spot::new(Arc::clone(root), Trace::ROOT, false, false), stack: Vec::new() }
+    }
+
+    /// Goes back to the root: what is on the way may have changed.
+    pub(super) fn reset(&mut self) {
+        self.leave(0);
+    }
+
+    /// Leaves directories until so many are on the stack, the deepest first, as each holds the one above it.
+    fn leave(&mut self, depth: usize) {
+        while self.stack.len() > depth {
+            self.stack.pop();
+        }
+    }
+
+    fn here(&self) -> &Arc<Spot> {
+        self.stack.last().map_or(&self.root, |(_, spot)| spot)
+    }
+
+    /// Finds where a member belongs: the directory of `path`, and the last component. With `flight`, the way ends where
+    /// something is under way.
+    ///
+    /// # Errors
+    /// The kernel's, for a directory on the way; `ENOTDIR` where a link is in its place.
+    pub(super) fn find(
+        &mut self,
+        cache: &HeldCache,
+        path: &[u8],
+        missing: Missing,
+        flight: Option<&Flight>,
+    ) -> Result<Way, Error> {
+        let mut components: VecDeque<&[u8]> = path.split(|byte| *byte == b'/').collect();
+        components.retain(|component| !component.is_empty() && *component != b".");
+        let Some(last) = components.pop_back() else { return Ok(Way::Root(Arc::clone(&self.root))) };
+        if self.following == Following::Anywhere {
+            return self.find_anywhere(cache, path, &components, last, missing);
+        }
+        if last == b".." || components.contains(&&b".."[..]) {
+            return Err(refused(path));
+        }
+        let common = self
+            .stack
+            .iter()
+            .zip(&components)
+            .take_while(|((name, _), component)| name == *component)
+            .count();
+        self.leave(common);
+        let mut rest: VecDeque<Vec<u8>> = components.iter().skip(common).map(|name| name.to_vec()).collect();
+        let mut links = 0;
+        while let Some(component) = rest.pop_front() {
+            if component == b".." {
+                // Only the text of a link has one.
+                if self.stack.pop().is_none() {
+                    return Err(refused(path));
+                }
+                continue;
+            }
+            let trace = self.here().trace.of(&component);
+            if flight.is_some_and(|flight| flight.has(trace)) {
+                return Ok(Way::Busy);
+            }
+            let name = c_string(&component)?;
+            match self.enter(cache, &name, missing, trace) {
+                Ok(spot) => self.stack.push((component, spot)),
+                Err(cause) if cause.is(Errno::NOTDIR) && self.following == Following::Within => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(cause);
+                    }
+                    let text = read_link(cache.open(&self.here().held)?, &name).map_err(|_| cause)?;
+                    if text.to_bytes().starts_with(b"/") {
+                        return Err(refused(path));
+                    }
+                    let parts = text.to_bytes().split(|byte| *byte == b'/').rev();
+                    parts
+                        .filter(|part| !part.is_empty() && *part != b".")
+                        .for_each(|part| rest.push_front(part.to_vec()));
+                }
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(Way::To(Arc::clone(self.here()), c_string(last)?))
+    }
+
+    /// Finds a member's place where names may lead anywhere.
+    fn find_anywhere(
+        &mut self,
+        cache: &HeldCache,
+        path: &[u8],
+        components: &VecDeque<&[u8]>,
+        last: &[u8],
+        missing: Missing,
+    ) -> Result<Way, Error> {
+        self.reset();
+        if path.starts_with(b"/") {
+            let root = cache.hold_operand(c"/", Open::SEARCH, b"/".to_vec())?;
+            self.stack.push((b"/".to_vec(), Spot::new(root, Trace::ROOT, false, false)));
+        }
+        for component in components {
+            let spot = self.enter(cache, &c_string(component)?, missing, Trace::ROOT)?;
+            self.stack.push((component.to_vec(), spot));
+        }
+        Ok(Way::To(Arc::clone(self.here()), c_string(last)?))
+    }
+
+    /// Opens a directory in the one that comes last, or makes it.
+    fn enter(
+        &self,
+        cache: &HeldCache,
+        name: &CStr,
+        missing: Missing,
+        trace: Trace,
+    ) -> Result<Arc<Spot>, Error> {
+        let here = &self.here().held;
+        let above = cache.open(here)?;
+        let mut is_new = false;
+        let opened = match open_directory(&above, name, self.following) {
+            Err(cause) if cause.is(Errno::NOENT) && missing == Missing::Make => {
+                make_directory(&*above, name, Mode::ALL)?;
+                is_new = true;
+                open_directory(&above, name, self.following)
+            }
+            outcome => outcome,
+        };
+        let (fd, how) = opened?;
+        hold(cache, here, name, (fd, how), trace, is_new)
+    }
+
+    /// Takes a directory that was just made, or found, in a place that was found: the next members may be in it.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(super) fn take(
+        &mut self,
+        cache: &HeldCache,
+        above: &Arc<Spot>,
+        name: &CStr,
+        is_new: bool,
+    ) -> Result<Arc<Spot>, Error> {
+        let opened = open_directory(&*cache.open(&above.held)?, name, self.following)?;
+        let spot = hold(cache, &above.held, name, opened, above.trace.of(name.to_bytes()), is_new)?;
+        if Arc::ptr_eq(above, self.here()) {
+            self.stack.push((name.to_bytes().to_vec(), Arc::clone(&spot)));
+        }
+        Ok(spot)
+    }
+}
+
+fn hold(
+    cache: &HeldCache,
+    above: &Arc<Held>,
+    name: &CStr,
+    (fd, how): (Fd, Open),
+    trace: Trace,
+    is_new: bool,
+) -> Result<Arc<Spot>, Error> {
+    let identity = stat(&fd)?.identity;
+    let is_readable = how != Open::SEARCH && how != Open::SEARCH.following();
+    let held = cache.hold(above, name, how, identity, Some(Arc::new(fd)));
+    Ok(Spot::new(held, trace, is_readable, is_new))
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.leave(0);
+    }
+}
+
+/// Opens a directory to list it, as its attributes can then be set through the descriptor; or else only to find names in.
+fn open_directory(above: &Fd, name: &CStr, following: Following) -> Result<(Fd, Open), Error> {
+    let follow = |how: Open| if following == Following::Anywhere { how.following() } else { how };
+    let (read, search) = (follow(Open::DIRECTORY), follow(Open::SEARCH));
+    match open(above, name, read) {
+        Err(cause) if cause.is(Errno::ACCESS) => Ok((open(above, name, search)?, search)),
+        outcome => Ok((outcome?, read)),
+    }
+}
+
+/// Makes a name for the kernel; there is no NUL in names that come from archives, as those that have one are refused.
+pub(super) fn c_string(name: &[u8]) -> Result<CString, Error> {
+    CString::new(name).map_err(|_| refused(name))
+}
+
+fn refused(path: &[u8]) -> Error {
+    Error::new(Operation::Openat, path.escape_ascii().to_string(), Errno::XDEV)
+}

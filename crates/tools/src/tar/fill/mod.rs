@@ -1,0 +1,470 @@
+//! The second run of making an archive: the content of files is put between the headers, by all workers.
+//!
+//! ```text
+//! span begins ─► groups: its files, by directory ─► flow opens and fetches them
+//!                                                     │ content between the headers, in a buffer
+//! next span ◄── written ◄── (compressed) ◄── last group of the span ◄──┘
+//! ```
+//!
+//! A span is in memory from its beginning until it is written; a written span begins the next, so that no more than
+//! `in_flight` are in memory. In an archive with places any span can be written at any time; in a stream each waits for those
+//! before it ([`Output::take`]). A large member's pieces are spans, whose files the tool reads by itself (`wanted.rs`). Other
+//! processes make spans too (`away.rs`).
+//!
+//! Where a member begins is fixed before it is read. So a file that has become shorter is filled up with zeros, and in the
+//! place of one that cannot be opened any more are blocks that say nothing (`format/filler.rs`).
+//!
+//! Termination: every span that begins has groups, each an operand that is settled once, or is written at once.
+//!
+//! Invariant: whatever happens to its files, a span is written once, with as many bytes as the plan gave it (test: the fault
+//! sweep over archives).
+
+mod away;
+mod wanted;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haul_flow::{
+    Begin, Block, Desk, Enter, Found, Holes, Line, Need, Node, OpenFile, Opened, OpenedFile, Operand,
+    Problem, Report, Tally, Tool, Transfer,
+};
+use haul_sys::{EntryType, Names, Stat, stat};
+
+use super::entry::People;
+use super::format::fill;
+use super::look::{ExitStatus, difference, has_changed};
+use super::options::{Links, Options};
+use super::output::Output;
+use super::plan::{Plan, Span};
+use super::wording;
+use away::Archive;
+use wanted::{Outcome, Wanted};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A span in the making.
+struct Filling {
+    /// Its number in the plan.
+    number: usize,
+    /// Where in the archive it begins.
+    offset: u64,
+    /// Its bytes; none before the first of them are wanted.
+    bytes: Mutex<Vec<u8>>,
+    /// Groups that are not settled.
+    groups: AtomicUsize,
+    /// Whether another process makes and writes it.
+    away: AtomicBool,
+}
+
+/// Files of a directory whose content belongs in one span.
+pub struct Group {
+    filling: Arc<Filling>,
+    /// The files, sorted by name.
+    files: Vec<Wanted>,
+    /// Where the archive is, in a process that writes the span there itself.
+    archive: Option<Archive>,
+}
+
+/// A file whose content is put in a span.
+pub struct Filled {
+    /// Its place in the group.
+    place: usize,
+    /// Bytes that were read.
+    got: AtomicU64,
+}
+
+/// What the pieces of a large member have in common.
+struct Large {
+    /// Pieces that are not over.
+    pieces: AtomicUsize,
+    verdict: AtomicU8,
+    /// Bytes that were not there.
+    missing: AtomicU64,
+    changed: AtomicBool,
+}
+
+/// Whether a large member is in the archive, decided by the piece that comes first.
+const UNDECIDED: u8 = 0;
+const KEPT: u8 = 1;
+const VOID: u8 = 2;
+
+/// What only the process knows that has looked at everything.
+struct Whole {
+    plan: Plan,
+    people: Arc<People>,
+    output: Output,
+    /// The span that begins next.
+    next: Mutex<usize>,
+    large: HashMap<usize, Large>,
+    /// Members that are not in the archive after all.
+    void: Mutex<Vec<usize>>,
+    /// Where other processes find the archive.
+    archive: Option<Archive>,
+}
+
+/// Puts content between headers.
+pub struct Fill {
+    options: Arc<Options>,
+    status: Arc<ExitStatus>,
+    whole: Option<Whole>,
+}
+
+impl Fill {
+    /// Begins with nothing written.
+    pub(super) fn new(
+        plan: Plan,
+        options: Arc<Options>,
+        people: Arc<People>,
+        status: Arc<ExitStatus>,
+        output: Output,
+    ) -> Self {
+        let mut large: HashMap<usize, Large> = HashMap::new();
+        for span in plan.spans.iter().filter(|span| span.is_piece) {
+            let large = large.entry(span.members.start).or_insert_with(|| Large {
+                pieces: AtomicUsize::new(0),
+                verdict: AtomicU8::new(UNDECIDED),
+                missing: AtomicU64::new(0),
+                changed: AtomicBool::new(false),
+            });
+            *large.pieces.get_mut() += 1;
+        }
+        let (next, void) = (Mutex::new(0), Mutex::default());
+        let whole = Some(Whole { plan, people, output, next, large, void, archive: None });
+        Self { options, status, whole }
+    }
+
+    /// Begins as many spans as may be in memory at once; those without content are written at once.
+    pub(super) fn first(&self, in_flight: usize, report: &dyn Report) -> Vec<Operand<Self>> {
+        let mut operands = Vec::new();
+        if let Some(whole) = &self.whole {
+            whole.advance(&self.options, in_flight, report, |operand| operands.push(operand));
+        }
+        operands
+    }
+
+    /// Gives back what is needed to end the archive: the plan, what is not in it after all, and the output.
+    pub(super) fn finish(self) -> Option<(Plan, Vec<usize>, Output)> {
+        let Whole { plan, void, output, .. } = self.whole?;
+        Some((plan, void.into_inner().unwrap_or_else(PoisonError::into_inner), output))
+    }
+
+    /// Returns the bytes of a span, in which headers are in their places.
+    fn bytes<'a>(&self, filling: &'a Filling) -> MutexGuard<'a, Vec<u8>> {
+        let mut bytes = lock(&filling.bytes);
+        if let (true, Some(whole)) = (bytes.is_empty(), &self.whole) {
+            *bytes = whole.headers(&whole.plan.spans[filling.number], &self.options);
+        }
+        bytes
+    }
+
+    /// Takes a span that another process was given and did not do, to be done here.
+    fn take_back(&self, filling: &Filling) {
+        if self.whole.is_some() {
+            filling.away.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells that something is not as it was.
+    fn tell(&self, desk: &Desk<'_, Self>, problem: Problem) {
+        self.status.at_least(1);
+        desk.problem(problem.as_warning());
+    }
+
+    /// Tells of a file that was read whether it has become shorter, or has changed.
+    fn tell_differences(&self, desk: &Desk<'_, Self>, found: &Found<Self>, missing: u64, changed: bool) {
+        if let Some(problem) = difference(found.path(), missing, changed) {
+            self.tell(desk, problem);
+        }
+    }
+
+    /// Says whether a large member is in the archive; those of other processes are.
+    fn decide(&self, member: usize, verdict: u8) -> u8 {
+        let large = self.whole.as_ref().and_then(|whole| whole.large.get(&member));
+        large.map_or(KEPT, |large| large.decide(verdict))
+    }
+
+    /// Reads a file by itself, rather than have flow do it from beginning to end: a piece of a large one, or one with a map.
+    fn read_alone(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+        wanted: &Wanted,
+    ) {
+        let filling = &found.node.own.filling;
+        if wanted.is_piece && self.decide(wanted.member, KEPT) == VOID {
+            fill(&mut self.bytes(filling)[wanted.span.clone()]);
+            return desk.tell(found, Outcome::Void.packed());
+        }
+        let read = wanted.read(opened.source, &mut self.bytes(filling));
+        let changed = stat(&**opened.source).map_or(true, |now| has_changed(&wanted.stat, &now));
+        let missing = match read {
+            Ok(missing) => missing,
+            Err(cause) => {
+                desk.problem(Problem::new(wording::CANNOT_READ).naming(found.path()).because(cause));
+                0
+            }
+        };
+        let bytes = (wanted.stored.end - wanted.stored.start) - missing;
+        desk.count(Tally { bytes, ..Tally::default() });
+        desk.tell(found, Outcome::Read { missing, changed }.packed());
+    }
+}
+
+impl Whole {
+    /// Begins so many spans, and one more for each that was written meanwhile.
+    fn advance(
+        &self,
+        options: &Options,
+        mut spans: usize,
+        report: &dyn Report,
+        mut offer: impl FnMut(Operand<Fill>),
+    ) {
+        while spans > 0 {
+            spans -= 1;
+            let Some((filling, operands)) = self.begin_span(options, report) else { return };
+            if operands.is_empty() {
+                *lock(&filling.bytes) = self.headers(&self.plan.spans[filling.number], options);
+                spans += self.write(options, &filling);
+            }
+            operands.into_iter().for_each(&mut offer);
+        }
+    }
+
+    /// Begins the next span, unless there is none, or nothing can be written any more.
+    fn begin_span(
+        &self,
+        options: &Options,
+        report: &dyn Report,
+    ) -> Option<(Arc<Filling>, Vec<Operand<Fill>>)> {
+        let number = {
+            let mut next = lock(&self.next);
+            let span = self.plan.spans.get(*next).filter(|_| !self.output.is_broken())?;
+            if options.verbose > 0 {
+                self.tell_members(span, options, report);
+            }
+            *next += 1;
+            *next - 1
+        };
+        let span = &self.plan.spans[number];
+        let mut by_directory: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for index in span.members.clone().filter(|index| self.plan.is_read(*index)) {
+            by_directory.entry(self.plan.members[index].listing).or_default().push(index);
+        }
+        let filling = Arc::new(Filling {
+            number,
+            offset: span.bytes.start,
+            bytes: Mutex::default(),
+            groups: AtomicUsize::new(by_directory.len()),
+            away: AtomicBool::new(false),
+        });
+        let operands = by_directory
+            .into_iter()
+            .filter_map(|(listing, members)| self.operand(listing, &members, span, &filling))
+            .collect();
+        Some((filling, operands))
+    }
+
+    /// Names the members that begin in a span.
+    fn tell_members(&self, span: &Span, options: &Options, report: &dyn Report) {
+        for member in &self.plan.members[span.members.clone()] {
+            if member.offset >= span.bytes.start {
+                let name = self.plan.member_path(member, options);
+                report.line(Line { wording: wording::MEMBER, names: vec![name] });
+            }
+        }
+    }
+
+    /// Makes the bytes of a span, with headers in their places and zeros elsewhere.
+    fn headers(&self, span: &Span, options: &Options) -> Vec<u8> {
+        let in_span = |offset: u64| (offset - span.bytes.start) as usize;
+        let length = in_span(span.bytes.end);
+        let mut bytes = Vec::with_capacity(length);
+        for member in &self.plan.members[span.members.clone()] {
+            if member.offset < span.bytes.start {
+                continue;
+            }
+            bytes.resize(in_span(member.offset), 0);
+            let path = self.plan.member_path(member, options);
+            let encoded = member.entry.encode(&path, options, &self.people, &mut bytes);
+            // Its length was measured from the same facts, and what did not fit was left out then.
+            assert!(
+                encoded.is_ok() && bytes.len() == in_span(member.content()),
+                "a header has another length"
+            );
+        }
+        bytes.resize(length, 0);
+        bytes
+    }
+
+    /// Makes the operand of some files of a directory.
+    fn operand(
+        &self,
+        listing: u32,
+        members: &[usize],
+        span: &Span,
+        filling: &Arc<Filling>,
+    ) -> Option<Operand<Fill>> {
+        let mut names = Names::new();
+        for index in members {
+            let entry = &self.plan.members[*index].entry;
+            let kind = if entry.followed { EntryType::Symlink } else { EntryType::Regular };
+            names.push(&entry.name, entry.identity().inode, kind);
+        }
+        let wanted = |index: &usize| Wanted::of(*index, &self.plan.members[*index], span);
+        let mut files: Vec<_> = members.iter().map(wanted).collect();
+        files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let place = Arc::clone(self.plan.listings[listing as usize].held.get()?);
+        let own = Group { filling: Arc::clone(filling), files, archive: self.archive.clone() };
+        Some(Operand { place, names, own })
+    }
+
+    /// Writes a span that is complete, or lays it where it waits for its turn; returns how many were written.
+    fn write(&self, options: &Options, filling: &Filling) -> usize {
+        let bytes = std::mem::take(&mut *lock(&filling.bytes));
+        let framed = options.compression.frame(bytes).unwrap_or_else(|why| {
+            self.output.fail(Problem::new(wording::CANNOT_COMPRESS).naming(why.to_string()));
+            Vec::new()
+        });
+        self.output.take(filling.number, filling.offset, framed)
+    }
+}
+
+impl Group {
+    /// Finds a file by its name.
+    fn place_of(&self, name: &CStr) -> Option<usize> {
+        self.files.binary_search_by(|file| file.name.as_c_str().cmp(name)).ok()
+    }
+
+    fn file(&self, name: &CStr) -> Option<&Wanted> {
+        self.place_of(name).map(|place| &self.files[place])
+    }
+}
+
+impl Large {
+    /// Decides what becomes of the member, if nobody has; returns what was decided.
+    fn decide(&self, verdict: u8) -> u8 {
+        let decided = self.verdict.compare_exchange(UNDECIDED, verdict, Ordering::AcqRel, Ordering::Acquire);
+        decided.map_or_else(|decided| decided, |_| verdict)
+    }
+}
+
+impl Tool for Fill {
+    type Directory = Group;
+    type File = Filled;
+
+    fn follows(&self, _: &Found<Self>) -> bool {
+        self.options.links == Links::Followed
+    }
+
+    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: EntryType) -> Need {
+        Need::Read
+    }
+
+    fn enter(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<Group> {
+        Enter::Over
+    }
+
+    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        let (filling, Some(whole)) = (&node.own.filling, &self.whole) else { return };
+        if filling.groups.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let written = if filling.away.load(Ordering::Relaxed) {
+            1
+        } else {
+            // None of its files may have come to be read.
+            drop(self.bytes(filling));
+            whole.write(&self.options, filling)
+        };
+        whole.advance(&self.options, written, desk.report(), |operand| desk.offer(operand));
+    }
+
+    fn leave_part(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        node.own.write_there(desk);
+    }
+
+    fn reads_first(&self, found: &Found<Self>, _: &Stat) -> bool {
+        found.node.own.file(found.name()).is_some_and(|file| !file.is_piece)
+    }
+
+    fn not_begun(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        let group = &found.node.own;
+        self.take_back(&group.filling);
+        let Some(wanted) = group.file(found.name()) else { return };
+        if wanted.is_piece && self.decide(wanted.member, VOID) == KEPT {
+            // The other pieces are there: this one is zeros, and an error was told.
+            return desk.tell(found, Outcome::Read { missing: 0, changed: false }.packed());
+        }
+        fill(&mut self.bytes(&group.filling)[wanted.span.clone()]);
+        desk.tell(found, Outcome::Void.packed());
+    }
+
+    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Filled> {
+        let group = &found.node.own;
+        self.take_back(&group.filling);
+        let Some(place) = group.place_of(found.name()) else { return Begin::Over };
+        let wanted = &group.files[place];
+        if wanted.is_piece || wanted.map.is_some() {
+            self.read_alone(desk, found, opened, wanted);
+            return Begin::Over;
+        }
+        // Before the blocks come, which have no desk.
+        drop(self.bytes(&group.filling));
+        let transfer = if opened.stat.size == 0 { Transfer::Nothing } else { Transfer::Blocks(Holes::Read) };
+        Begin::Move { own: Filled { place, got: AtomicU64::new(0) }, target: None, transfer }
+    }
+
+    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
+        let group = &file.found.node.own;
+        let wanted = &group.files[file.own.place];
+        let left = wanted.stored.end.saturating_sub(offset) as usize;
+        let taken = &bytes[..bytes.len().min(left)];
+        if !taken.is_empty() {
+            let at = wanted.at + offset as usize;
+            lock(&group.filling.bytes)[at..at + taken.len()].copy_from_slice(taken);
+            file.own.got.fetch_add(taken.len() as u64, Ordering::Relaxed);
+        }
+        Block::Taken
+    }
+
+    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+        let wanted = &file.found.node.own.files[file.own.place];
+        let missing = wanted.stored.end - file.own.got.load(Ordering::Relaxed);
+        let changed = stat(&*file.source).map_or(true, |now| has_changed(&wanted.stat, &now));
+        desk.tell(&file.found, Outcome::Read { missing, changed }.packed());
+        true
+    }
+
+    /// Takes what became of a file, or of a piece: tells of it, when all pieces are over.
+    fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+        let (Some(whole), Some(wanted)) = (&self.whole, found.node.own.file(found.name())) else { return };
+        let outcome = Outcome::unpack(result);
+        if let (Outcome::Void, true) = (&outcome, wanted.is_first) {
+            lock(&whole.void).push(wanted.member);
+            if wanted.stat.links > 1 {
+                desk.problem(Problem::new(wording::LINKS_LOST).naming(found.path()));
+            }
+        }
+        let (missing, changed) = match outcome {
+            Outcome::Void => (0, false),
+            Outcome::Read { missing, changed } => (missing, changed),
+        };
+        if let Some(large) = whole.large.get(&wanted.member) {
+            let missing = large.missing.fetch_add(missing, Ordering::Relaxed) + missing;
+            let changed = large.changed.fetch_or(changed, Ordering::Relaxed) || changed;
+            if large.pieces.fetch_sub(1, Ordering::AcqRel) == 1 {
+                desk.count(Tally { files: 1, ..Tally::default() });
+                self.tell_differences(desk, found, missing, changed);
+            }
+        } else if outcome != Outcome::Void {
+            desk.count(Tally { files: 1, ..Tally::default() });
+            self.tell_differences(desk, found, missing, changed);
+        }
+    }
+}

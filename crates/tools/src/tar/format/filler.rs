@@ -1,0 +1,33 @@
+//! Blocks that say nothing: they take the place of a member that could not be read after its place was fixed.
+//!
+//! They are global extended headers with a comment, which every reader that knows POSIX.1-2001 passes over. Each is short, so
+//! that no reader needs much memory for it.
+
+use super::BLOCK_BYTES;
+use super::header::{Block, Field, Magic};
+
+/// Blocks of one header and its comment, at most.
+const BLOCKS_MAX: usize = 128;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Fills whole blocks with nothing.
+pub fn fill(blocks: &mut [u8]) {
+    for part in blocks.chunks_mut(BLOCKS_MAX * BLOCK) {
+        let bytes = part.len() - BLOCK;
+        let mut header = Vec::with_capacity(BLOCK);
+        let mut block = Block::new(b'g', Magic::Posix);
+        block.name(b"nothing");
+        block.number(&Field::MODE, 0o644);
+        block.number(&Field::SIZE, bytes as u64);
+        block.finish(&mut header);
+        part[..BLOCK].copy_from_slice(&header);
+        if bytes > 0 {
+            let comment = &mut part[BLOCK..];
+            comment.fill(b' ');
+            let begin = format!("{bytes} comment=");
+            comment[..begin.len()].copy_from_slice(begin.as_bytes());
+            comment[bytes - 1] = b'\n';
+        }
+    }
+}

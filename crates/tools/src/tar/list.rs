@@ -1,0 +1,164 @@
+//! `haul tar -t`: what is in an archive, in lines as GNU tar writes them.
+
+use haul_flow::{Line, Report};
+use haul_sys::{LocalTime, Mode, local_time};
+
+use super::naming::Naming;
+use super::read::archive;
+use super::read::member::{Kind, Member};
+use super::read::select::{Selection, confined};
+use super::{Options, wording};
+
+/// The width that owner, group and size have together at first; it grows.
+const FIRST_WIDTH: usize = 19;
+
+/// The exit status of a run in which something failed.
+const FAILED: u8 = 2;
+
+/// Lists an archive; returns the exit status.
+pub fn list(options: &Options, report: &dyn Report) -> u8 {
+    let mut members = match archive::open(options) {
+        Ok(members) => members,
+        Err(problem) => {
+            report.problem(problem);
+            return FAILED;
+        }
+    };
+    let (selection, naming) = (Selection::new(options), Naming::new(options.confinement));
+    let (mut problems, mut failed) = (Vec::new(), false);
+    let mut lines = Lines::new(options.verbose.saturating_add(1), options.numeric_owner);
+    loop {
+        let next = members.next(&mut problems);
+        failed |= archive::tell(&mut problems, report);
+        match next {
+            Ok(Some(member)) => {
+                if selection.wants(&member.name).is_some() {
+                    confined(&naming, options, &member.name, wording::REMOVING_PREFIX, report);
+                    report.line(lines.line(&member));
+                }
+            }
+            Ok(None) => break,
+            Err(failure) => {
+                report.problem(archive::problem(options, failure));
+                return FAILED;
+            }
+        }
+    }
+    if let Err(failure) = members.finish() {
+        report.problem(archive::problem(options, failure));
+        failed = true;
+    }
+    failed |= selection.tell_missing(report);
+    if failed { FAILED } else { 0 }
+}
+
+/// Words the lines of a listing.
+pub(crate) struct Lines {
+    verbose: u8,
+    numeric_owner: bool,
+    width: usize,
+}
+
+impl Lines {
+    /// Words lines of names only (1), or of all that is known (2).
+    pub(crate) fn new(verbose: u8, numeric_owner: bool) -> Self {
+        Self { verbose, numeric_owner, width: FIRST_WIDTH }
+    }
+
+    /// Words the line of a member.
+    pub(crate) fn line(&mut self, member: &Member) -> Line {
+        if self.verbose < 2 {
+            return Line { wording: wording::LISTED, names: vec![member.name.clone()] };
+        }
+        let owner = |name: &[u8], number: u32| match self.numeric_owner || name.is_empty() {
+            true => number.to_string().into_bytes(),
+            false => name.to_vec(),
+        };
+        let (user, group) = (owner(&member.user_name, member.user), owner(&member.group_name, member.group));
+        let size = match member.kind {
+            Kind::Character | Kind::Block => format!("{},{}", member.device.0, member.device.1),
+            _ => member.size.to_string(),
+        };
+        let taken = user.len() + 1 + group.len() + 1 + size.len();
+        self.width = self.width.max(taken);
+        let fill = " ".repeat(self.width - taken);
+        let date = date(member.modified.seconds);
+        let before = [mode(member.kind, member.mode).as_slice(), b" ", &user, b"/", &group].concat();
+        let middle = format!(" {fill}{size} {date} ").into_bytes();
+        let mut names = vec![before, middle, member.name.clone()];
+        let wording = match member.kind {
+            Kind::Symlink => wording::LISTED_SYMLINK,
+            Kind::HardLink => wording::LISTED_HARD_LINK,
+            Kind::Volume => wording::LISTED_VOLUME,
+            Kind::Continued => wording::LISTED_CONTINUED,
+            Kind::Unknown(_) => wording::LISTED_UNKNOWN,
+            _ => wording::LISTED_LONG,
+        };
+        match member.kind {
+            Kind::Symlink | Kind::HardLink => names.push(member.link.clone()),
+            Kind::Unknown(letter) => names.push(vec![letter]),
+            _ => {}
+        }
+        Line { wording, names }
+    }
+}
+
+/// Says when that was, on the user's clock.
+fn date(seconds: i64) -> String {
+    match local_time(seconds) {
+        Some(LocalTime { year, month, day, hour, minute, .. }) => {
+            format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
+        }
+        None => seconds.to_string(),
+    }
+}
+
+/// Writes a mode in ten letters.
+fn mode(kind: Kind, mode: Mode) -> [u8; 10] {
+    let first = match kind {
+        Kind::Regular => b'-',
+        Kind::HardLink => b'h',
+        Kind::Symlink => b'l',
+        Kind::Character => b'c',
+        Kind::Block => b'b',
+        Kind::Directory => b'd',
+        Kind::Fifo => b'p',
+        Kind::Volume => b'V',
+        Kind::Continued => b'M',
+        Kind::Unknown(_) => b'?',
+    };
+    let bits = mode.bits();
+    let has = |bit: u32, letter: u8| if bits & bit != 0 { letter } else { b'-' };
+    let execute = |bit: u32, special: u32, letter: u8| match (bits & bit != 0, bits & special != 0) {
+        (true, true) => letter,
+        (false, true) => letter.to_ascii_uppercase(),
+        (true, false) => b'x',
+        (false, false) => b'-',
+    };
+    [
+        first,
+        has(0o400, b'r'),
+        has(0o200, b'w'),
+        execute(0o100, 0o4000, b's'),
+        has(0o040, b'r'),
+        has(0o020, b'w'),
+        execute(0o010, 0o2000, b's'),
+        has(0o004, b'r'),
+        has(0o002, b'w'),
+        execute(0o001, 0o1000, b't'),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_written_as_ls_writes_them() {
+        for (bits, text) in
+            [(0o644, "-rw-r--r--"), (0o7777, "-rwsrwsrwt"), (0o7000, "---S--S--T"), (0o1755, "-rwxr-xr-t")]
+        {
+            assert_eq!(mode(Kind::Regular, Mode::new(bits)), text.as_bytes());
+        }
+    }
+}

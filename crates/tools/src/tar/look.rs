@@ -1,0 +1,445 @@
+//! Looking at what is to be a member: what its header says, and what keeps it from being archived.
+
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use haul_flow::{Desk, Enter, Found, Need, Opened, Problem, Tally, Tool, Wording};
+use haul_sys::{
+    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, ProcessIdentity, Seek, Stat, get_xattr,
+    get_xattr_at, list_xattrs, list_xattrs_at, open, read_link, seek, stat_path,
+};
+
+use super::entry::{Entry, Extra, Listing, People};
+use super::exclude::Excludes;
+use super::format::{Kind, SparseMap, Unfit, access_text};
+use super::naming::{Naming, unsafe_prefix};
+use super::options::{Attributes, Confinement, Links, Options};
+use super::wording;
+
+/// The exit status so far: 0, 1 if something is different from what it was, 2 if something failed.
+#[derive(Debug, Default)]
+pub(super) struct ExitStatus(AtomicU8);
+
+impl ExitStatus {
+    /// Makes it at least this bad.
+    pub(super) fn at_least(&self, status: u8) {
+        self.0.fetch_max(status, Ordering::Relaxed);
+    }
+
+    /// Returns it.
+    pub(super) fn get(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Looks at entries, for the runs that archive them.
+pub(super) struct Look {
+    pub(super) options: Arc<Options>,
+    pub(super) people: Arc<People>,
+    pub(super) status: Arc<ExitStatus>,
+    excludes: Excludes,
+    pub(super) naming: Naming,
+    process: ProcessIdentity,
+    /// Which file the archive is.
+    archive: Option<Identity>,
+}
+
+impl Look {
+    /// Begins for an archive; `archive` is the file it goes to, if it is one.
+    pub(super) fn new(options: Arc<Options>, archive: Option<Identity>) -> Self {
+        Self {
+            people: Arc::new(People::new(&options)),
+            status: Arc::default(),
+            excludes: Excludes::new(&options.excludes),
+            naming: Naming::new(options.confinement),
+            process: haul_sys::effective_identity(),
+            archive,
+            options,
+        }
+    }
+
+    /// Tells of a problem; one that is no error still is a difference if `differs`.
+    pub(super) fn tell<T: Tool>(&self, desk: &Desk<'_, T>, problem: Problem, status: u8) {
+        self.status.at_least(status);
+        desk.problem(if status < 2 { problem.as_warning() } else { problem });
+    }
+
+    /// Tells that an entry cannot be archived because a call has failed.
+    fn give_up<T: Tool<Directory = Arc<Listing>>>(
+        &self,
+        desk: &Desk<'_, T>,
+        found: &Found<T>,
+        wording: Wording,
+        cause: Error,
+    ) {
+        if !cause.is(Errno::NOENT) || !self.tell_removed(desk, found) {
+            self.tell(desk, Problem::new(wording).naming(found.path()).because(cause), 2);
+        }
+    }
+
+    /// Tells of the archive, if this is it.
+    pub(super) fn is_the_archive<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>, stat: &Stat) -> bool {
+        let is_it = self.archive == Some(stat.identity);
+        if is_it {
+            self.tell(desk, Problem::new(wording::IS_THE_ARCHIVE).naming(found.path()), 0);
+        }
+        is_it
+    }
+
+    /// Looks at an entry that is no directory.
+    fn look<T: Tool<Directory = Arc<Listing>>>(
+        &self,
+        desk: &Desk<'_, T>,
+        found: &Found<T>,
+    ) -> Result<Option<Entry>, (Wording, Error)> {
+        let directory =
+            desk.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause))?;
+        let followed = self.options.links == Links::Followed && found.kind != EntryType::Regular;
+        let stat = stat_path(Some(&*directory), found.name(), followed)
+            .map_err(|cause| (wording::CANNOT_STAT, cause))?;
+        if self.is_the_archive(desk, found, &stat) {
+            return Ok(None);
+        }
+        let Some(mut entry) = Entry::new(found.name().to_owned(), stat) else {
+            let is_socket = stat.kind == FileType::Socket;
+            let wording = if is_socket { wording::SOCKET_IGNORED } else { wording::UNKNOWN_IGNORED };
+            self.tell(desk, Problem::new(wording).naming(found.path()), 0);
+            return Ok(None);
+        };
+        entry.followed = followed;
+        if entry.kind == Kind::Symlink {
+            let link =
+                read_link(&*directory, found.name()).map_err(|cause| (wording::CANNOT_READ_LINK, cause))?;
+            entry.extra = Some(Box::new(Extra { link: link.into_bytes(), ..Extra::default() }));
+        }
+        let sparse = self.options.attributes.contains(Attributes::HOLES) && stat.is_sparse();
+        let opened = if entry.kind == Kind::Regular && (sparse || self.may_be_unreadable(&stat)) {
+            let how = if followed { Open::READ.following() } else { Open::READ };
+            let opened =
+                open(&*directory, found.name(), how).map_err(|cause| (wording::CANNOT_OPEN, cause))?;
+            Some(opened)
+        } else {
+            None
+        };
+        if let (true, Some(file)) = (sparse, &opened) {
+            let map = map_of(file, &stat).map_err(|cause| (wording::CANNOT_SEEK, cause))?;
+            let text = map.text();
+            entry.extra.get_or_insert_default().map = Some((map, text));
+        }
+        self.add_records(desk, found, &directory, &mut entry)?;
+        // Nothing was written to it.
+        drop(opened);
+        Ok(Some(entry))
+    }
+
+    /// Tells whether it is worth finding out if a file can be read: by its mode, its owner, its members and others can, or
+    /// the process may read everything.
+    fn may_be_unreadable(&self, stat: &Stat) -> bool {
+        let readable = if stat.owner == self.process.user { Mode::new(0o400) } else { Mode::new(0o044) };
+        self.process.user != 0 && !stat.mode.contains(readable)
+    }
+
+    /// Reads the extended attributes and access lists that are wanted.
+    pub(super) fn add_records<T: Tool<Directory = Arc<Listing>>>(
+        &self,
+        desk: &Desk<'_, T>,
+        found: &Found<T>,
+        directory: &Fd,
+        entry: &mut Entry,
+    ) -> Result<(), (Wording, Error)> {
+        let (wanted, name) = (self.options.attributes, found.name());
+        if !wanted.intersects(Attributes::XATTR | Attributes::ACL) {
+            return Ok(());
+        }
+        let followed = entry.followed.then(|| open(directory, name, Open::READ.following()));
+        let followed = followed.transpose().map_err(|cause| (wording::CANNOT_OPEN, cause))?;
+        let keys = match &followed {
+            Some(file) => list_xattrs(file),
+            None => list_xattrs_at(directory, name),
+        };
+        let keys = keys.map_err(|cause| (wording::CANNOT_LIST_ATTRIBUTES, cause))?;
+        let get = |key: &CStr| match &followed {
+            Some(file) => get_xattr(file, key),
+            None => get_xattr_at(directory, name, key),
+        };
+        let mut records = Vec::new();
+        for key in keys.iter() {
+            match get(key) {
+                Ok(value) => records.extend(self.record(key.to_bytes(), value)),
+                Err(cause) if cause.is(Errno::NODATA) => {}
+                Err(cause) => {
+                    let problem = Problem::new(wording::CANNOT_READ_ATTRIBUTE).naming(found.path());
+                    self.tell(desk, problem.naming(key.to_bytes()).because(cause), 0);
+                }
+            }
+        }
+        // A reproducible archive needs an order that the file system does not give.
+        records.sort_unstable();
+        if !records.is_empty() {
+            entry.extra.get_or_insert_default().records = records;
+        }
+        Ok(())
+    }
+
+    /// Makes the record of an attribute, if it is wanted.
+    fn record(&self, key: &[u8], value: Vec<u8>) -> Option<(Vec<u8>, Vec<u8>)> {
+        let wanted = self.options.attributes;
+        let list: &[u8] = match key {
+            b"system.posix_acl_access" => b"SCHILY.acl.access",
+            b"system.posix_acl_default" => b"SCHILY.acl.default",
+            // What a file's security context is depends on the machine's policy.
+            b"security.selinux" => return None,
+            _ if wanted.contains(Attributes::XATTR) => {
+                // A key ends at the first equals sign, so one in it is written otherwise, as GNU tar does.
+                let mut name = b"SCHILY.xattr.".to_vec();
+                for byte in key {
+                    match byte {
+                        b'%' => name.extend_from_slice(b"%25"),
+                        b'=' => name.extend_from_slice(b"%3D"),
+                        byte => name.push(*byte),
+                    }
+                }
+                return Some((name, value));
+            }
+            _ => return None,
+        };
+        if !wanted.contains(Attributes::ACL) {
+            return None;
+        }
+        let user = |number| (!self.options.numeric_owner).then(|| haul_sys::user_name(number)).flatten();
+        let group = |number| (!self.options.numeric_owner).then(|| haul_sys::group_name(number)).flatten();
+        Some((list.to_vec(), access_text(&value, user, group)?))
+    }
+
+    /// Looks at a directory that was opened, and gives it to `keep`, unless there is no member to be made of it.
+    pub(super) fn enter<T: Tool<Directory = Arc<Listing>>>(
+        &self,
+        desk: &Desk<'_, T>,
+        found: &Found<T>,
+        opened: &Opened<'_>,
+        keep: impl FnOnce(&Arc<Listing>, Entry),
+    ) -> Enter<Arc<Listing>> {
+        let (stat, parent) = (opened.stat, &found.node.own);
+        if let Err(cause) = opened.source {
+            self.give_up(desk, found, wording::CANNOT_OPEN, cause.clone());
+            return Enter::Over;
+        }
+        if self.options.links == Links::Followed && found.node.is_within(stat.identity) {
+            self.tell(desk, Problem::new(wording::LOOP).naming(found.path()), 1);
+            return Enter::Over;
+        }
+        let Some(mut entry) = Entry::new(found.name().to_owned(), *stat) else { return Enter::Over };
+        entry.followed = self.options.links == Links::Followed;
+        let directory = desk.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
+        let records = directory.and_then(|directory| self.add_records(desk, found, &directory, &mut entry));
+        if let Err((wording, cause)) = records {
+            self.give_up(desk, found, wording, cause);
+            return Enter::Over;
+        }
+        let mut listing = parent.below(found.name(), &self.options);
+        let device = *parent.device.get_or_init(|| stat.identity.device);
+        listing.device = device.into();
+        if parent.stripped.is_none() {
+            self.naming.tell_stripped(&listing.prefix, wording::REMOVING_PREFIX, desk.report());
+        }
+        let listing = Arc::new(listing);
+        entry.listing = Some(Arc::clone(&listing));
+        desk.count(Tally { directories: 1, ..Tally::default() });
+        keep(parent, entry);
+        let elsewhere = self.options.one_file_system && device != stat.identity.device;
+        if elsewhere && self.options.verbose > 0 {
+            self.tell(desk, Problem::new(wording::OTHER_FILE_SYSTEM).naming(found.path()), 0);
+        }
+        if elsewhere || !self.options.recursive { Enter::Bare(listing) } else { Enter::Visit(listing) }
+    }
+
+    /// Looks at a file that was opened.
+    pub(super) fn opened<T: Tool<Directory = Arc<Listing>>>(
+        &self,
+        desk: &Desk<'_, T>,
+        found: &Found<T>,
+        stat: &Stat,
+    ) -> Option<Entry> {
+        if self.is_the_archive(desk, found, stat) {
+            return None;
+        }
+        let mut entry = Entry::new(found.name().to_owned(), *stat)?;
+        entry.followed = self.options.links == Links::Followed && found.kind != EntryType::Regular;
+        if self.options.attributes.intersects(Attributes::XATTR | Attributes::ACL) {
+            let directory =
+                desk.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
+            let records =
+                directory.and_then(|directory| self.add_records(desk, found, &directory, &mut entry));
+            if let Err((wording, cause)) = records {
+                self.give_up(desk, found, wording, cause);
+                return None;
+            }
+        }
+        self.tell_stripped(desk, &found.node.own, &entry);
+        Some(entry)
+    }
+
+    /// Looks at an entry that is no directory, and gives it to `keep`, unless there is no member to be made of it.
+    pub(super) fn handle<T: Tool<Directory = Arc<Listing>>>(
+        &self,
+        desk: &Desk<'_, T>,
+        found: &Found<T>,
+        keep: impl FnOnce(&Arc<Listing>, Entry),
+    ) {
+        match self.look(desk, found) {
+            Ok(Some(entry)) => {
+                self.tell_stripped(desk, &found.node.own, &entry);
+                desk.count(counted(entry.kind));
+                keep(&found.node.own, entry);
+            }
+            Ok(None) => {}
+            Err((wording, cause)) => self.give_up(desk, found, wording, cause),
+        }
+    }
+
+    /// Tells, of an operand, what of its name is not in the member's.
+    pub(super) fn tell_stripped<T: Tool>(&self, desk: &Desk<'_, T>, listing: &Listing, entry: &Entry) {
+        if listing.stripped.is_none() {
+            self.naming.tell_stripped(&listing.path(entry), wording::REMOVING_PREFIX, desk.report());
+        }
+    }
+
+    /// Tells that a member is left out because the format has no room for something.
+    pub(super) fn tell_unfit<T: Tool>(&self, desk: &Desk<'_, T>, path: &[u8], why: &Unfit) {
+        self.tell(desk, unfit_problem(path, why), 2);
+    }
+
+    /// Says what is needed of an entry that is no directory, if it is not excluded.
+    pub(super) fn needs<T: Tool<Directory = Arc<Listing>>>(
+        &self,
+        found: &Found<T>,
+        kind: EntryType,
+        otherwise: Need,
+    ) -> Need {
+        if !self.excludes.is_empty() {
+            let path = [found.node.own.prefix.as_slice(), found.name().to_bytes()].concat();
+            if self.excludes.leaves_out(&path) {
+                return Need::Nothing;
+            }
+        }
+        if kind == EntryType::Directory { Need::Enter } else { otherwise }
+    }
+
+    /// Tells that an entry is gone that was listed, if it was: what the user named has to be there.
+    fn tell_removed<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>) -> bool {
+        if !found.is_operand() {
+            self.tell(desk, Problem::new(wording::REMOVED).naming(found.path()), 1);
+        }
+        !found.is_operand()
+    }
+
+    /// Tells why something cannot be opened, if that has words of its own: it is gone, or may not even be looked at.
+    pub(super) fn not_opened<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>, cause: &Error) -> bool {
+        if cause.is(Errno::NOENT) {
+            return self.tell_removed(desk, found);
+        }
+        let directory = desk.cache().open(&found.node.source);
+        let looked = directory.and_then(|directory| stat_path(Some(&*directory), found.name(), false));
+        let refused = looked.err();
+        let is_refused = refused.is_some();
+        if let Some(cause) = refused {
+            self.tell(desk, Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause), 2);
+        }
+        is_refused
+    }
+}
+
+/// Tells whether a file is another, or another than it was. What is one device has another number on another host.
+pub(super) fn has_changed(before: &Stat, now: &Stat) -> bool {
+    let facts =
+        |stat: &Stat| (stat.identity.inode, stat.size, stat.modified, stat.owner, stat.group, stat.mode);
+    facts(before) != facts(now)
+}
+
+/// Words that a file has become shorter than it was by so many bytes, or has changed, if it has.
+pub(super) fn difference(path: Vec<u8>, missing: u64, changed: bool) -> Option<Problem> {
+    match (missing, changed) {
+        (0, false) => None,
+        (0, true) => Some(Problem::new(wording::CHANGED).naming(path)),
+        (missing, _) => Some(Problem::new(wording::SHRANK).naming(path).naming(missing.to_string())),
+    }
+}
+
+/// Words why something is not archived.
+pub(super) fn unfit_problem(path: &[u8], unfit: &Unfit) -> Problem {
+    match unfit {
+        Unfit::Name => Problem::new(wording::NAME_TOO_LONG).naming(path),
+        Unfit::Link => Problem::new(wording::LINK_TOO_LONG).naming(path),
+        Unfit::Number(what, number, largest) => Problem::new(wording::NUMBER_TOO_LARGE)
+            .naming(path)
+            .naming(number.to_string())
+            .naming(*what)
+            .naming(largest.to_string()),
+    }
+}
+
+/// Finds where the data of a file is.
+fn map_of(file: &Fd, stat: &Stat) -> Result<SparseMap, Error> {
+    let mut data: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
+    while at < stat.size {
+        let Some(start) = seek(file, Seek::Data, at)?.filter(|start| *start < stat.size) else { break };
+        let end = seek(file, Seek::Hole, start)?.unwrap_or(stat.size).clamp(start + 1, stat.size);
+        data.push(start..end);
+        at = end;
+    }
+    Ok(SparseMap { data, size: stat.size })
+}
+
+impl Listing {
+    /// Makes that of a directory whose entry is in this one.
+    fn below(&self, name: &CStr, options: &Options) -> Self {
+        let mut prefix = [self.prefix.as_slice(), without_slashes(name.to_bytes())].concat();
+        if !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        let confined = options.confinement == Confinement::Confined;
+        let stripped = if confined { unsafe_prefix(&prefix) } else { 0 };
+        Self { stripped: Some(self.stripped.unwrap_or(stripped)), ..Self::place(&prefix) }
+    }
+
+    /// Returns the path of an entry, as the user would write it.
+    pub(super) fn path(&self, entry: &Entry) -> Vec<u8> {
+        [self.prefix.as_slice(), without_slashes(entry.name.to_bytes())].concat()
+    }
+
+    /// Returns the name of the member that an entry becomes.
+    pub(super) fn member_path(&self, entry: &Entry, options: &Options) -> Vec<u8> {
+        let mut path = self.path(entry);
+        let stripped = match (self.stripped, options.confinement) {
+            (Some(stripped), _) => stripped,
+            (None, Confinement::Confined) => unsafe_prefix(&path),
+            (None, Confinement::Absolute) => 0,
+        };
+        path.drain(..stripped.min(path.len()));
+        if path.is_empty() {
+            path.push(b'.');
+        }
+        if entry.kind == Kind::Directory && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path
+    }
+}
+
+/// Returns a name without the slashes at its end; the root is one slash.
+fn without_slashes(name: &[u8]) -> &[u8] {
+    let end = name.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1);
+    &name[..end.min(name.len())]
+}
+
+/// Counts what is done when it was looked at; files are when they were read.
+fn counted(kind: Kind) -> Tally {
+    match kind {
+        Kind::Regular | Kind::HardLink | Kind::Directory => Tally::default(),
+        Kind::Symlink => Tally { symlinks: 1, ..Tally::default() },
+        Kind::CharacterDevice | Kind::BlockDevice | Kind::Fifo => Tally { specials: 1, ..Tally::default() },
+    }
+}

@@ -1,0 +1,68 @@
+//! What members are called: names as the user wrote them, without what would lead out of the place of extraction.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use haul_flow::{Problem, Report, Wording};
+
+use super::options::Confinement;
+
+/// Returns how much of a name is taken away: up to and with its last `..`, and the slashes that then begin it.
+#[must_use]
+pub(super) fn unsafe_prefix(name: &[u8]) -> usize {
+    let mut kept = 0;
+    let mut start = 0;
+    for component in name.split(|byte| *byte == b'/') {
+        start += component.len() + 1;
+        if component == b".." {
+            kept = start.min(name.len());
+        }
+    }
+    kept + name[kept..].iter().take_while(|byte| **byte == b'/').count()
+}
+
+/// Takes away what leads elsewhere, and tells once of each beginning that was.
+pub(super) struct Naming {
+    confinement: Confinement,
+    told: Mutex<BTreeSet<(&'static str, Vec<u8>)>>,
+}
+
+impl Naming {
+    /// Begins with nothing told.
+    #[must_use]
+    pub(super) fn new(confinement: Confinement) -> Self {
+        Self { confinement, told: Mutex::default() }
+    }
+
+    /// Tells, by `wording`, of what is taken away from the beginning of a name.
+    pub(super) fn tell_stripped(&self, name: &[u8], wording: Wording, report: &dyn Report) {
+        let prefix = &name[..unsafe_prefix(name)];
+        if self.confinement == Confinement::Absolute || prefix.is_empty() {
+            return;
+        }
+        let is_new =
+            self.told.lock().unwrap_or_else(PoisonError::into_inner).insert((wording.0, prefix.to_vec()));
+        if is_new {
+            report.problem(Problem::new(wording).naming(prefix).as_warning());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leads_elsewhere_is_taken_away() {
+        let kept = |name: &'static str| &name[unsafe_prefix(name.as_bytes())..];
+        assert_eq!(kept("a/b"), "a/b");
+        assert_eq!(kept("/a/b"), "a/b");
+        assert_eq!(kept("//a"), "a");
+        assert_eq!(kept("../a"), "a");
+        assert_eq!(kept("a/../..//b"), "b");
+        assert_eq!(kept("a/.."), "");
+        assert_eq!(kept("a/..b/...c"), "a/..b/...c");
+        assert_eq!(kept("./a"), "./a");
+        assert_eq!(kept("/"), "");
+    }
+}

@@ -1,0 +1,230 @@
+//! A tree that is written by many, each at another place; what has to hold of the archive.
+
+use super::*;
+
+/// A tree: for each directory the one above, and how many files are in it; the first is an operand's place.
+struct Tree {
+    above: Vec<usize>,
+    files: Vec<usize>,
+}
+
+/// A small generator of numbers, so that a failure can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+const BLOCK: usize = 512;
+
+fn header(directory: usize, file: Option<usize>) -> Vec<u8> {
+    let mut bytes =
+        format!("{directory} {}", file.map_or_else(|| "/".to_owned(), |file| file.to_string())).into_bytes();
+    bytes.resize(BLOCK, b' ');
+    bytes
+}
+
+/// An archive that is being written.
+struct Writing {
+    order: Order<(usize, usize)>,
+    archive: Vec<u8>,
+    /// Room, and how long the content is that goes there.
+    rooms: Vec<(Room, usize)>,
+}
+
+impl Writing {
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let (begin, end) = (offset as usize, offset as usize + bytes.len());
+        self.archive.resize(self.archive.len().max(end), b'-');
+        let there = &mut self.archive[begin..end];
+        assert!(there.iter().all(|byte| *byte == b'-'), "something is written twice");
+        there.copy_from_slice(bytes);
+    }
+
+    fn let_go(&mut self, segment: &Segment) {
+        if let Some((offset, bytes)) = segment.let_go() {
+            self.put(offset, &bytes);
+        }
+    }
+
+    /// Writes what has its place.
+    fn write_placed(&mut self) {
+        for segment in self.order.take_placed() {
+            self.let_go(&segment);
+        }
+    }
+
+    /// Fills a room and gives it back.
+    fn fill(&mut self, index: usize) {
+        let (room, bytes) = self.rooms.swap_remove(index);
+        match room {
+            Room::Between(offset) => self.put(offset, &vec![b'x'; bytes]),
+            Room::Within(segment, begins) => {
+                segment.bytes()[begins..begins + bytes].fill(b'x');
+                self.let_go(&segment);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        while !self.rooms.is_empty() {
+            self.fill(0);
+        }
+        let end = self.order.finish();
+        self.write_placed();
+        assert_eq!(self.archive.len() as u64, end);
+        self.archive
+    }
+}
+
+/// A directory at work.
+#[derive(Clone, Default)]
+struct Work {
+    number: Option<usize>,
+    files: Vec<usize>,
+    put_off: usize,
+    below: usize,
+}
+
+/// Adds the tree as several workers would, each at another place; returns the archive, in which content is `x`.
+fn written(tree: &Tree, dice: &mut Dice, may_wait_bytes: usize, links: bool) -> Vec<u8> {
+    let order = Order::new(Arc::default(), may_wait_bytes);
+    let mut writing = Writing { order, archive: Vec::new(), rooms: Vec::new() };
+    let work = |files: &usize| Work { files: (0..*files).collect(), ..Work::default() };
+    let mut works: Vec<Work> = tree.files.iter().map(work).collect();
+    tree.above.iter().skip(1).for_each(|above| works[*above].below += 1);
+    works[0].number = Some(writing.order.begin(TOP, 0, Vec::new()));
+    let (mut next, mut busy, mut added) = (1, vec![0_usize], Vec::new());
+    while !busy.is_empty() {
+        let directory = busy[dice.below(busy.len())];
+        if dice.below(2) == 0
+            && let Some(above) = tree.above.get(next)
+            && let Some(number) = works[*above].number
+        {
+            works[next].number = Some(writing.order.begin(number, dice.below(9) as u64, header(next, None)));
+            busy.push(next);
+            next += 1;
+        } else if let Some(file) = works[directory].files.pop() {
+            let behind = added.get(dice.below(added.len() + 20)).filter(|_| links);
+            let new = add(&mut writing, &mut works[directory], (directory, file), dice, behind);
+            added.extend(new);
+        }
+        for (directory, file) in writing.order.take_due() {
+            works[directory].put_off -= 1;
+            works[directory].files.push(file);
+        }
+        let work = &works[directory];
+        if work.files.is_empty()
+            && work.put_off + work.below == 0
+            && !(directory == 0 && next < tree.above.len())
+        {
+            work.number.into_iter().for_each(|number| writing.order.end(number));
+            busy.retain(|other| *other != directory);
+            if directory > 0 {
+                works[tree.above[directory]].below -= 1;
+            }
+        }
+        if writing.rooms.len() > dice.below(8) {
+            writing.fill(dice.below(writing.rooms.len()));
+        }
+        writing.write_placed();
+    }
+    writing.finish()
+}
+
+/// Adds a file of a size that chance decides; returns where its headers are, unless it was put off.
+fn add(
+    writing: &mut Writing,
+    work: &mut Work,
+    (directory, file): (usize, usize),
+    dice: &mut Dice,
+    behind: Option<&Arc<Segment>>,
+) -> Option<Arc<Segment>> {
+    if let Some(behind) = behind.filter(|other| other.offset().is_none()) {
+        writing.order.put_before_the_next(behind);
+    }
+    let blocks = if dice.below(60) == 0 { 9000 } else { [0, 1, 3, 40, 700][dice.below(5)] };
+    let header = header(directory, Some(file));
+    let bytes = vec![b'x'; blocks * BLOCK];
+    let is_here = blocks < 100 && dice.below(2) == 0;
+    let content = if is_here { Content::Here(&bytes) } else { Content::Later(bytes.len() as u64) };
+    let added = writing.order.add(work.number?, &header, &content, || (directory, file));
+    work.put_off += usize::from(added.is_none());
+    let (room, segment) = added?;
+    assert_eq!(room.is_some(), blocks > 0 && !is_here);
+    writing.rooms.extend(room.map(|room| (room, blocks * BLOCK)));
+    Some(segment)
+}
+
+/// Reads the members back.
+fn members(archive: &[u8]) -> Vec<(usize, Option<usize>)> {
+    let headers = archive.chunks(BLOCK).filter(|block| block[0] != b'x');
+    let member = |block: &[u8]| {
+        let text = std::str::from_utf8(block).unwrap().trim();
+        let (directory, file) = text.split_once(' ').unwrap();
+        (directory.parse().unwrap(), file.parse().ok())
+    };
+    headers.map(member).collect()
+}
+
+fn is_below(tree: &Tree, mut directory: usize, other: usize) -> bool {
+    while directory != other && directory != 0 {
+        directory = tree.above[directory];
+    }
+    directory == other
+}
+
+/// Checks that everything is there, and that each directory is finished by its last headers; returns how many are repeated.
+fn check(tree: &Tree, members: &[(usize, Option<usize>)]) -> usize {
+    for (directory, files) in tree.files.iter().enumerate() {
+        let in_it = |member: &&(usize, Option<usize>)| member.0 == directory && member.1.is_some();
+        assert_eq!(members.iter().filter(in_it).count(), *files);
+    }
+    let mut repeated = 0;
+    for directory in 1..tree.above.len() {
+        let at: Vec<_> = (0..members.len()).filter(|at| members[*at] == (directory, None)).collect();
+        assert!(!at.is_empty(), "directory {directory} is not there");
+        let first_in_it = members.iter().position(|(other, _)| is_below(tree, *other, directory)).unwrap();
+        assert_eq!(first_in_it, at[0], "something in directory {directory} comes before it");
+        let last = *at.last().unwrap();
+        let elsewhere = members[last..].iter().position(|(other, _)| !is_below(tree, *other, directory));
+        let after = &members[last + elsewhere.unwrap_or(members.len() - last)..];
+        let late = after.iter().find(|(other, _)| is_below(tree, *other, directory));
+        assert_eq!(late, None, "directory {directory} is left before it is over");
+        repeated += at.len() - 1;
+    }
+    repeated
+}
+
+fn tree(dice: &mut Dice) -> Tree {
+    let directories = 2 + dice.below(40);
+    let above = (0..directories).map(|number| if number == 0 { 0 } else { dice.below(number) }).collect();
+    Tree { above, files: (0..directories).map(|_| dice.below(9)).collect() }
+}
+
+#[test]
+fn a_walk_by_many() {
+    for seed in 0..120 {
+        let mut dice = Dice(seed);
+        let tree = tree(&mut dice);
+        let may_wait_bytes = if seed % 2 == 0 { usize::MAX } else { 100_000 };
+        let archive = written(&tree, &mut dice, may_wait_bytes, false);
+        let repeated = check(&tree, &members(&archive));
+        assert!(repeated == 0 || may_wait_bytes == 100_000, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_goes_out_of_turn_is_repeated() {
+    let mut repeated = 0;
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let tree = tree(&mut dice);
+        let archive = written(&tree, &mut dice, 1_000_000, true);
+        repeated += check(&tree, &members(&archive));
+    }
+    assert!(repeated > 0, "nothing went out of turn");
+}

@@ -1,0 +1,211 @@
+//! Where an archive goes: to places in a file that was begun empty, in any order, or on to the end of a stream, in order.
+//!
+//! One worker writes at a time. Where there are places several could, but the kernel lets only one write to a file, and the
+//! others would wait for it; so whoever has something to write meanwhile leaves it to the one that writes, and goes on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use haul_flow::Problem;
+use haul_sys::{
+    Cache, Error, Fd, FileType, Identity, Mode, Open, Standard, open_path, standard_stream, stat, truncate,
+    write, write_on,
+};
+
+use super::options::{Archive, Compression};
+use super::segment::Memory;
+use super::wording;
+
+/// How much may wait to be written, in bytes, before those who bring more wait as well.
+const WAITING_BYTES: usize = 4 << 20;
+
+/// How many pieces are written by who brings one, where all take turns: one more than they bring, so that they become less.
+const IN_TURN: usize = 2;
+
+/// Where an archive goes.
+pub(super) struct Output {
+    file: Arc<Fd>,
+    name: Vec<u8>,
+    has_places: bool,
+    row: Mutex<Row>,
+    /// Nobody is writing.
+    free: Condvar,
+    /// What has failed first.
+    failure: OnceLock<Problem>,
+    /// Memory of pieces that were written, for others.
+    pub(super) memory: Arc<Memory>,
+    /// Which file it is, unless it is a terminal or a pipe.
+    pub(super) identity: Option<Identity>,
+}
+
+/// Pieces that wait to be written.
+#[derive(Default)]
+struct Row {
+    /// The piece that is written next, where there are no places.
+    next: usize,
+    /// Pieces with the places they belong at.
+    waiting: BTreeMap<usize, (u64, Vec<u8>)>,
+    /// How long they are.
+    waiting_bytes: usize,
+    /// Whether somebody is writing.
+    writing: bool,
+}
+
+impl Row {
+    fn add(&mut self, number: usize, offset: u64, bytes: Vec<u8>) {
+        self.waiting_bytes += bytes.len();
+        self.waiting.insert(number, (offset, bytes));
+    }
+
+    /// Takes out a piece that can be written.
+    fn take(&mut self, has_places: bool) -> Option<(u64, Vec<u8>)> {
+        let number = if has_places { *self.waiting.first_key_value()?.0 } else { self.next };
+        let piece = self.waiting.remove(&number)?;
+        self.waiting_bytes -= piece.1.len();
+        self.next = number + 1;
+        Some(piece)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Output {
+    /// Opens the file of an archive, made empty, or standard output.
+    ///
+    /// # Errors
+    /// What keeps the archive from being written, to be told.
+    pub(super) fn create(archive: &Archive, compression: Compression) -> Result<Self, Problem> {
+        let (name, opened) = match archive {
+            Archive::Standard => (b"-".to_vec(), standard_stream(Standard::Output)),
+            Archive::File(path) => {
+                let mode = Mode::new(0o666);
+                (path.to_bytes().to_vec(), open_path(path, Open::create_through(mode)))
+            }
+        };
+        let cannot = |cause| Problem::new(wording::CANNOT_OPEN).naming(name.as_slice()).because(cause);
+        let file = opened.map_err(cannot)?;
+        let is = stat(&file).map_err(cannot)?;
+        let is_file = is.kind == FileType::Regular;
+        let has_places = is_file && *archive != Archive::Standard && compression == Compression::None;
+        // Not what is empty already: ext4 writes a file that was truncated to the disk when it is closed, and that is waited for.
+        if is_file && *archive != Archive::Standard && is.size > 0 {
+            truncate(&file, 0).map_err(cannot)?;
+        }
+        Ok(Self {
+            file: Arc::new(file),
+            name,
+            has_places,
+            row: Mutex::default(),
+            free: Condvar::new(),
+            failure: OnceLock::new(),
+            memory: Arc::default(),
+            identity: is_file.then_some(is.identity),
+        })
+    }
+
+    /// Tells whether every byte has a place that it can be written to at any time.
+    pub(super) fn has_places(&self) -> bool {
+        self.has_places
+    }
+
+    /// Tells whether writing has failed; then nothing more needs to be made.
+    pub(super) fn is_broken(&self) -> bool {
+        self.failure.get().is_some()
+    }
+
+    /// Keeps the first failure.
+    pub(super) fn fail(&self, problem: Problem) {
+        self.failure.get_or_init(|| problem);
+    }
+
+    /// Takes the `number`-th piece, which belongs at `offset` if there are places. Returns how many pieces were written by
+    /// this: none if one before it is missing, or somebody is writing, and others if they had waited.
+    pub(super) fn take(&self, number: usize, offset: u64, bytes: Vec<u8>) -> usize {
+        let mut row = lock(&self.row);
+        row.add(number, offset, bytes);
+        if row.writing { 0 } else { self.write_some(row, usize::MAX) }
+    }
+
+    /// Takes the `number`-th piece as [`take`](Self::take) does, but writes few others, so that nobody is kept long from what
+    /// others may wait for; where much waits, this waits until it may write. The last are written by [`finish`](Self::finish).
+    pub(super) fn take_in_turn(&self, number: usize, offset: u64, bytes: Vec<u8>) {
+        let mut row = lock(&self.row);
+        row.add(number, offset, bytes);
+        while row.writing {
+            if row.waiting_bytes <= WAITING_BYTES {
+                return;
+            }
+            row = self.free.wait(row).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.write_some(row, IN_TURN);
+    }
+
+    /// Writes so many pieces, if they are there, while nobody else does. Returns how many there were.
+    fn write_some<'a>(&'a self, mut row: MutexGuard<'a, Row>, most: usize) -> usize {
+        row.writing = true;
+        let mut written = 0;
+        while written < most
+            && let Some((offset, bytes)) = row.take(self.has_places)
+        {
+            drop(row);
+            self.write(offset, &bytes);
+            self.memory.give(bytes);
+            written += 1;
+            row = lock(&self.row);
+        }
+        row.writing = false;
+        drop(row);
+        self.free.notify_one();
+        written
+    }
+
+    /// Writes a piece, unless writing has failed before.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
+        if self.is_broken() {
+            return;
+        }
+        let outcome = match self.has_places {
+            true => write_all(&self.file, offset, bytes),
+            false => write_all_on(&self.file, bytes),
+        };
+        if let Err(cause) = outcome {
+            self.fail(Problem::new(wording::CANNOT_WRITE).naming(self.name.as_slice()).because(cause));
+        }
+    }
+
+    /// Ends the archive with its last bytes, at `offset` if there are places, and closes it.
+    ///
+    /// # Errors
+    /// What has failed first, to be told.
+    pub(super) fn finish(self, offset: u64, bytes: &[u8]) -> Result<(), Problem> {
+        self.write_some(lock(&self.row), usize::MAX);
+        self.write(offset, bytes);
+        let Self { file, name, failure, .. } = self;
+        let closed = Arc::into_inner(file).map_or(Ok(()), Fd::close);
+        match (failure.into_inner(), closed) {
+            (Some(problem), _) => Err(problem),
+            (None, closed) => closed
+                .map_err(|cause| Problem::new(wording::CANNOT_CLOSE).naming(name.as_slice()).because(cause)),
+        }
+    }
+}
+
+/// Writes all bytes at a place.
+pub(super) fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += write(file, offset + done as u64, &bytes[done..], Cache::Keep)?;
+    }
+    Ok(())
+}
+
+/// Writes all bytes where the descriptor stands.
+fn write_all_on(file: &Fd, bytes: &[u8]) -> Result<(), Error> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += write_on(file, &bytes[done..])?;
+    }
+    Ok(())
+}

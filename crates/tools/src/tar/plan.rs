@@ -1,0 +1,325 @@
+//! What goes where in an archive: members in order, each with its offset, cut in spans that are written in one call.
+//!
+//! Directories come before what is in them, files of a directory before its subdirectories (or all by name, if that order was
+//! asked for), and a file before its other names. A member's offset is the sum of what the members before it take, so that any
+//! worker can write any span at any time. A span is a row of whole members, or a piece of a large one.
+//!
+//! Invariant: the spans follow each other without a gap from 0 to the end of the last member, and every member's content is in
+//! exactly one span, or in pieces that follow each other (test: `spans_cover_everything_once`).
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+use haul_flow::Report;
+use haul_sys::Identity;
+
+use super::entry::{Entry, Listing, People};
+use super::format::{Kind, in_blocks};
+use super::look::unfit_problem;
+use super::naming::Naming;
+use super::options::{Links, MemberOrder, Options};
+use super::wording;
+
+/// A member with its place.
+pub(super) struct Planned {
+    /// The number of the directory that it was found in.
+    pub(super) listing: u32,
+    /// Where its headers begin.
+    pub(super) offset: u64,
+    /// What it is.
+    pub(super) entry: Entry,
+}
+
+impl Planned {
+    /// Returns where its content begins.
+    pub(super) fn content(&self) -> u64 {
+        self.offset + u64::from(self.entry.header_bytes)
+    }
+
+    /// Returns where the next member begins.
+    fn end(&self) -> u64 {
+        self.content() + in_blocks(self.entry.stored_bytes())
+    }
+}
+
+/// A part of the archive that is made as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// Where in the archive it is.
+    pub(super) bytes: Range<u64>,
+    /// The members in it.
+    pub(super) members: Range<usize>,
+    /// Whether it is a piece of a large member: its only one.
+    pub(super) is_piece: bool,
+}
+
+/// Where everything goes.
+pub(super) struct Plan {
+    pub(super) listings: Vec<Arc<Listing>>,
+    pub(super) members: Vec<Planned>,
+    pub(super) spans: Vec<Span>,
+}
+
+impl Plan {
+    /// Puts what was found below the places of operands in order. Tells of what cannot be archived, and returns whether
+    /// everything can be.
+    pub(super) fn new(
+        places: Vec<Arc<Listing>>,
+        options: &Options,
+        people: &People,
+        span_bytes: u64,
+        report: &dyn Report,
+    ) -> (Self, bool) {
+        let mut plan = Self { listings: Vec::new(), members: Vec::new(), spans: Vec::new() };
+        for place in places {
+            plan.add_all_below(place, options.order);
+        }
+        let all_fit = plan.link(options, people, report);
+        plan.place();
+        plan.cut(span_bytes, options.several_processes);
+        (plan, all_fit)
+    }
+
+    /// Adds everything below a place, without recursion however deep it is.
+    fn add_all_below(&mut self, place: Arc<Listing>, order: MemberOrder) {
+        let mut stack = vec![self.open(place, order)];
+        while let Some((listing, rest)) = stack.last_mut() {
+            let Some(entry) = rest.next() else {
+                stack.pop();
+                continue;
+            };
+            let below = entry.listing.clone();
+            self.members.push(Planned { listing: *listing, offset: 0, entry });
+            stack.extend(below.map(|below| self.open(below, order)));
+        }
+    }
+
+    /// Numbers a directory and takes its entries, in order.
+    fn open(&mut self, listing: Arc<Listing>, order: MemberOrder) -> (u32, std::vec::IntoIter<Entry>) {
+        let mut entries =
+            std::mem::take(&mut *listing.entries.lock().unwrap_or_else(PoisonError::into_inner));
+        match order {
+            MemberOrder::Name => entries.sort_unstable_by(|one, other| one.name.cmp(&other.name)),
+            MemberOrder::Found | MemberOrder::Inode => {
+                entries.sort_unstable_by_key(|entry| (entry.listing.is_some(), entry.identity().inode));
+            }
+        }
+        self.listings.push(listing);
+        (self.listings.len() as u32 - 1, entries.into_iter())
+    }
+
+    /// Returns the name of a member.
+    pub(super) fn member_path(&self, member: &Planned, options: &Options) -> Vec<u8> {
+        self.listings[member.listing as usize].member_path(&member.entry, options)
+    }
+
+    /// Makes links of further names of a file, and leaves out those that the format has no room for; returns whether there
+    /// are none.
+    fn link(&mut self, options: &Options, people: &People, report: &dyn Report) -> bool {
+        let naming = Naming::new(options.confinement);
+        let mut firsts: HashMap<Identity, usize> = HashMap::new();
+        let mut unfit = Vec::new();
+        // Of several operands a later one may name, or contain, what an earlier one does; and so may a link that is followed.
+        let may_repeat = options.named.len() > 1 || options.links == Links::Followed;
+        for index in 0..self.members.len() {
+            let entry = &self.members[index].entry;
+            if !entry.may_be_linked() && (!may_repeat || entry.kind == Kind::Directory) {
+                continue;
+            }
+            let first = *firsts.entry(entry.identity()).or_insert(index);
+            if first == index {
+                let written = self.listings[self.members[index].listing as usize].path(entry);
+                naming.tell_stripped(&written, wording::REMOVING_LINK_PREFIX, report);
+                continue;
+            }
+            let (first, path) = (&self.members[first], self.member_path(&self.members[index], options));
+            let link = self.member_path(first, options);
+            let entry = &mut self.members[index].entry;
+            entry.link_to(link);
+            if let Err(why) = entry.measure(&path, options, people) {
+                report.problem(unfit_problem(&path, &why));
+                unfit.push(index);
+            }
+        }
+        let all_fit = unfit.is_empty();
+        for index in unfit.into_iter().rev() {
+            self.members.remove(index);
+        }
+        all_fit
+    }
+
+    /// Gives each member its offset.
+    fn place(&mut self) {
+        let mut offset = 0;
+        for member in &mut self.members {
+            member.offset = offset;
+            offset = member.end();
+        }
+    }
+
+    /// Returns where the last member ends.
+    pub(super) fn end(&self) -> u64 {
+        self.members.last().map_or(0, Planned::end)
+    }
+
+    /// Cuts the members in spans of about so many bytes; if that is wanted, so that files in one are of one directory.
+    fn cut(&mut self, span_bytes: u64, by_directory: bool) {
+        let mut begun = 0;
+        for index in 0..self.members.len() {
+            if by_directory && self.members[index].listing != self.members[begun].listing {
+                self.close_span(begun..index);
+                begun = index;
+            }
+            let (offset, content, end) = {
+                let member = &self.members[index];
+                (member.offset, member.content(), member.end())
+            };
+            if end - content > span_bytes {
+                self.close_span(begun..index);
+                let mut at = offset;
+                while at < end {
+                    let to = end.min(at.max(content) + span_bytes);
+                    self.spans.push(Span { bytes: at..to, members: index..index + 1, is_piece: true });
+                    at = to;
+                }
+                begun = index + 1;
+            } else if end - self.members[begun].offset >= span_bytes {
+                self.close_span(begun..index + 1);
+                begun = index + 1;
+            }
+        }
+        self.close_span(begun..self.members.len());
+    }
+
+    fn close_span(&mut self, members: Range<usize>) {
+        if let (Some(first), Some(last)) = (self.members.get(members.start), members.end.checked_sub(1))
+            && members.start <= last
+        {
+            let bytes = first.offset..self.members[last].end();
+            self.spans.push(Span { bytes, members, is_piece: false });
+        }
+    }
+
+    /// Tells whether a member's content has to be read from its file.
+    pub(super) fn is_read(&self, index: usize) -> bool {
+        let entry = &self.members[index].entry;
+        entry.kind == Kind::Regular && entry.stored_bytes() > 0
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use haul_flow::{Line, Problem, Tally};
+    use haul_sys::{FileType, Mode, Standard, Stat, Timestamp};
+
+    use super::*;
+
+    /// Nobody, who is told nothing.
+    struct Silent;
+
+    impl Report for Silent {
+        fn count(&self, _: Tally) {}
+        fn problem(&self, problem: Problem) {
+            panic!("{problem:?}");
+        }
+        fn line(&self, _: Line) {}
+        fn output(&self, _: Standard, _: &[u8]) {}
+        fn debug(&self, _: &str) {}
+    }
+
+    fn entry(name: &str, inode: u64, size: u64, links: u32) -> Entry {
+        let moment = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
+        let stat = Stat {
+            identity: Identity { device: 1, inode },
+            kind: FileType::Regular,
+            mode: Mode::new(0o644),
+            owner: 0,
+            group: 0,
+            size,
+            blocks: size / 512,
+            block_size: 4096,
+            links,
+            device_number: 0,
+            accessed: moment,
+            modified: moment,
+            changed: moment,
+        };
+        let mut entry = Entry::new(std::ffi::CString::new(name).unwrap(), stat).unwrap();
+        entry.header_bytes = 1536;
+        entry
+    }
+
+    fn planned(entries: Vec<Entry>, order: MemberOrder) -> (Plan, Options) {
+        let options = Options { order, ..Options::default() };
+        let place = Listing::place(b"");
+        entries.into_iter().for_each(|entry| place.add(entry));
+        let (plan, all_fit) =
+            Plan::new(vec![Arc::new(place)], &options, &People::new(&options), 1 << 20, &Silent);
+        assert!(all_fit);
+        (plan, options)
+    }
+
+    #[test]
+    fn spans_cover_everything_once() {
+        let sizes = [
+            0,
+            1,
+            511,
+            513,
+            1 << 20,
+            (1 << 20) + 1,
+            3,
+            5 << 20,
+            700_000,
+            700_000,
+            700_000,
+            0,
+            (2 << 20) + 512,
+        ];
+        let entries = sizes.iter().zip(1..).map(|(size, inode)| entry(&format!("f{inode}"), inode, *size, 1));
+        let (plan, _) = planned(entries.collect(), MemberOrder::Found);
+        let mut at = 0;
+        for span in &plan.spans {
+            assert_eq!(span.bytes.start, at);
+            assert!(span.bytes.start < span.bytes.end);
+            at = span.bytes.end;
+            let first = &plan.members[span.members.start];
+            match span.is_piece {
+                true => assert_eq!(span.members.len(), 1),
+                false => {
+                    let last = &plan.members[span.members.end - 1];
+                    assert_eq!((span.bytes.start, span.bytes.end), (first.offset, last.end()));
+                }
+            }
+            assert!(span.bytes.end - span.bytes.start <= (2 << 20) + 2048);
+        }
+        assert_eq!(at, plan.end());
+        let pieces =
+            |index| plan.spans.iter().filter(|span| span.is_piece && span.members.start == index).count();
+        assert_eq!((pieces(4), pieces(5), pieces(7), pieces(12)), (0, 2, 5, 3));
+    }
+
+    #[test]
+    fn a_file_comes_before_its_other_names_in_either_order() {
+        for (order, names) in [(MemberOrder::Found, ["z", "y", "x"]), (MemberOrder::Name, ["x", "y", "z"])] {
+            let entries = vec![entry("x", 9, 10, 2), entry("y", 5, 20, 1), entry("z", 9, 10, 2)];
+            let mut entries = entries;
+            if order == MemberOrder::Found {
+                entries[2].stat.identity.inode = 3;
+                entries[0].stat.identity.inode = 9;
+            }
+            let (plan, options) = planned(entries, order);
+            let found: Vec<_> =
+                plan.members.iter().map(|member| plan.member_path(member, &options)).collect();
+            assert_eq!(found, names.map(|name| name.as_bytes().to_vec()));
+            if order == MemberOrder::Name {
+                let last = &plan.members[2].entry;
+                assert_eq!(last.kind, Kind::HardLink);
+                assert_eq!(last.extra.as_ref().unwrap().link, b"x");
+                assert_eq!(last.stored_bytes(), 0);
+            }
+        }
+    }
+}

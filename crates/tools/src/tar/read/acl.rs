@@ -1,0 +1,126 @@
+//! Access lists: from the text of an extended header to the form the kernel takes.
+
+/// The version of the kernel's form (`POSIX_ACL_XATTR_VERSION`).
+const VERSION: u32 = 2;
+/// What entries that name nobody have instead of a number (`ACL_UNDEFINED_ID`).
+const NOBODY: u32 = u32::MAX;
+/// Entries of one list at most: more than a file system takes.
+const ENTRIES_MAX: usize = 8192;
+
+/// Looks up the numbers of users and groups.
+pub(crate) trait Names {
+    /// Returns a user's number.
+    fn user(&self, name: &[u8]) -> Option<u32>;
+    /// Returns a group's number.
+    fn group(&self, name: &[u8]) -> Option<u32>;
+}
+
+/// Makes the kernel's form of a list: entries between commas or at line ends, each a tag, a name or number, permissions, and
+/// perhaps a number. `None` if the text is no list, or names somebody whom nobody here knows.
+pub(crate) fn kernel_form(text: &[u8], names: &impl Names) -> Option<Vec<u8>> {
+    let mut entries = Vec::new();
+    for entry in text.split(|byte| matches!(byte, b',' | b'\n')) {
+        let entry = entry.split(|byte| *byte == b'#').next().unwrap_or_default().trim_ascii();
+        if !entry.is_empty() {
+            entries.push(read(entry, names)?);
+        }
+    }
+    if entries.is_empty() || entries.len() > ENTRIES_MAX {
+        return None;
+    }
+    // The kernel wants them in the order of their tags, and then of their numbers.
+    entries.sort_unstable();
+    let mut list = VERSION.to_le_bytes().to_vec();
+    for (tag, id, rights) in entries {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&rights.to_le_bytes());
+        list.extend_from_slice(&id.to_le_bytes());
+    }
+    Some(list)
+}
+
+/// Reads one entry: tag, number, permissions, as the kernel numbers them.
+fn read(entry: &[u8], names: &impl Names) -> Option<(u16, u32, u16)> {
+    let mut fields = entry.split(|byte| *byte == b':').map(<[u8]>::trim_ascii);
+    let (tag, who, rights) = (fields.next()?, fields.next()?, fields.next());
+    // `mask` and `other` are written with one colon or two.
+    let (who, rights) = match rights {
+        Some(rights) => (who, rights),
+        None if matches!(tag, b"mask" | b"m" | b"other" | b"o") => (&b""[..], who),
+        None => return None,
+    };
+    let number = fields.next().and_then(decimal);
+    let rights = rights.iter().try_fold(0_u16, |bits, byte| match byte {
+        b'r' => Some(bits | 4),
+        b'w' => Some(bits | 2),
+        b'x' => Some(bits | 1),
+        b'-' => Some(bits),
+        _ => None,
+    })?;
+    let id = |found: Option<u32>| found.or(number).or_else(|| decimal(who));
+    Some(match (tag, who) {
+        (b"user" | b"u", b"") => (0x01, NOBODY, rights),
+        (b"user" | b"u", name) => (0x02, id(names.user(name))?, rights),
+        (b"group" | b"g", b"") => (0x04, NOBODY, rights),
+        (b"group" | b"g", name) => (0x08, id(names.group(name))?, rights),
+        (b"mask" | b"m", b"") => (0x10, NOBODY, rights),
+        (b"other" | b"o", b"") => (0x20, NOBODY, rights),
+        _ => return None,
+    })
+}
+
+fn decimal(digits: &[u8]) -> Option<u32> {
+    super::sparse::decimal(digits).and_then(|value| u32::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Known;
+
+    impl Names for Known {
+        fn user(&self, name: &[u8]) -> Option<u32> {
+            (name == b"lisa").then_some(500)
+        }
+        fn group(&self, _: &[u8]) -> Option<u32> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_list_is_made_in_the_kernels_order() {
+        let text = b"other::r--,user::rw-,user:lisa:r-x:7,group::r--,group:12:-w-,mask:rwx";
+        let entry = |tag: u8, rights: u8, id: u32| [&[tag, 0, rights, 0][..], &id.to_le_bytes()].concat();
+        let expected = [
+            vec![2, 0, 0, 0],
+            entry(1, 6, NOBODY),
+            entry(2, 5, 500),
+            entry(4, 4, NOBODY),
+            entry(8, 2, 12),
+            entry(16, 7, NOBODY),
+            entry(32, 4, NOBODY),
+        ];
+        assert_eq!(kernel_form(text, &Known), Some(expected.concat()));
+        assert_eq!(
+            kernel_form(b"user::rw-\ngroup::r-- # words\nother::---\n", &Known).unwrap().len(),
+            4 + 24
+        );
+    }
+
+    #[test]
+    fn what_is_no_list_is_none() {
+        for text in [
+            &b""[..],
+            b"user",
+            b"user:",
+            b"user:nobody-here:rwx",
+            b"user::q",
+            b"x::rwx",
+            b"mask:1:rwx",
+            b"\0",
+        ] {
+            assert_eq!(kernel_form(text, &Known), None, "{}", text.escape_ascii());
+        }
+    }
+}

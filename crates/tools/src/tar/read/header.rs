@@ -1,0 +1,185 @@
+//! A header: 512 bytes that say what a member is. Pure functions of the bytes, for every format in use: v7, ustar, GNU's, star's.
+
+use super::number::{Number, number};
+
+/// Bytes of a block: headers are one, and content fills whole ones.
+pub(crate) const BLOCK: usize = 512;
+
+/// One block of an archive.
+pub(crate) type Block = [u8; BLOCK];
+
+/// Which fields a header has behind those that all have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// None.
+    V7,
+    /// A prefix of the name.
+    Posix,
+    /// GNU's: places for sparse maps.
+    Gnu,
+}
+
+/// A header as it stands, its numbers read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The letter that says what it is.
+    pub(crate) kind: u8,
+    /// The name, joined with its prefix.
+    pub(crate) name: Vec<u8>,
+    /// What a link leads to.
+    pub(crate) link: Vec<u8>,
+    /// The mode, with what more than permissions some write into it.
+    pub(crate) mode: Number,
+    /// The owner's number.
+    pub(crate) user: Number,
+    /// The group's number.
+    pub(crate) group: Number,
+    /// How many bytes follow.
+    pub(crate) size: Number,
+    /// When it was modified.
+    pub(crate) modified: Number,
+    /// The owner's name.
+    pub(crate) user_name: Vec<u8>,
+    /// The group's name.
+    pub(crate) group_name: Vec<u8>,
+    /// A device's numbers.
+    pub(crate) device: (Number, Number),
+    /// The format.
+    pub(crate) dialect: Dialect,
+}
+
+/// What a block is where a header is expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The end of the archive, or its beginning.
+    Zeros,
+    /// A header.
+    Header(Box<Header>),
+    /// Something else: its checksum is wrong.
+    Other,
+}
+
+/// Reads a block where a header is expected.
+pub(crate) fn header(block: &Block) -> Verdict {
+    if block.iter().all(|byte| *byte == 0) {
+        return Verdict::Zeros;
+    }
+    if !has_right_sum(block) {
+        return Verdict::Other;
+    }
+    let dialect = dialect(block);
+    let has_more = dialect != Dialect::V7;
+    let more = |field: &[u8]| if has_more { text(field) } else { Vec::new() };
+    Verdict::Header(Box::new(Header {
+        kind: block[156],
+        name: name(block, dialect),
+        link: text(&block[157..257]),
+        mode: number(&block[100..108]),
+        user: number(&block[108..116]),
+        group: number(&block[116..124]),
+        size: number(&block[124..136]),
+        modified: number(&block[136..148]),
+        user_name: more(&block[265..297]),
+        group_name: more(&block[297..329]),
+        device: if has_more {
+            (number(&block[329..337]), number(&block[337..345]))
+        } else {
+            (Number::Blank, Number::Blank)
+        },
+        dialect,
+    }))
+}
+
+fn dialect(block: &Block) -> Dialect {
+    match &block[257..265] {
+        b"ustar  \0" => Dialect::Gnu,
+        magic if magic.starts_with(b"ustar\0") => Dialect::Posix,
+        _ => Dialect::V7,
+    }
+}
+
+/// Checks the sum of all bytes, the sum itself taken for blanks. Some old tars added signed bytes.
+fn has_right_sum(block: &Block) -> bool {
+    let Number::Is(written) = number(&block[148..156]) else { return false };
+    let of = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
+    let signed_of = |bytes: &[u8]| bytes.iter().map(|byte| i32::from(byte.cast_signed())).sum::<i32>();
+    let blanks = 8 * u32::from(b' ');
+    let unsigned = of(block) - of(&block[148..156]) + blanks;
+    let signed = || signed_of(block) - signed_of(&block[148..156]) + blanks.cast_signed();
+    written == i64::from(unsigned) || written == i64::from(signed())
+}
+
+fn name(block: &Block, dialect: Dialect) -> Vec<u8> {
+    // star keeps times behind a shorter prefix, and says so at the end.
+    let prefix = if &block[508..512] == b"tar\0" { &block[345..476] } else { &block[345..500] };
+    let name = text(&block[..100]);
+    match dialect {
+        Dialect::Posix if prefix[0] != 0 => [text(prefix).as_slice(), b"/", &name].concat(),
+        _ => name,
+    }
+}
+
+/// Returns a text up to its end.
+pub(crate) fn text(field: &[u8]) -> Vec<u8> {
+    field.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(dialect: &[u8], change: impl FnOnce(&mut Block)) -> Block {
+        let mut block = [0; BLOCK];
+        block[..4].copy_from_slice(b"name");
+        block[100..107].copy_from_slice(b"0000644");
+        block[124..135].copy_from_slice(b"00000000012");
+        block[156] = b'0';
+        block[257..257 + dialect.len()].copy_from_slice(dialect);
+        block[345..351].copy_from_slice(b"before");
+        change(&mut block);
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * 32;
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        block
+    }
+
+    fn read(block: &Block) -> Header {
+        match header(block) {
+            Verdict::Header(header) => *header,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_prefix_belongs_to_the_name_only_where_there_is_one() {
+        assert_eq!(read(&block(b"ustar\x0000", |_| {})).name, b"before/name");
+        assert_eq!(read(&block(b"ustar  \0", |_| {})).name, b"name");
+        assert_eq!(read(&block(b"", |_| {})).name, b"name");
+        let star = block(b"ustar\x0000", |block| {
+            block[345..476].fill(b'p');
+            block[476..488].copy_from_slice(b"00000000001 ");
+            block[508..512].copy_from_slice(b"tar\0");
+        });
+        assert_eq!(read(&star).name.len(), 131 + 1 + 4);
+        let full = block(b"ustar\x0000", |block| {
+            block[..100].fill(b'n');
+            block[345..500].fill(b'p');
+        });
+        assert_eq!(read(&full).name.len(), 256);
+    }
+
+    #[test]
+    fn a_wrong_sum_is_no_header_and_a_signed_one_is_right() {
+        let mut wrong = block(b"ustar\x0000", |_| {});
+        wrong[0] ^= 1;
+        assert_eq!(header(&wrong), Verdict::Other);
+        assert_eq!(header(&[0; BLOCK]), Verdict::Zeros);
+        let mut signed = block(b"", |block| block[..4].copy_from_slice(b"\xe4\xf6\xfca"));
+        let sum = |block: &Block| {
+            let bytes = block[..148].iter().chain(&block[156..]);
+            bytes.map(|byte| i64::from(byte.cast_signed())).sum::<i64>() + 256
+        };
+        let sum = sum(&signed);
+        signed[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        assert_eq!(read(&signed).name, b"\xe4\xf6\xfca");
+    }
+}

@@ -1,0 +1,374 @@
+//! Where an archive is read from: a file that can be sought in, or a stream, perhaps a compressed one.
+//!
+//! Both are read in order, in blocks; what is to be passed over is sought over where that can be done.
+//!
+//! ```text
+//! block   │ taken: headers, contents │ start .. end: read, not yet taken │ room │
+//!              ▲          ▲
+//!              chunks: contents that were taken share the block with whoever writes them
+//! ```
+//!
+//! So content is not copied on its way through the program. A block is read into again only when no chunk is left of it,
+//! and of those the one used last, as it may still be in the processor's cache.
+//!
+//! Nothing is asked of a disk ahead but that the kernel's own reading ahead be a long one: that is faster than advice by
+//! ranges, which fetches single pages (docs/measurements/tools.md).
+
+use std::io;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use haul_sys::{Advice, Cache, Error, Fd, advise, read, read_on};
+
+use super::header::{BLOCK, Block};
+
+/// Bytes read at a time.
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
+
+/// Why an archive could not be read on.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The kernel's reason.
+    System(Error),
+    /// It is compressed, and damaged.
+    Damaged(io::Error),
+    /// It ends where it should go on.
+    Ended,
+}
+
+impl From<Error> for Failure {
+    fn from(cause: Error) -> Self {
+        Self::System(cause)
+    }
+}
+
+/// Bytes that come in order.
+pub(crate) trait Stream: Send {
+    /// Reads some more bytes; 0 is the end.
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure>;
+}
+
+/// A pipe, or whatever else is read from where it stands.
+pub(crate) struct Plain(pub(crate) Arc<Fd>);
+
+impl Stream for Plain {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+        Ok(read_on(&*self.0, bytes)?)
+    }
+}
+
+enum Origin {
+    File { file: Arc<Fd>, size: u64 },
+    Stream(Box<dyn Stream>),
+}
+
+/// Bytes of an archive, in a block that others may share.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    block: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block[self.range.clone()]
+    }
+}
+
+/// An archive being read.
+pub(crate) struct Input {
+    origin: Origin,
+    /// Read now; what of it is from `start` to `end` was not taken yet.
+    block: Arc<Vec<u8>>,
+    start: usize,
+    end: usize,
+    /// Where in the archive `start` is.
+    position: u64,
+    /// Blocks that chunks may share, in the order in which they were read.
+    before: Vec<Arc<Vec<u8>>>,
+}
+
+impl Input {
+    /// Reads a file of `size` bytes from its beginning.
+    pub(crate) fn of_file(file: Arc<Fd>, size: u64) -> Self {
+        // What cannot take advice is read all the same.
+        advise(&*file, Advice::Sequential, 0).unwrap_or_default();
+        Self::new(Origin::File { file, size })
+    }
+
+    /// Reads a stream.
+    pub(crate) fn of_stream(stream: Box<dyn Stream>) -> Self {
+        Self::new(Origin::Stream(stream))
+    }
+
+    fn new(origin: Origin) -> Self {
+        let block = Arc::new(vec![0; BUFFER_BYTES]);
+        Self { origin, block, start: 0, end: 0, position: 0, before: Vec::new() }
+    }
+
+    /// Returns where in the archive it stands, in bytes.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns the file, if it can be sought in.
+    pub(crate) fn file(&self) -> Option<&Arc<Fd>> {
+        match &self.origin {
+            Origin::File { file, .. } => Some(file),
+            Origin::Stream(_) => None,
+        }
+    }
+
+    /// Returns how long the file is, if it can be sought in.
+    pub(crate) fn size(&self) -> Option<u64> {
+        match &self.origin {
+            Origin::File { size, .. } => Some(*size),
+            Origin::Stream(_) => None,
+        }
+    }
+
+    /// Returns how many bytes were read and not yet taken.
+    pub(crate) fn ready(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Begins another block, with what was not yet taken, unless there is room for `length` bytes in this one and nobody
+    /// shares it.
+    fn make_room(&mut self, length: usize) {
+        let is_free = Arc::get_mut(&mut self.block).is_some();
+        if is_free && self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if !is_free || self.start + length > BUFFER_BYTES {
+            let free = self.before.iter_mut().rposition(|block| Arc::get_mut(block).is_some());
+            let next =
+                free.map_or_else(|| Arc::new(vec![0; BUFFER_BYTES]), |index| self.before.remove(index));
+            let last = std::mem::replace(&mut self.block, next);
+            let rest = &last[self.start..self.end];
+            // Shared by nobody, so there is nothing to be kept for others.
+            Arc::make_mut(&mut self.block)[..rest.len()].copy_from_slice(rest);
+            (self.start, self.end) = (0, rest.len());
+            self.before.push(last);
+        }
+    }
+
+    /// Reads until `length` bytes are there, at most a block, or the end has come; returns how many of them are there.
+    fn expect(&mut self, length: usize) -> Result<usize, Failure> {
+        while self.ready() < length {
+            self.make_room(length);
+            let (at, end) = (self.position + self.ready() as u64, self.end);
+            let room = &mut Arc::make_mut(&mut self.block)[end..];
+            let count = match &mut self.origin {
+                Origin::Stream(stream) => stream.read(room)?,
+                Origin::File { file, .. } => read(&**file, at, room, Cache::Keep)?,
+            };
+            match count {
+                0 => break,
+                _ => self.end += count,
+            }
+        }
+        Ok(self.ready().min(length))
+    }
+
+    /// Returns what is ready; nothing at the end.
+    fn filled(&mut self) -> Result<&[u8], Failure> {
+        self.expect(1)?;
+        Ok(&self.block[self.start..self.end])
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.start += bytes;
+        self.position += bytes as u64;
+    }
+
+    /// Reads until `bytes` is full or the end has come; returns how many were read.
+    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = &mut bytes[done..];
+            let is_direct = self.ready() == 0 && rest.len() >= BUFFER_BYTES;
+            let length = match &mut self.origin {
+                Origin::Stream(stream) if is_direct => stream.read(rest)?,
+                Origin::File { file, .. } if is_direct => read(&**file, self.position, rest, Cache::Keep)?,
+                _ => self.some(rest)?,
+            };
+            if is_direct {
+                self.position += length as u64;
+            }
+            match length {
+                0 => break,
+                _ => done += length,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads the next block; also returns how many bytes of it there were.
+    pub(crate) fn block(&mut self) -> Result<(Block, usize), Failure> {
+        let mut block = [0; BLOCK];
+        let length = self.read(&mut block)?;
+        Ok((block, length))
+    }
+
+    /// Takes the next `length` bytes, at most a buffer, or what there is of them; also returns whether all are there.
+    pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), Failure>) {
+        let outcome = match self.expect(length.min(BUFFER_BYTES)) {
+            Ok(there) if there < length => Err(Failure::Ended),
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        let length = self.ready().min(length);
+        let range = self.start..self.start + length;
+        self.advance(length);
+        // A stream may give little at a time; for that little no whole block is kept.
+        let chunk = match self.end >= BUFFER_BYTES / 2 {
+            true => Chunk { block: Arc::clone(&self.block), range },
+            false => Chunk { block: Arc::new(self.block[range].to_vec()), range: 0..length },
+        };
+        (chunk, outcome)
+    }
+
+    /// Appends `length` bytes to a buffer; returns whether there were as many.
+    pub(crate) fn append(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
+        let start = buffer.len();
+        // Grown as the bytes come, not as a header says that they will.
+        while buffer.len() - start < length {
+            let from = buffer.len();
+            buffer.resize((from + BUFFER_BYTES).min(start + length), 0);
+            let read = self.read(&mut buffer[from..])?;
+            if from + read < buffer.len() {
+                buffer.truncate(from + read);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Passes over bytes; returns whether there were as many.
+    pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<bool, Failure> {
+        let ready = self.ready().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.advance(ready);
+        bytes -= ready as u64;
+        if let (Origin::File { size, .. }, true) = (&self.origin, bytes > 0) {
+            let there = size.saturating_sub(self.position).min(bytes);
+            self.position += there;
+            return Ok(there == bytes);
+        }
+        while bytes > 0 {
+            let ready = self.filled()?.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+            if ready == 0 {
+                return Ok(false);
+            }
+            self.advance(ready);
+            bytes -= ready as u64;
+        }
+        Ok(true)
+    }
+
+    /// Reads some bytes; 0 is the end.
+    pub(crate) fn some(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+        let ready = self.filled()?;
+        let length = ready.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&ready[..length]);
+        self.advance(length);
+        Ok(length)
+    }
+
+    /// Reads a stream to its end: whoever writes it may have more to say, and a checksum comes last.
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+        if let Origin::Stream(_) = self.origin {
+            loop {
+                let ready = self.filled()?.len();
+                if ready == 0 {
+                    break;
+                }
+                self.advance(ready);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the first bytes of the archive, without taking them: `length`, less than a block, or as many as there are.
+    pub(crate) fn first(&mut self, length: usize) -> Result<&[u8], Failure> {
+        let there = self.expect(length)?;
+        Ok(&self.block[..there])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::io::Write;
+    use std::os::unix::ffi::OsStrExt;
+
+    struct Dripping(io::Cursor<Vec<u8>>);
+
+    impl Stream for Dripping {
+        fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+            let few = bytes.len().min(7);
+            let length = io::Read::read(&mut self.0, &mut bytes[..few]).unwrap();
+            Ok(length)
+        }
+    }
+
+    fn content(length: u32) -> Vec<u8> {
+        (0..length).map(|number| (number % 251) as u8).collect()
+    }
+
+    fn of_both(content: &[u8]) -> (tempfile::NamedTempFile, [Input; 2]) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(content).unwrap();
+        let path = CString::new(file.path().as_os_str().as_bytes()).unwrap();
+        let fd = Arc::new(haul_sys::open_path(&path, haul_sys::Open::READ).unwrap());
+        let of_file = Input::of_file(fd, content.len() as u64);
+        (file, [of_file, Input::of_stream(Box::new(Dripping(io::Cursor::new(content.to_vec()))))])
+    }
+
+    #[test]
+    fn chunks_keep_their_bytes_and_blocks_are_used_again() {
+        let content = content(2_000_000);
+        let (_file, inputs) = of_both(&content);
+        for mut input in inputs {
+            let (mut kept, mut at, mut length) = (std::collections::VecDeque::new(), 0, 1);
+            while at < content.len() {
+                let (chunk, outcome) = input.chunk(length);
+                assert_eq!(outcome.is_ok(), chunk.len() == length);
+                assert_eq!(chunk.len(), length.min(content.len() - at));
+                at += chunk.len();
+                kept.push_back((at, chunk));
+                if kept.len() > 5 {
+                    kept.pop_front();
+                }
+                for (end, chunk) in &kept {
+                    assert!(chunk[..] == content[end - chunk.len()..*end]);
+                }
+                length = length * 7 % 65_521;
+            }
+            assert!(matches!(input.chunk(1).1, Err(Failure::Ended)));
+            assert!(input.before.len() <= 6, "{}", input.before.len());
+        }
+    }
+
+    #[test]
+    fn a_file_and_a_stream_are_read_alike() {
+        let content = content(600_000);
+        let (_file, inputs) = of_both(&content);
+        for mut input in inputs {
+            assert_eq!(input.first(20).unwrap(), &content[..20]);
+            assert_eq!(input.block().unwrap().0[..], content[..512]);
+            assert!(input.skip(1000).unwrap());
+            let mut buffer = vec![1];
+            assert!(input.append(300_000, &mut buffer).unwrap());
+            assert_eq!(buffer[1..], content[1512..301_512]);
+            assert!(input.skip(100_000).unwrap());
+            assert_eq!(input.position(), 401_512);
+            assert!(!input.append(300_000, &mut buffer).unwrap());
+            assert_eq!(buffer.len(), 1 + 300_000 + 600_000 - 401_512);
+            assert!(!input.skip(1).unwrap());
+            assert_eq!(input.block().unwrap().1, 0);
+        }
+    }
+}

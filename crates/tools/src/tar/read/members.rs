@@ -1,0 +1,303 @@
+//! The members of an archive, one after the other.
+//!
+//! ```text
+//! [x or g: extended header] [L: long name] [K: long link] header [sparse map] content, filled up to whole blocks
+//! ... two blocks of zeros
+//! ```
+//!
+//! What is damaged is told of and passed over as GNU tar does: up to the next block that is a header. Nothing of the archive
+//! is believed before it was checked; names and extended headers have a limit, so that memory does.
+
+use haul_flow::Problem;
+
+use super::header::{BLOCK, Block, Header, Verdict, header, text};
+use super::input::{BUFFER_BYTES, Chunk, Failure, Input};
+use super::member::{Kind, Member};
+use super::pax::{Extended, Wrong};
+use super::sparse::{self, MapInFront};
+use crate::tar::wording;
+
+/// A name in a member of its own is at most this long.
+const NAME_BYTES_MAX: u64 = 1 << 20;
+/// An extended header is at most this long: room for all attributes that a file can have.
+const EXTENDED_BYTES_MAX: u64 = 16 << 20;
+/// One for all members is read with every one of them.
+const GLOBAL_BYTES_MAX: u64 = 64 << 10;
+
+/// What stands before a header and belongs to it.
+#[derive(Default)]
+struct Before {
+    extended: Extended,
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    /// Whether something of it could not be read.
+    refused: bool,
+}
+
+/// Reads the members of an archive.
+pub(crate) struct Members {
+    input: Input,
+    global: Extended,
+    /// What is left of the content of the member that came last, and of what fills its last block.
+    left: u64,
+    filling: u64,
+    goes_on_behind_zeros: bool,
+    /// Whether the blocks that came last were no headers, which was told.
+    lost: bool,
+    seen_any: bool,
+    over: bool,
+}
+
+impl Members {
+    /// Reads from `input`; `goes_on_behind_zeros` says whether the archive's end is that of the input only.
+    pub(crate) fn new(input: Input, goes_on_behind_zeros: bool) -> Self {
+        Self {
+            input,
+            global: Extended::default(),
+            left: 0,
+            filling: 0,
+            goes_on_behind_zeros,
+            lost: false,
+            seen_any: false,
+            over: false,
+        }
+    }
+
+    /// Returns where the members are read from.
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Returns the next member; `None` at the end. What is to be told goes to `problems`.
+    ///
+    /// # Errors
+    /// When the archive cannot be read on.
+    pub(crate) fn next(&mut self, problems: &mut Vec<Problem>) -> Result<Option<Member>, Failure> {
+        self.pass_over_rest()?;
+        let mut before = Before::default();
+        while !self.over {
+            let (block, length) = self.input.block()?;
+            match length {
+                BLOCK => {}
+                0 if self.seen_any => self.over = true,
+                _ if !self.seen_any => {
+                    self.tell_foreign(problems);
+                    self.over = true;
+                }
+                _ => return Err(Failure::Ended),
+            }
+            if self.over {
+                break;
+            }
+            let found = header(&block);
+            if !matches!(found, Verdict::Header(_)) {
+                // What stood before belonged to a header that is lost, and to no other.
+                before = Before::default();
+            }
+            match found {
+                Verdict::Zeros if self.goes_on_behind_zeros => self.seen_any = true,
+                Verdict::Zeros => self.look_for_end(problems)?,
+                Verdict::Other => self.tell_lost(problems),
+                Verdict::Header(header) => {
+                    (self.lost, self.seen_any) = (false, true);
+                    let Some(size) = header.size.natural() else {
+                        before = Before::default();
+                        self.tell_lost(problems);
+                        continue;
+                    };
+                    match header.kind {
+                        b'x' | b'X' | b'g' | b'L' | b'K' => {
+                            self.take_before(header.kind, size, &mut before, problems)?;
+                        }
+                        _ => return self.member(*header, &block, before, problems).map(Some),
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Appends up to `length` bytes of the member's content to a buffer.
+    ///
+    /// # Errors
+    /// When the archive cannot be read on.
+    pub(crate) fn content(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
+        let length = usize::try_from(self.left).map_or(length, |left| left.min(length));
+        self.left -= length as u64;
+        if self.input.append(length, buffer)? { Ok(()) } else { Err(Failure::Ended) }
+    }
+
+    /// Takes up to `length` bytes of the member's content, at most a buffer, without copying them; also returns whether all
+    /// of them are there.
+    pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), Failure>) {
+        let length = usize::try_from(self.left).map_or(length, |left| left.min(length)).min(BUFFER_BYTES);
+        self.left -= length as u64;
+        self.input.chunk(length)
+    }
+
+    fn pass_over_rest(&mut self) -> Result<(), Failure> {
+        let rest = std::mem::take(&mut self.left) + std::mem::take(&mut self.filling);
+        if self.input.skip(rest)? { Ok(()) } else { Err(Failure::Ended) }
+    }
+
+    /// Tells of blocks that are no headers, once.
+    fn tell_lost(&mut self, problems: &mut Vec<Problem>) {
+        self.tell_foreign(problems);
+        if !self.lost {
+            problems.push(Problem::new(wording::SKIPPING));
+        }
+        self.lost = true;
+    }
+
+    /// Tells, once, that what was read so far is no archive.
+    fn tell_foreign(&self, problems: &mut Vec<Problem>) {
+        if !self.seen_any && !self.lost {
+            problems.push(Problem::new(wording::NOT_AN_ARCHIVE));
+        }
+    }
+
+    /// Reads what is behind the end of the archive.
+    ///
+    /// # Errors
+    /// When it cannot be read, or what is compressed is damaged there.
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+        self.input.finish()
+    }
+
+    /// Looks whether a block of zeros is followed by the second one that makes it the end. A lone one is an end as well.
+    fn look_for_end(&mut self, problems: &mut Vec<Problem>) -> Result<(), Failure> {
+        let at = self.input.position() / BLOCK as u64;
+        let (block, length) = self.input.block()?;
+        self.over = true;
+        if length != BLOCK || header(&block) != Verdict::Zeros {
+            let problem = Problem::new(wording::LONE_ZERO_BLOCK).naming(at.to_string());
+            problems.push(problem.as_warning());
+        }
+        Ok(())
+    }
+
+    /// Reads what belongs to a header that follows.
+    fn take_before(
+        &mut self,
+        kind: u8,
+        size: u64,
+        before: &mut Before,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), Failure> {
+        let limit = match kind {
+            b'L' | b'K' => NAME_BYTES_MAX,
+            b'g' => GLOBAL_BYTES_MAX,
+            _ => EXTENDED_BYTES_MAX,
+        };
+        self.expect_content(size);
+        if size > limit {
+            problems.push(Problem::new(wording::EXTENDED_TOO_LONG).naming(size.to_string()));
+            before.refused |= kind != b'g';
+            return self.pass_over_rest();
+        }
+        let mut content = Vec::new();
+        self.content(size as usize, &mut content)?;
+        self.pass_over_rest()?;
+        match kind {
+            b'L' => before.name = Some(text(&content)),
+            b'K' => before.link = Some(text(&content)),
+            _ => {
+                let mut extended = Extended::default();
+                if let Err(wrong) = extended.take(&content) {
+                    problems.push(Problem::new(wording::MALFORMED_EXTENDED));
+                    before.refused |= wrong == Wrong::Name;
+                }
+                if kind == b'g' {
+                    self.global = Extended { xattrs: Vec::new(), ..extended }.over(&self.global);
+                } else {
+                    before.extended = extended;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn expect_content(&mut self, size: u64) {
+        self.left = size;
+        self.filling = sparse::padded(size).map_or(0, |padded| padded - size);
+    }
+
+    /// Makes the member of a header.
+    fn member(
+        &mut self,
+        header: Header,
+        block: &Block,
+        before: Before,
+        problems: &mut Vec<Problem>,
+    ) -> Result<Member, Failure> {
+        let mut extended = before.extended.over(&self.global);
+        extended.path = extended.path.or(before.name);
+        extended.link = extended.link.or(before.link);
+        let is_old_sparse = header.is_old_sparse();
+        let said = std::mem::take(&mut extended.sparse);
+        if let (true, Some(name)) = (said.is_any(), &said.name) {
+            extended.path = Some(name.clone());
+        }
+        let mut member = Member::of(header, extended, problems);
+        member.refused = before.refused || member.stored > sparse::FILE_BYTES_MAX;
+        let mut map = None;
+        if is_old_sparse {
+            map = Some(self.old_map(block, &mut member)?);
+        }
+        self.expect_content(member.stored);
+        if member.kind == Kind::Regular && said.is_any() && !is_old_sparse {
+            member.size = said.size.unwrap_or(member.size);
+            map = Some(match (said.major, said.map) {
+                (Some(1), _) => self.map_in_front(&mut member)?,
+                (_, found) => found,
+            });
+        }
+        if let Some(found) = map {
+            member.map = found.and_then(|map| sparse::checked(map, member.size, member.stored));
+            if member.map.is_none() {
+                problems.push(Problem::new(wording::MALFORMED_SPARSE).naming(member.name.as_slice()));
+                member.refused = true;
+            }
+        }
+        member.content_at = self.input.position();
+        Ok(member)
+    }
+
+    /// Reads the map of GNU's old header and the blocks that continue it.
+    fn old_map(
+        &mut self,
+        block: &Block,
+        member: &mut Member,
+    ) -> Result<Option<Vec<sparse::Extent>>, Failure> {
+        let mut map = Vec::new();
+        let Some((size, mut more)) = sparse::old_header(block, &mut map) else { return Ok(None) };
+        member.size = size;
+        while more {
+            let (block, length) = self.input.block()?;
+            if length != BLOCK {
+                return Err(Failure::Ended);
+            }
+            match sparse::old_continuation(&block, &mut map) {
+                Some(follows) => more = follows,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(map))
+    }
+
+    /// Reads the map that stands in front of the content.
+    fn map_in_front(&mut self, member: &mut Member) -> Result<Option<Vec<sparse::Extent>>, Failure> {
+        let mut reader = MapInFront::default();
+        loop {
+            let mut bytes = Vec::with_capacity(BLOCK);
+            self.content(BLOCK, &mut bytes)?;
+            let Ok(block) = Block::try_from(bytes) else { return Ok(None) };
+            member.stored -= BLOCK as u64;
+            match reader.take(&block) {
+                Some(true) => return Ok(Some(reader.finish())),
+                Some(false) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Reading archives: every format in use, from files and streams, with every field checked before it is believed.
+//!
+//! `header.rs`, `number.rs`, `pax.rs`, `sparse.rs` and `acl.rs` are pure functions of bytes; `members.rs` puts together what they
+//! say of a member; `input.rs` is where the bytes come from, `decompress.rs` what stands before it for some;
+//! `archive.rs` opens them.
+
+pub(crate) mod acl;
+pub(crate) mod archive;
+pub(crate) mod decompress;
+pub(crate) mod header;
+pub(crate) mod input;
+pub(crate) mod member;
+pub(crate) mod members;
+mod number;
+pub(crate) mod pax;
+pub(crate) mod select;
+pub(crate) mod sparse;

@@ -1,0 +1,299 @@
+//! Making an archive in one run: members are added to its end as they are found, by all workers.
+//!
+//! ```text
+//! directory entered ─► headers added
+//! small file, read  ─► headers and content added
+//! any other file    ─► headers added, with room ─► content put there as it is read ─► room given back
+//! directory over    ─► room for another beside it (order.rs)
+//! ```
+//!
+//! So nothing has to be known of what comes later, and each file is opened and looked at once. It wants an archive with places;
+//! what wants more is surveyed first (`survey.rs`, `fill.rs`).
+//!
+//! A file may be put off before it is added: then it is opened again when its directory is written. Whatever changes the order may
+//! make it due, so each change says what is.
+//!
+//! Invariants: room is given back once, whatever becomes of the file: when it ends. What was not read of it is zeros. A file
+//! comes before its other names, which are added under the lock of the table in which it is found.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{
+    Begin, Block, Desk, Enter, Found, Handled, Holes, Line, Need, Node, OpenFile, Opened, OpenedFile, Report,
+    Tally, Tool, Transfer,
+};
+use haul_sys::{EntryType, Error, Fd, Identity, Stat, stat};
+
+use super::entry::{Entry, Listing};
+use super::format::Kind;
+use super::look::{Look, difference, has_changed};
+use super::options::{Links, Options};
+use super::order::{Counts, TOP, WAITING_MEMBER_BYTES, WITHIN_BYTES};
+use super::output::Output;
+use super::segment::{Content, Room, Segment};
+use super::tail::{Due, Tail};
+use super::wording;
+
+/// Appends members as they are found.
+pub(super) struct Stow {
+    look: Look,
+    tail: Tail<Found<Stow>>,
+    /// The first names of files that may be met again.
+    firsts: Mutex<HashMap<Identity, First>>,
+}
+
+thread_local! {
+    /// Memory for the headers of one member.
+    static HEADERS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What has become of a member.
+enum Outcome {
+    /// Its headers are in the archive, and room for its content.
+    Room(Room),
+    /// All of it is in the archive: with so many bytes of content.
+    Whole(u64),
+    /// It comes again.
+    PutOff,
+    /// It is not in the archive.
+    LeftOut,
+}
+
+/// The first name of a file.
+struct First {
+    /// The directory it was found in.
+    listing: Arc<Listing>,
+    /// That of the member.
+    member: Vec<u8>,
+    /// Where its headers are.
+    headers: Arc<Segment>,
+}
+
+impl Stow {
+    /// Begins with nothing written.
+    pub(super) fn new(look: Look, output: Output) -> Self {
+        Self { look, tail: Tail::new(output), firsts: Mutex::default() }
+    }
+
+    /// Begins the place of the `place`-th operand.
+    pub(super) fn begin_operand(&self, place: usize, listing: &Listing) {
+        // Nothing was put off before there was anything.
+        listing.number.get_or_init(|| self.tail.begin(TOP, place as u64, Vec::new()).0);
+    }
+
+    /// Writes what is left; returns how long the members are, and where they went.
+    pub(super) fn finish(self, report: &dyn Report) -> (u64, Output) {
+        let (end, counts, output) = self.tail.finish();
+        if report.wants_debug() {
+            let Counts { put_off, turned_back } = counts;
+            report.debug(&format!("members put off: {put_off}; directories left early: {turned_back} times"));
+        }
+        (end, output)
+    }
+
+    /// Begins a directory.
+    fn begin_directory(&self, desk: &Desk<'_, Self>, above: &Listing, entry: &Entry) {
+        let path = above.member_path(entry, &self.look.options);
+        // Without headers, what is in it is archived all the same.
+        let headers = self.with_headers(desk, entry, &path, <[u8]>::to_vec).unwrap_or_default();
+        // As the walk sorts directories.
+        let place = entry.identity().inode;
+        let (number, due) = self.tail.begin(number_of(above), place, headers);
+        come_again(desk, due);
+        if let Some(listing) = &entry.listing {
+            listing.number.get_or_init(|| number);
+        }
+        self.tell_of_member(desk, path);
+    }
+
+    /// Adds a member, or a link to it if it was before; with its content, if that is known.
+    fn add(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        mut entry: Entry,
+        content: Option<&[u8]>,
+    ) -> Outcome {
+        let listing = &found.node.own;
+        let path = listing.member_path(&entry, &self.look.options);
+        let mut firsts = may_be_met_again(&entry, &self.look.options)
+            .then(|| self.firsts.lock().unwrap_or_else(PoisonError::into_inner));
+        let first = firsts.as_ref().and_then(|firsts| firsts.get(&entry.identity()));
+        let is_first = first.is_none();
+        let (mut behind, mut written) = (None, 0);
+        if let Some(first) = first {
+            entry.link_to(first.member.clone());
+            behind = (!Arc::ptr_eq(&first.listing, listing)).then(|| Arc::clone(&first.headers));
+        }
+        let added = self.with_headers(desk, &entry, &path, |headers| {
+            let content = match content.filter(|_| is_first) {
+                Some(content) => {
+                    written = content.len() as u64;
+                    Content::Here(content)
+                }
+                None => Content::Later(entry.stored_bytes()),
+            };
+            let (added, due) =
+                self.tail.add(number_of(listing), behind.as_deref(), headers, &content, || found.clone());
+            come_again(desk, due);
+            added
+        });
+        let (room, headers) = match added {
+            Some(Some(added)) => added,
+            Some(None) => return Outcome::PutOff,
+            None => return Outcome::LeftOut,
+        };
+        if let (Some(firsts), true) = (&mut firsts, is_first) {
+            let written = listing.path(&entry);
+            self.look.naming.tell_stripped(&written, wording::REMOVING_LINK_PREFIX, desk.report());
+            let (listing, member) = (Arc::clone(listing), path.clone());
+            firsts.insert(entry.identity(), First { listing, member, headers });
+        }
+        drop(firsts);
+        self.tell_of_member(desk, path);
+        room.map_or(Outcome::Whole(written), Outcome::Room)
+    }
+
+    /// Makes the headers of a member, unless the format has no room for something, and gives them to `take`.
+    fn with_headers<R>(
+        &self,
+        desk: &Desk<'_, Self>,
+        entry: &Entry,
+        path: &[u8],
+        take: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        HEADERS.with_borrow_mut(|headers| {
+            headers.clear();
+            let made = entry.encode(path, &self.look.options, &self.look.people, headers);
+            made.map_err(|why| self.look.tell_unfit(desk, path, &why)).ok().map(|()| take(headers))
+        })
+    }
+
+    /// Tells that a file is not what it was when it was opened, or has become shorter by so many bytes.
+    fn tell_difference(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Fd,
+        before: &Stat,
+        missing: u64,
+    ) {
+        let changed = stat(source).map_or(true, |now| has_changed(before, &now));
+        if (missing > 0 || changed)
+            && let Some(problem) = difference(found.path(), missing, changed)
+        {
+            self.look.tell(desk, problem, 1);
+        }
+    }
+
+    fn tell_of_member(&self, desk: &Desk<'_, Self>, path: Vec<u8>) {
+        if self.look.options.verbose > 0 {
+            desk.report().line(Line { wording: wording::MEMBER, names: vec![path] });
+        }
+    }
+}
+
+/// Has files come again that were put off until now.
+fn come_again(desk: &Desk<'_, Stow>, due: Due<Found<Stow>>) {
+    due.0.into_iter().for_each(|found| desk.retry(found));
+}
+
+/// Returns the number of a directory, which it has from its beginning.
+fn number_of(listing: &Listing) -> usize {
+    listing.number.get().copied().unwrap_or(TOP)
+}
+
+/// Tells whether a file may come again, under another name, or from another operand or link.
+fn may_be_met_again(entry: &Entry, options: &Options) -> bool {
+    let may_repeat = options.named.len() > 1 || options.links == Links::Followed;
+    entry.may_be_linked() || (may_repeat && entry.kind != Kind::Directory)
+}
+
+impl Tool for Stow {
+    type Directory = Arc<Listing>;
+    type File = Room;
+
+    fn follows(&self, _: &Found<Self>) -> bool {
+        self.look.options.links == Links::Followed
+    }
+
+    fn stays_together(&self) -> bool {
+        true
+    }
+
+    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+        if self.tail.is_broken() {
+            return Need::Nothing;
+        }
+        self.look.needs(found, kind, if kind == EntryType::Regular { Need::Read } else { Need::Handle })
+    }
+
+    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Arc<Listing>> {
+        self.look.enter(desk, found, opened, |parent, entry| {
+            self.begin_directory(desk, parent, &entry);
+        })
+    }
+
+    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        come_again(desk, self.tail.end(number_of(&node.own)));
+    }
+
+    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+        self.look.handle(desk, found, |_, entry| {
+            self.add(desk, found, entry, None);
+        });
+        Handled::Over
+    }
+
+    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
+        self.look.not_opened(desk, found, cause)
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.tail.is_crowded()
+    }
+
+    fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool {
+        stat.size <= WAITING_MEMBER_BYTES as u64 || !self.tail.puts_off(number_of(&found.node.own), stat.size)
+    }
+
+    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Room> {
+        let Some(entry) = self.look.opened(desk, found, opened.stat) else { return Begin::Over };
+        let is_whole =
+            |content: &&[u8]| content.len() as u64 == opened.stat.size && content.len() <= WITHIN_BYTES;
+        let content = opened.first.filter(is_whole);
+        match self.add(desk, found, entry, content) {
+            // Room is zeros, as holes are.
+            Outcome::Room(own) => Begin::Move { own, target: None, transfer: Transfer::Blocks(Holes::Skip) },
+            Outcome::Whole(bytes) => {
+                if bytes > 0 {
+                    self.tell_difference(desk, found, opened.source, opened.stat, 0);
+                }
+                desk.count(Tally { files: 1, bytes, ..Tally::default() });
+                Begin::Over
+            }
+            Outcome::PutOff => Begin::Deferred,
+            Outcome::LeftOut => Begin::Over,
+        }
+    }
+
+    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
+        let left = file.stat.size.saturating_sub(offset);
+        let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        self.tail.put(&file.own, offset, &bytes[..taken]);
+        Block::Taken
+    }
+
+    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+        let missing = file.stat.size.saturating_sub(file.length());
+        self.tell_difference(desk, &file.found, &file.source, &file.stat, missing);
+        desk.count(Tally { files: 1, ..Tally::default() });
+        true
+    }
+
+    fn end(&self, _: &Desk<'_, Self>, _: &Found<Self>, own: Room, _: bool) {
+        self.tail.release(own);
+    }
+}

@@ -1,0 +1,199 @@
+//! The end of an archive with places, where members are given room in the right order (`order.rs`), by all workers.
+//!
+//! A member's place in the order is fixed when it is added, under one lock that is held for a copy of its headers. Its content comes
+//! later, from any worker; a segment that has its place and all content is written in one call. What is too large for a segment has
+//! its room between two of them and is written there directly.
+//!
+//! Invariant: each segment is written once, when nobody has room in it any more (test: `members_are_where_their_headers_are`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::format::in_blocks;
+use super::order::{Added, Counts, Order, WAITING_BYTES};
+use super::output::Output;
+use super::segment::{Content, Room, Segment};
+
+/// What was put off until now, and comes again.
+#[must_use]
+pub(super) struct Due<L>(pub(super) Vec<L>);
+
+/// The end of an archive; `L` is what was found and put off.
+pub(super) struct Tail<L> {
+    output: Output,
+    order: Mutex<Order<L>>,
+    written: AtomicUsize,
+}
+
+impl<L> Tail<L> {
+    /// Begins an archive at its beginning.
+    pub(super) fn new(output: Output) -> Self {
+        let order = Order::new(Arc::clone(&output.memory), WAITING_BYTES);
+        Self { output, order: Mutex::new(order), written: AtomicUsize::new(0) }
+    }
+
+    /// Tells whether writing has failed; then nothing more needs to be added.
+    pub(super) fn is_broken(&self) -> bool {
+        self.output.is_broken()
+    }
+
+    /// Begins a directory found in another, or the place of an operand, which has no headers; returns its number. The walk meets
+    /// those of one directory in the order of `place`.
+    pub(super) fn begin(&self, above: usize, place: u64, headers: Vec<u8>) -> (usize, Due<L>) {
+        self.change(|order| order.begin(above, place, headers))
+    }
+
+    /// Ends a directory: everything in it was added.
+    pub(super) fn end(&self, directory: usize) -> Due<L> {
+        self.change(|order| order.end(directory)).1
+    }
+
+    /// Adds a member found in a directory, behind another if that has to be: its headers, and its content, or room for that, if it
+    /// has any; or puts it off until a directory ends, and returns `None`.
+    pub(super) fn add(
+        &self,
+        found_in: usize,
+        behind: Option<&Segment>,
+        headers: &[u8],
+        content: &Content<'_>,
+        later: impl FnOnce() -> L,
+    ) -> (Option<Added>, Due<L>) {
+        self.change(|order| {
+            if let Some(other) = behind.filter(|other| other.offset().is_none()) {
+                order.put_before_the_next(other);
+            }
+            order.add(found_in, headers, content, later)
+        })
+    }
+
+    /// Tells whether a member would be put off now.
+    pub(super) fn puts_off(&self, found_in: usize, content: u64) -> bool {
+        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.puts_off(found_in, in_blocks(content))
+    }
+
+    /// Tells whether nearly as much waits as may. The rest is for what is in hand.
+    pub(super) fn is_crowded(&self) -> bool {
+        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.waiting_bytes > WAITING_BYTES / 2
+    }
+
+    /// Puts content in its room, from a position of it. What is not put is zeros.
+    pub(super) fn put(&self, room: &Room, position: u64, content: &[u8]) {
+        match room {
+            Room::Within(segment, begins) => {
+                let begins = begins + position as usize;
+                segment.bytes()[begins..begins + content.len()].copy_from_slice(content);
+            }
+            Room::Between(offset) => self.output.write(offset + position, content),
+        }
+    }
+
+    /// Gives room back whose content is there, as far as it will come.
+    pub(super) fn release(&self, room: Room) {
+        if let Room::Within(segment, _) = room {
+            self.let_go(&segment);
+        }
+    }
+
+    /// Writes what is left, when everything is over and all room was given back; returns how long the archive is, what cost more than
+    /// it had to, and where it goes.
+    pub(super) fn finish(self) -> (u64, Counts, Output) {
+        let ((end, counts), _) = self.change(|order| (order.finish(), order.counts));
+        (end, counts, self.output)
+    }
+
+    /// Changes the order, and lets go of what has got its place by that. Whatever is changed, something that was put off may be due.
+    fn change<R>(&self, change: impl FnOnce(&mut Order<L>) -> R) -> (R, Due<L>) {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut order);
+        let (placed, due) = (order.take_placed(), Due(order.take_due()));
+        drop(order);
+        placed.into_iter().for_each(|segment| self.let_go(&segment));
+        (result, due)
+    }
+
+    /// Gives up a hold on a segment; the last one writes it.
+    fn let_go(&self, segment: &Segment) {
+        if let Some((offset, bytes)) = segment.let_go() {
+            self.output.take_in_turn(self.written.fetch_add(1, Ordering::Relaxed), offset, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+    use crate::tar::options::{Archive, Compression};
+    use crate::tar::order::TOP;
+    use crate::tar::segment::SEGMENT_BYTES;
+
+    #[test]
+    fn members_are_where_their_headers_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("archive");
+        let archive = Archive::File(CString::new(path.to_str().unwrap()).unwrap());
+        let tail = Tail::<()>::new(Output::create(&archive, Compression::None).unwrap());
+        let sizes = [
+            0,
+            1,
+            512,
+            513,
+            100_000,
+            200_000,
+            SEGMENT_BYTES,
+            SEGMENT_BYTES + 1,
+            3,
+            20 * SEGMENT_BYTES,
+            0,
+            70_000,
+        ];
+        let members: Vec<_> = sizes.iter().cycle().take(60).zip(1_u8..).collect();
+        let (directory, _) = tail.begin(TOP, 0, Vec::new());
+        // Four workers add, put the content in two halves, and give the room back late and in another order.
+        std::thread::scope(|scope| {
+            for share in members.chunks(15) {
+                let tail = &tail;
+                scope.spawn(move || {
+                    let mut held = Vec::new();
+                    for (size, number) in share {
+                        let added =
+                            tail.add(directory, None, &[*number; 512], &Content::Later(**size as u64), || ());
+                        let (room, _) = added.0.unwrap();
+                        assert_eq!(room.is_some(), **size > 0);
+                        held.extend(room.map(|room| (room, **size, *number)));
+                    }
+                    for (room, size, number) in held.into_iter().rev() {
+                        let content = vec![number; size];
+                        let (first, second) = content.split_at(size / 2);
+                        tail.put(&room, first.len() as u64, second);
+                        tail.put(&room, 0, first);
+                        tail.release(room);
+                    }
+                });
+            }
+        });
+        assert!(tail.end(directory).0.is_empty());
+        let (end, _, output) = tail.finish();
+        output.finish(end, &[0; 512]).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, end + 512);
+        bytes.truncate(end as usize);
+        let (mut at, mut met) = (0, vec![false; members.len() + 1]);
+        while at < bytes.len() {
+            let number = bytes[at];
+            let size = *members[usize::from(number) - 1].0;
+            let after = at + 512 + in_blocks(size as u64) as usize;
+            assert!(bytes[at..at + 512 + size].iter().all(|byte| *byte == number), "member {number} at {at}");
+            assert!(bytes[at + 512 + size..after].iter().all(|byte| *byte == 0));
+            assert!(
+                !std::mem::replace(&mut met[usize::from(number)], true),
+                "member {number} is there twice"
+            );
+            at = after;
+        }
+        assert_eq!(met.iter().filter(|met| **met).count(), members.len());
+    }
+}
