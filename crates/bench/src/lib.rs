@@ -13,6 +13,7 @@
 //!    │        └─► results ─► table                   what came out
 //!    ├─► trees ─► shapes, noise                      the workloads
 //!    ├─► run (s1 s2 s3 s4) ─► series; findings ─► report, student     the documents' studies
+//!    ├─► tools ─► races, material, ranks                     the other tools and their rivals
 //!    ├─► simulate ─► haul_cluster; report                    sizes that no machine here has
 //!    └─► aio                                         the engines over one file
 //! ```
@@ -43,6 +44,7 @@ mod simulate;
 mod statistics;
 mod student;
 mod table;
+mod tools;
 mod trees;
 mod verify;
 
@@ -58,6 +60,7 @@ pub use error::Error;
 pub use run::RunOptions;
 pub use shapes::{Kind, ShapeOptions};
 pub use simulate::SimulateOptions;
+pub use tools::ToolsOptions;
 
 use interrupt::Interrupt;
 use shapes::Shape;
@@ -73,6 +76,8 @@ pub enum Command {
     Run(RunOptions),
     /// Measure the engines themselves: one file, records of one size, many in flight
     Aio(AioOptions),
+    /// Race haul's other tools and the programs people use for the same (needs root)
+    Tools(ToolsOptions),
     /// Simulate jobs on a cluster: the real scheduler over a modelled file system
     Simulate(SimulateOptions),
 }
@@ -125,6 +130,7 @@ pub fn execute(
         Command::Compare(options) => compare::compare(options, output, progress, &interrupt),
         Command::Run(options) => run::run(options, output, progress, &interrupt),
         Command::Aio(options) => aio::aio(options, output, progress, &interrupt),
+        Command::Tools(options) => tools::run(options, output, progress, &interrupt),
         Command::Simulate(options) => simulate::run(options, output, progress, &interrupt),
     }
 }

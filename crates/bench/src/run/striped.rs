@@ -142,7 +142,7 @@ fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
 }
 
 /// A file system with a mount for each client.
-struct Ground {
+pub(crate) struct Ground {
     storage: Storage,
     clients: u32,
     /// Removed at the end.
@@ -172,7 +172,12 @@ fn prepare_work() -> Result<tempfile::TempDir> {
 }
 
 impl Ground {
-    fn start(standin: &Path) -> Result<Ground> {
+    /// Mounts the stand-in.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started, or does not mount.
+    pub(crate) fn start(standin: &Path) -> Result<Ground> {
         let work = prepare_work()?;
         let clients = CLIENTS.iter().max().copied().unwrap_or(1);
         let mut child = Command::new(standin)
@@ -213,16 +218,22 @@ impl Ground {
         }
     }
 
-    fn client(&self, number: u32) -> PathBuf {
+    /// Returns the mount of a client.
+    pub(crate) fn client(&self, number: u32) -> PathBuf {
         self.work.path().join(format!("client{number}"))
     }
 
-    fn shared(&self, name: &str) -> PathBuf {
+    /// Returns the path at which every rank finds a name at the top.
+    pub(crate) fn shared(&self, name: &str) -> PathBuf {
         self.work.path().join("shared").join(name)
     }
 
     /// Sets whether anything takes time, if that can be set.
-    fn pace(&self, pace: &str) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// When the stand-in refuses.
+    pub(crate) fn pace(&self, pace: &str) -> Result<()> {
         if let Storage::Given(_) = self.storage {
             return Ok(());
         }
@@ -257,7 +268,11 @@ impl Ground {
     }
 
     /// Waits until all that was written is on the targets.
-    fn drain(&self) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// When some of it does not come there.
+    pub(crate) fn drain(&self) -> Result<()> {
         let clients = (0..self.clients).map(|number| self.client(number));
         match self.storage {
             Storage::StandIn(_) => clients.into_iter().try_for_each(|root| {
@@ -269,8 +284,29 @@ impl Ground {
         }
     }
 
+    /// Begins a command line that so many ranks run, each on the mount of its own client.
+    pub(crate) fn by_ranks(&self, ranks: u32) -> Command {
+        let mut command = Command::new("mpirun");
+        command.args(["-n", &ranks.to_string()]).arg(self.work.path().join("wrapper"));
+        self.on_clients(&mut command);
+        command
+    }
+
+    /// Tells the wrapper where the clients are, and the launcher and haul what they have to know.
+    fn on_clients(&self, command: &mut Command) {
+        command.arg(self.work.path().join("client")).arg(self.work.path().join("shared"));
+        command.envs(LAUNCHERS).env("LC_ALL", "C");
+        if let Storage::StandIn(_) = self.storage {
+            command.env("HAUL_TEST_STRIPED", "lustre");
+        }
+    }
+
     /// Ends the stand-in or removes what was made.
-    fn end(self) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// What could not be removed.
+    pub(crate) fn end(self) -> Result<()> {
         match self.storage {
             Storage::StandIn(child) => end_standin(child, self.work),
             Storage::Given(made) => {
@@ -362,25 +398,20 @@ fn shown(setting: &Setting) -> String {
 
 fn command(ground: &Ground, setting: &Setting, haul: &Path) -> Command {
     let (program, clients) = program(setting);
-    let wrapper = ground.work.path().join("wrapper");
     let mut command = if program == "cp" {
-        Command::new(&wrapper)
+        let mut alone = Command::new(ground.work.path().join("wrapper"));
+        ground.on_clients(&mut alone);
+        alone
     } else {
-        let mut launcher = Command::new("mpirun");
-        launcher.args(["-n", clients]).arg(&wrapper);
-        launcher
+        // The numbers are the study's own.
+        ground.by_ranks(clients.parse().unwrap_or(1))
     };
-    command.arg(ground.work.path().join("client")).arg(ground.work.path().join("shared"));
     match program {
         "haul" => command.arg(haul).args(["cp", "-r", "-T", "--copy-layout"]),
         "dcp" => command.arg("dcp"),
         _ => command.args(["cp", "-r", "-T"]),
     };
     command.arg(ground.shared("source")).arg(ground.shared("target"));
-    command.envs(LAUNCHERS).env("LC_ALL", "C");
-    if let Storage::StandIn(_) = ground.storage {
-        command.env("HAUL_TEST_STRIPED", "lustre");
-    }
     command
 }
 

@@ -96,6 +96,34 @@ pub(crate) fn small_files_machine(metadata_servers: u32) -> Machine {
     }
 }
 
+/// What compression is called among the workloads.
+pub(crate) const COMPRESSION: &str = "compression";
+
+/// Files that are compressed, and the bytes of each: the document's test file, as often as gives each of 64 clients twenty.
+const COMPRESSED_FILES: u64 = 1280;
+pub(crate) const COMPRESSED_BYTES: u64 = 20_000_000;
+
+/// Bytes a second that one processor compresses; measured with bzip2 on mixed text and binary (docs/measurements/tools.md).
+pub(crate) const COMPRESSION_RATE: f64 = 13e6;
+
+/// Clients that compress, each of which is one processor.
+const COMPRESSION_CLIENTS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// Plans the compression of many files: a client moves no more bytes a second than its processor compresses, and a file is
+/// never cut. What is written is counted as if it were as long as what was read, which is the worst case.
+fn compression(seed: u64) -> impl Iterator<Item = Planned> {
+    COMPRESSION_CLIENTS.into_iter().map(move |clients| {
+        let machine =
+            Machine { link_rate: COMPRESSION_RATE, streams: 1, files_in_flight: 1, ..document_machine() };
+        let class = Class { files: COMPRESSED_FILES, bytes: COMPRESSED_BYTES, stripes: STRIPES_ORDINARY };
+        let limits =
+            Limits { range_bytes_min: u64::MAX >> 1, range_bytes_max: u64::MAX >> 1, ..Limits::default() };
+        let workload = Workload::Files(vec![class]);
+        let scene = Scene { machine, workload, clients, walk: Walk::Launch, limits, seed };
+        Planned { workload: COMPRESSION, client: Client::Haul, scene }
+    })
+}
+
 /// Returns a workload of the document, by its number.
 fn workload(number: &str) -> Workload {
     let ordinary = |files| Class { files, bytes: 100_000_000, stripes: STRIPES_ORDINARY };
@@ -107,7 +135,7 @@ fn workload(number: &str) -> Workload {
     })
 }
 
-/// Plans all jobs: the document's workloads with `clients`, or those that are usual, and `files` small files.
+/// Plans all jobs: the document's workloads with `clients`, or those that are usual, compression, and `files` small files.
 pub(crate) fn all(clients: &[u32], files: u64, seed: u64) -> Vec<Planned> {
     let clients = if clients.is_empty() { &CLIENTS[..] } else { clients };
     let mut planned = Vec::new();
@@ -124,6 +152,7 @@ pub(crate) fn all(clients: &[u32], files: u64, seed: u64) -> Vec<Planned> {
             }));
         }
     }
+    planned.extend(compression(seed));
     if files > 0 {
         planned.extend(small(files, seed));
     }

@@ -1,0 +1,155 @@
+//! Four ranks against one, on the striped stand-in, where a request takes its time and the processors do not matter: the races
+//! of the tools that make something of many files.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::races::{Aim, Tool};
+use super::{MatchDay, Ran, beside, shown};
+use crate::error::{Error, Result};
+use crate::measure::measure;
+use crate::programs;
+use crate::run::striped::Ground;
+use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::trees;
+
+/// Ranks that are many.
+const RANKS: u32 = 4;
+
+/// What they are called.
+const FEW_AND_MANY: [(&str, u32); 2] = [("4 ranks", RANKS), ("1 rank", 1)];
+
+/// What is aimed at.
+const AIMS: &[Aim] = &[Aim { than: "1 rank", times: 3.0 }];
+
+/// Files at scale 1, and the bytes of each: so few that the file system's time is all that counts.
+const FILES: f64 = 4000.0;
+const FILE_BYTES: u64 = 4 << 10;
+const FILES_IN_DIRECTORY: u64 = 100;
+
+/// A race of ranks: its name, the words of haul's line, in which `S` is the source and `T` a place for results, and the number
+/// of files that it makes beside the source's, as a share of those.
+type RankRace = (&'static str, &'static [&'static str]);
+
+const RACES: [RankRace; 3] = [
+    ("ranks-bzip2", &["bzip2", "-r", "-k", "S"]),
+    ("ranks-tar", &["tar", "-c", "-f", "T/archive", "S"]),
+    ("ranks-grep", &["grep", "-r", "-a", "-c", "", "S"]),
+];
+
+/// The names of the races.
+pub(super) const NAMES: [&str; 3] = [RACES[0].0, RACES[1].0, RACES[2].0];
+
+impl MatchDay<'_> {
+    /// Runs the races of ranks that are wanted.
+    pub(super) fn ranks(&mut self) -> Result<()> {
+        let wanted: Vec<_> = RACES.iter().filter(|(name, _)| self.options.wants(Tool::Ranks, name)).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        for program in ["mpirun", "unshare"] {
+            programs::find(program)?;
+        }
+        let standin = match &self.options.standin {
+            Some(given) => given.canonicalize().map_err(Error::doing("find", given))?,
+            None => beside(&self.haul, "haul-standin")?,
+        };
+        wanted.into_iter().try_for_each(|race| {
+            let ground = Ground::start(&standin)?;
+            let raced = self.rank_race(&ground, race);
+            let ended = ground.end();
+            raced.and(ended)
+        })
+    }
+
+    fn rank_race(&mut self, ground: &Ground, (name, words): &RankRace) -> Result<()> {
+        let files = (FILES * self.makings.scale).ceil() as u64;
+        let directories = files.div_ceil(FILES_IN_DIRECTORY);
+        let options = ShapeOptions {
+            files: Some(files),
+            size: Some(FILE_BYTES),
+            directories: Some(directories),
+            ..ShapeOptions::default()
+        };
+        let shape = Shape::new(Kind::Many, &options)?;
+        let mut ran = FEW_AND_MANY.map(|(runner, ranks)| (ranks, Ran::new(runner)));
+        for round in 0..=self.options.rounds {
+            for (ranks, ran) in ran.iter_mut().filter(|(_, ran)| ran.failure.is_none()) {
+                // Made anew for each run: what the run before has made of it must not be there.
+                ground.pace("off")?;
+                for place in ["source", "target"].map(|place| ground.client(0).join(place)) {
+                    if place.exists() {
+                        fs::remove_dir_all(&place).map_err(Error::doing("remove", &place))?;
+                    }
+                }
+                trees::make(&shape, 1, &ground.client(0).join("source"), self.interrupt)?;
+                let target = ground.client(0).join("target");
+                fs::create_dir(&target).map_err(Error::doing("create", &target))?;
+                ground.drain()?;
+                ground.pace("on")?;
+                let outcome = self.run_ranks(ground, *ranks, words);
+                ground.pace("off")?;
+                let outcome =
+                    outcome?.and_then(|(seconds, lines)| made(ground, name, files, lines).map(|()| seconds));
+                self.tell(&format!(
+                    "{name} {round}/{} {}: {}",
+                    self.options.rounds,
+                    ran.name,
+                    shown(&outcome)
+                ))?;
+                ran.note(round, outcome);
+            }
+        }
+        self.conclude(name, ran.into_iter().map(|(_, ran)| ran).collect(), AIMS)
+    }
+
+    /// Has so many ranks run a line; returns the seconds until everything is on the targets, and how many lines were printed; or why
+    /// there are none.
+    fn run_ranks(
+        &self,
+        ground: &Ground,
+        ranks: u32,
+        words: &[&str],
+    ) -> Result<std::result::Result<(f64, u64), String>> {
+        let (printed, said) = (programs::scratch()?, programs::scratch()?);
+        let mut command = ground.by_ranks(ranks);
+        command.arg(&self.haul);
+        command.args(words.iter().map(|word| match word.split_once('/') {
+            _ if *word == "S" => ground.shared("source"),
+            Some(("T", rest)) => ground.shared("target").join(rest),
+            _ => Path::new(word).to_owned(),
+        }));
+        command.stdin(Stdio::null()).stdout(programs::share(&printed)?).stderr(programs::share(&said)?);
+        let limit = Duration::from_secs(self.options.time_limit.into());
+        let measured = measure(&mut command, limit, self.interrupt)?;
+        ground.drain()?;
+        let seconds = measured.started.elapsed().as_secs_f64();
+        let said = programs::text_of(said)?;
+        let printed = programs::text_of(printed)?;
+        Ok(match measured.ending.failure() {
+            Some(failure) => Err(format!("{failure}: {}", said.lines().next().unwrap_or_default())),
+            None => Ok((seconds, printed.lines().count() as u64)),
+        })
+    }
+}
+
+/// Checks that a run has made what it is to make of so many files, and printed a line for each if it is a search.
+fn made(ground: &Ground, race: &str, files: u64, lines: u64) -> std::result::Result<(), String> {
+    let line = match race {
+        "ranks-bzip2" => format!(
+            "test $(find source -name '*.bz2' | wc -l) = {files} && find source -name '*.bz2' -exec bzip2 -t {{}} +"
+        ),
+        "ranks-tar" => format!("test $(tar -tf target/archive | grep -vc '/$') = {files}"),
+        _ if lines == files => return Ok(()),
+        _ => return Err(format!("{lines} lines for {files} files")),
+    };
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &line]).current_dir(ground.client(0)).stdin(Stdio::null());
+    match command.stdout(Stdio::null()).stderr(Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("wrong result".to_owned()),
+        Err(error) => Err(format!("cannot be checked: {error}")),
+    }
+}
