@@ -1,0 +1,116 @@
+//! Counts the lines of every file below the paths it is given, on all processors.
+
+use std::ffi::CString;
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_flow::{
+    Alone, Arrivals, Begin, Block, Config, Desk, Enter, Found, Holes, Line, Need, OpenFile, Opened,
+    OpenedFile, Portable, Problem, Report, Session, Standard, Status, Tally, Tool, Transfer,
+};
+use haul_sys::{EntryType, Error};
+
+/// The tool. It keeps nothing for a directory, and for a file its lines so far.
+struct Lines;
+
+impl Tool for Lines {
+    type Directory = ();
+    type File = AtomicU64;
+
+    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
+        match kind {
+            EntryType::Directory => Need::Enter,
+            EntryType::Regular => Need::Read,
+            _ => Need::Nothing,
+        }
+    }
+
+    fn enter(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<()> {
+        Enter::Visit(())
+    }
+
+    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<AtomicU64> {
+        Begin::Move { own: AtomicU64::new(0), target: None, transfer: Transfer::Blocks(Holes::Skip) }
+    }
+
+    fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        file.own.fetch_add(lines as u64, Ordering::Relaxed);
+        Block::Taken
+    }
+
+    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, lines: AtomicU64, was_read: bool) {
+        desk.count(Tally { files: 1, ..Tally::default() });
+        if was_read {
+            let count = format!("{} ", lines.into_inner());
+            desk.tell(found, [count.as_bytes(), &found.path(), b"\n"].concat());
+        }
+    }
+}
+
+/// What other processes have to know to do a part of it: nothing.
+impl Portable for Lines {
+    const NAME: &'static str = "lines";
+
+    fn brief(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn briefed(_: &[u8]) -> Option<Self> {
+        Some(Self)
+    }
+
+    fn pack(&self, (): &()) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn unpack(&self, _: &[u8], _: &Arrivals<'_>) -> Result<(), (Vec<u8>, Error)> {
+        Ok(())
+    }
+}
+
+/// Says what the run says. A message that cannot be written cannot be told of either.
+struct Console;
+
+impl Report for Console {
+    fn count(&self, _: Tally) {}
+
+    fn problem(&self, Problem { wording, names, cause, .. }: Problem) {
+        let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        let cause = cause.map(|cause| cause.to_string()).unwrap_or_default();
+        let text = format!("lines: {}: {cause}\n", wording.0.replace("{}", &names.join(" ")));
+        self.output(Standard::Error, text.as_bytes());
+    }
+
+    fn line(&self, _: Line) {}
+
+    fn output(&self, stream: Standard, bytes: &[u8]) {
+        match stream {
+            Standard::Output => std::io::stdout().write_all(bytes),
+            Standard::Error => std::io::stderr().write_all(bytes),
+        }
+        .unwrap_or_default();
+    }
+
+    fn debug(&self, _: &str) {}
+}
+
+fn main() -> ExitCode {
+    let config = Config::default();
+    let count = || -> Result<Status, Problem> {
+        let session = Session::begin(&config, &Console)?;
+        let paths = std::env::args_os().skip(1).filter_map(|path| CString::new(path.into_vec()).ok());
+        let operands = paths.map(|path| session.operand(&path, ())).collect::<Result<Vec<_>, _>>()?;
+        Ok(session.run(&Alone, &Lines, Vec::new(), operands))
+    };
+    match count() {
+        Ok(Status::Success) => ExitCode::SUCCESS,
+        Ok(Status::Failure) => ExitCode::FAILURE,
+        Err(problem) => {
+            Console.problem(problem);
+            ExitCode::FAILURE
+        }
+    }
+}
