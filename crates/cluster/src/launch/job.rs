@@ -10,43 +10,35 @@
 //!         │ it does not: Open MPI's waits for minutes for a host that is gone
 //!         ▼
 //!  SIGKILL to its group, and to each process of this host that has the job's mark in its environment:
-//!  launchers put ranks in groups of their own, where a signal to the launcher's group does not reach
+//!  launchers put ranks in groups of their own, where a signal to the launcher's group does not reach (`marked.rs`)
 //! ```
 //!
 //! What it promises: after [`Job::end`], and after a drop, no process of the job is left on this host. Ranks on other hosts end
 //! when their launcher's daemon does, or when they miss rank 0.
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
-};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::command::StartLine;
+use super::marked::{MARK, Marked};
 
 /// How long a launcher gets to end its ranks.
 pub const GRACE: Duration = Duration::from_secs(2);
-/// How long killed processes may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// The variable by which a job's processes are known.
-const MARK: &str = "HAUL_JOB";
 
 /// A job that was started.
 #[derive(Debug)]
 pub struct Job {
     launcher: Child,
-    mark: OsString,
+    processes: Marked,
     errors: Option<JoinHandle<()>>,
     status: Option<ExitStatus>,
 }
@@ -72,7 +64,8 @@ impl Job {
             .process_group(0)
             .spawn()?;
         // From here on a drop ends it.
-        let mut job = Self { launcher, mark, errors: None, status: None };
+        let processes = Marked::new(mark, Pid::from_child(&launcher));
+        let mut job = Self { launcher, processes, errors: None, status: None };
         if let Some(errors) = job.launcher.stderr.take() {
             let listen = move || {
                 let mut errors = BufReader::new(errors);
@@ -125,7 +118,7 @@ impl Job {
             thread::sleep(PAUSE);
         }
         if self.status.is_some() {
-            self.sweep();
+            self.processes.end();
             self.hear_out();
         }
         Ok(self.status)
@@ -149,7 +142,7 @@ impl Job {
             kill_process_group(self.pid(), Signal::KILL).unwrap_or_default();
             self.status = Some(self.launcher.wait()?);
         }
-        if !self.sweep() {
+        if !self.processes.end() {
             return Err(io::Error::other("processes of the job cannot be killed"));
         }
         self.hear_out();
@@ -158,24 +151,6 @@ impl Job {
 
     fn pid(&self) -> Pid {
         Pid::from_child(&self.launcher)
-    }
-
-    /// Kills what is left of the job on this host. Tells whether all of it is gone.
-    fn sweep(&self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let left = marked(&self.mark);
-            if left.is_empty() {
-                return true;
-            }
-            for pid in left {
-                kill_marked(pid, &self.mark);
-            }
-            if Instant::now() >= deadline {
-                return false;
-            }
-            thread::sleep(PAUSE);
-        }
     }
 
     /// Waits until what was said is passed on: nobody is left who could say more.
@@ -200,30 +175,4 @@ fn unique_mark() -> OsString {
     let random: u64 = rand::random();
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     format!("{}-{number}-{random:016x}", std::process::id()).into()
-}
-
-/// Lists the processes of this host that have the mark and still run.
-fn marked(mark: &OsStr) -> Vec<Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
-    pids.filter(|pid| has_mark(*pid, mark)).collect()
-}
-
-/// Looks for the mark in a process's environment. One that has ended, or is another user's, shows none.
-fn has_mark(pid: Pid, mark: &OsStr) -> bool {
-    let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-    let mut variables = environment.split(|byte| *byte == 0);
-    variables.any(|variable| {
-        let value = variable.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-        value == Some(mark.as_bytes())
-    })
-}
-
-/// Kills a process that has the mark. Its number may be another's by now: so it is held while it is looked at again.
-fn kill_marked(pid: Pid, mark: &OsStr) {
-    let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    if has_mark(pid, mark) {
-        // It may have ended.
-        pidfd_send_signal(held, Signal::KILL).unwrap_or_default();
-    }
 }

@@ -4,13 +4,14 @@
 //!   under way, [`Journal`] what is finished.
 //!   `culprit.rs` and `places.rs`: who is to blame when it is lost, and which hosts it goes on with.
 //! - [`command`]: what of this host and its environment bears on the job, and the command line that follows.
-//! - [`job`]: the running job, linked by pipes to rank 0, and its end.
+//! - [`job`]: the running job, linked by pipes to rank 0, and its end; `marked.rs` knows its processes.
 
 pub mod command;
 pub(crate) mod crew;
 mod culprit;
 pub mod job;
 pub(crate) mod journal;
+mod marked;
 mod outstanding;
 mod places;
 mod remote;
