@@ -248,7 +248,7 @@ pub trait Tool: Sync + Sized {
         false
     }
 
-    /// Tells whether so much waits for what some workers have in hand that others had better not take more jobs before that is done.
+    /// Tells whether so much waits for what workers have in hand that none had better take another job before that is done.
     fn is_crowded(&self) -> bool {
         false
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use haul_testkit::compare::compare_paths;
-use haul_testkit::{Facts, cold, everything, needs, require};
+use haul_testkit::{Facts, Standin, cold, everything, needs, require, standin};
 
 use super::Scene;
 
@@ -109,6 +109,22 @@ fn each_file_is_opened_once() {
             "{options} {is_cold}: {told}"
         );
     }
+}
+
+#[test]
+fn workers_wait_for_one_that_is_held_up() {
+    require!(needs::tool("tar").or_else(standin::needed));
+    let standin = Standin::start(1, &["--latency=1500ms"]).unwrap();
+    let slow = standin.client(0);
+    // Of what is behind the slow file more than may wait is read long before it.
+    let scene = Scene::of(&format!(
+        "ln -s {slow} slow; echo it >slow/file; head -c 30000 /dev/urandom >it
+        for d in $(seq 60); do mkdir -p tree/$d; for f in $(seq 50); do cp it tree/$d/$f; done; done; sync -f tree",
+        slow = slow.display()
+    ));
+    let options = "--engine=sync --jobs=2 --debug -cf a.tar";
+    let told = scene.good(&format!("$HAUL tar {options} slow/. tree 2>&1; tar -df a.tar"));
+    assert!(told.contains("members put off: 0;"), "{told}");
 }
 
 #[test]

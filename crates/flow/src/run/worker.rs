@@ -176,10 +176,11 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.chunk.as_ref().is_some_and(|(_, batch)| !batch.range.is_empty())
     }
 
-    /// Tells whether another job has to wait for what other workers do.
+    /// Tells whether another job has to wait for what is in hand, of this worker or another.
     fn is_held_back(&self) -> bool {
+        let has_some = self.engine.in_flight() > 0 || !self.parked.is_empty();
         let others = || self.desk.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
-        !self.has_entries() && self.desk.tool().is_crowded() && others()
+        !self.has_entries() && self.desk.tool().is_crowded() && (has_some || others())
     }
 
     /// Takes the next entry or job, if there is one; returns whether there was.
