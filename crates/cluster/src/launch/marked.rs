@@ -126,14 +126,19 @@ impl Marked {
     }
 
     fn shown_by(&self, pid: Pid) -> Shows {
+        let stat = || Stat::of(pid).filter(|stat| stat.runs_since(self.since));
+        if stat().is_none() {
+            return Shows::Other;
+        }
         if has_mark(pid, &self.mark) {
             return Shows::Mark;
         }
-        let is_silent = |stat: &Stat| stat.is_silent() && stat.began >= self.since;
-        if Stat::of(pid).is_some_and(|stat| is_silent(&stat)) && is_of_this_user(pid) {
-            return Shows::Nothing;
+        match stat() {
+            Some(stat) if stat.environment_end == 0 && is_of_this_user(pid) => Shows::Nothing,
+            // It may have shown nothing at the first look, and its mark now.
+            Some(_) if has_mark(pid, &self.mark) => Shows::Mark,
+            _ => Shows::Other,
         }
-        Shows::Other
     }
 }
 
@@ -176,7 +181,7 @@ fn is_of_this_user(pid: Pid) -> bool {
 struct Stat {
     state: u8,
     flags: u64,
-    /// Ticks since the host began.
+    /// When it began, in ticks since the host did.
     began: u64,
     /// Where its environment ends in its memory, 0 without one.
     environment_end: u64,
@@ -197,9 +202,9 @@ impl Stat {
         Some(Self { state, flags: number(9)?, began: number(22)?, environment_end: number(51)? })
     }
 
-    /// Tells whether it is a process that has not ended and has no environment to look at.
-    fn is_silent(&self) -> bool {
-        !matches!(self.state, b'Z' | b'X') && self.flags & KERNEL_THREAD == 0 && self.environment_end == 0
+    /// Tells whether it is a process, not a thread of the kernel, that began since and has not ended.
+    fn runs_since(&self, since: u64) -> bool {
+        !matches!(self.state, b'Z' | b'X') && self.flags & KERNEL_THREAD == 0 && self.began >= since
     }
 }
 
@@ -231,9 +236,7 @@ mod tests {
         for _ in 0..20 {
             let mut child = Command::new("dd").args(LARGE).env(MARK, "large").spawn().unwrap();
             let marked = Marked::new("large".into(), Pid::from_child(&child));
-            while Stat::of(Pid::from_child(&child))
-                .is_some_and(|stat| !stat.is_silent() && stat.state != b'Z')
-            {}
+            while Stat::of(Pid::from_child(&child)).is_some_and(|stat| stat.environment_end != 0) {}
             assert!(marked.end());
             assert!(child.try_wait().unwrap().is_some());
         }
@@ -250,6 +253,6 @@ mod tests {
         assert_eq!((stat.state, stat.flags, stat.began, stat.environment_end), (b'R', 9, 22, 51));
         assert!(Stat::parse("7 (a) R 1").is_none());
         let own = Stat::of(rustix::process::getpid()).unwrap();
-        assert!(!own.is_silent() && own.began > 0);
+        assert!(own.environment_end > 0 && own.began > 0);
     }
 }
