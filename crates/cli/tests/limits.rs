@@ -131,8 +131,8 @@ fn has_entries(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Sends ^C and demands an end within a second, by the signal or with the status a shell gives it. Returns false when the
-/// copy was over before the signal came, which on a busy machine may be late.
+/// Sends ^C and demands an end at once, by the signal or with the status a shell gives it. Returns false when the copy was
+/// over before the signal came, which on a busy machine may be late.
 fn ends_at_once(running: haul_testkit::run::Running, what: &str) -> bool {
     let sent = Instant::now();
     running.signal(libc::SIGINT).unwrap();
@@ -143,7 +143,8 @@ fn ends_at_once(running: haul_testkit::run::Running, what: &str) -> bool {
     }
     let ended = matches!(outcome.ending, Ending::Exited(130) | Ending::Signalled(libc::SIGINT));
     assert!(ended, "{what}: {:?} {}", outcome.ending, outcome.errors());
-    assert!(took < Duration::from_secs(1), "{what}: ended {took:?} after the signal");
+    // It takes milliseconds; the rest is for a machine that has other things to do.
+    assert!(took < Duration::from_secs(5), "{what}: ended {took:?} after the signal");
     true
 }
 
