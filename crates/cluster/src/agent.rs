@@ -32,6 +32,7 @@ pub(crate) struct Agent<'a, T: Portable + 'static> {
     pub(crate) outbox: Arc<Outbox<T>>,
     pub(crate) feed: Feed<'a, Job<T>>,
     pub(crate) rank: Rank,
+    pub(crate) tool: &'a T,
 }
 
 impl<T: Portable + 'static> Agent<'_, T> {
@@ -57,6 +58,7 @@ impl<T: Portable + 'static> Agent<'_, T> {
                 self.outbox.pass_on(over);
             }
             Message::RangesOver { file, moved } => self.finish(file, moved),
+            Message::CalledOff => self.tool.called_off(),
             other => return Some(other),
         }
         None

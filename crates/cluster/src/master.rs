@@ -139,6 +139,7 @@ impl Master {
                 self.event(Event::Part(Part { id: part, directory, entries, body }));
             }
             ToMaster::Closed => self.event(Event::Closed),
+            ToMaster::CallOff => self.tell_all(&Message::CalledOff),
             ToMaster::Alive => {}
             ToMaster::Stop => {
                 self.stopping = true;
@@ -208,6 +209,9 @@ impl Master {
         }
         for over in &report.files {
             self.event(Event::FileOver { file: over.file });
+        }
+        if report.called_off {
+            self.tell_all(&Message::CalledOff);
         }
         self.tell(ToLaunch::Report { rank: from, report: Box::new(report) })
     }

@@ -193,6 +193,7 @@ impl<T: Portable> Outbox<T> {
         let mut collected = self.collected();
         let since = collected.since?;
         let urgent = collected.whole
+            || collected.report.called_off
             || !collected.report.opened.is_empty()
             || !collected.report.files.is_empty()
             || !collected.report.ranges.is_empty();
@@ -278,6 +279,10 @@ impl<T: Portable> Outlet<T> for Outbox<T> {
 
     fn over(&self, number: u64, moved: bool) {
         self.add(|report| report.files.push(FileOver { file: FileId(number), moved }));
+    }
+
+    fn call_off(&self) {
+        self.add(|report| report.called_off = true);
     }
 }
 

@@ -235,7 +235,7 @@ impl<X: Transport> Briefed<X> {
             Ok(workers) => workers,
             Err(error) => return station.sit_out(format!("no thread can be made: {error}")),
         };
-        let agent = Agent { ways: Arc::new(ways), outbox: Arc::clone(&outbox), feed, rank };
+        let agent = Agent { ways: Arc::new(ways), outbox: Arc::clone(&outbox), feed, rank, tool: &shop.tool };
         station.greet(None)?;
         station.serve_until_stop(&agent)?;
         drop(agent);

@@ -101,6 +101,8 @@ pub enum Message {
     },
     /// Any to the master: what was done.
     Report(Box<Report>),
+    /// Master to all: the tool has called the run off.
+    CalledOff,
     /// Whoever has been silent for a while: still here.
     Alive,
     /// Master to all: the end.
@@ -180,6 +182,8 @@ pub struct Report {
     pub files: Vec<FileOver>,
     /// What the user is to be told.
     pub news: News,
+    /// Whether the tool has called the run off.
+    pub called_off: bool,
 }
 
 /// What the user is to be told.
@@ -281,6 +285,8 @@ pub enum ToMaster {
     },
     /// Nothing more is to be expected, but for what comes of what is being done.
     Closed,
+    /// The tool has called the run off.
+    CallOff,
     /// Still here.
     Alive,
     /// The end.

@@ -124,6 +124,9 @@ pub trait Driver<J: Weigh + Send>: Sync {
         plan::CHUNK_ENTRIES
     }
 
+    /// Tells other processes that work on the run, where there are any, that it is called off.
+    fn call_off(&self) {}
+
     /// Runs workers until all are idle and no job is left. Does with fewer where not all can be had, and tells.
     fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent>;
 }

@@ -140,6 +140,9 @@ pub trait Outlet<T: Tool>: Sync {
 
     /// Hears that a large file is over: closed, and finished well or not.
     fn over(&self, number: u64, moved: bool);
+
+    /// Hears that the tool has called the run off.
+    fn call_off(&self);
 }
 
 /// A large file whose target is made.

@@ -248,6 +248,10 @@ pub trait Tool: Sync + Sized {
         false
     }
 
+    /// Hears that the tool of another process of the run has called it off ([`Desk::call_off`]); maybe more than once, and from a
+    /// thread that must not wait.
+    fn called_off(&self) {}
+
     /// Tells whether so much waits for what workers have in hand that none had better take another job before that is done.
     fn is_crowded(&self) -> bool {
         false

@@ -152,6 +152,7 @@ impl Outlet<Recorder> for Post<'_> {
     }
     fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
     fn over(&self, _: u64, _: bool) {}
+    fn call_off(&self) {}
 }
 
 /// What came of a run that gave its files away.
@@ -286,6 +287,7 @@ impl Outlet<Recorder> for Heard {
     }
     fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
     fn over(&self, _: u64, _: bool) {}
+    fn call_off(&self) {}
 }
 
 /// Moves a piece of a file of `bytes` bytes that had `size` when its leader opened it; returns whether it was told to be moved,

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::error::Result;
+use crate::family;
 use crate::gate;
 use crate::operation::Operation;
 
@@ -43,13 +44,20 @@ impl Ended {
 
 /// What can end a running program, also after somebody else has waited for it: by then it does nothing.
 #[derive(Debug)]
-pub struct Leash(OwnedFd);
+pub struct Leash {
+    pid: Pid,
+    fd: OwnedFd,
+}
 
 impl Leash {
-    /// Asks the program to end (`SIGTERM`).
+    /// Asks the program and what it has started to end (`SIGTERM`): a shell that ends leaves its commands, which still write where
+    /// it wrote.
     pub fn pull(&self) {
-        // It may have ended by itself, and then nothing is to be done.
-        rustix::process::pidfd_send_signal(&self.0, Signal::TERM).unwrap_or_default();
+        let below = family::below(self.pid, &self.fd);
+        for fd in std::iter::once(&self.fd).chain(&below) {
+            // It may have ended by itself, and then nothing is to be done.
+            rustix::process::pidfd_send_signal(fd, Signal::TERM).unwrap_or_default();
+        }
     }
 }
 
@@ -81,7 +89,7 @@ impl Started {
     pub fn leash(&self) -> io::Result<Leash> {
         let pid =
             i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(Leash(rustix::process::pidfd_open(pid, PidfdFlags::empty())?))
+        Ok(Leash { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
     }
 
     /// Feeds it, hears it to the end, and waits for it. That it does not take all it is fed is its own business.
@@ -137,6 +145,8 @@ fn end_with(parent: Pid) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     #[test]
@@ -162,5 +172,16 @@ mod tests {
         leash.pull();
         assert_eq!(started.finish(b"").unwrap().code(), Err(15));
         leash.pull();
+    }
+
+    #[test]
+    fn a_leash_ends_what_a_program_has_started() {
+        let mut started = Started::begin(&["sh", "-c", "sh -c 'echo; exec sleep 600'; true"], false).unwrap();
+        let leash = started.leash().unwrap();
+        // The innermost is there when its line is.
+        started.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        leash.pull();
+        // Who has the streams open would have to end first.
+        assert_eq!(started.finish(b"").unwrap().code(), Err(15));
     }
 }

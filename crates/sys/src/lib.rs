@@ -24,6 +24,7 @@ mod data;
 mod direct;
 mod directory;
 mod error;
+mod family;
 mod fd;
 mod file_system;
 mod gate;

@@ -5,6 +5,14 @@ use haul_testkit::skip;
 
 use super::Scene;
 
+/// The options by which so many processes work with one worker each.
+fn by(mpi: &Mpi, ranks: usize) -> Vec<String> {
+    let (launcher, library) = (mpi.launcher().display(), mpi.library().display());
+    let own =
+        [format!("--clients={ranks}"), format!("--launcher={launcher}"), format!("--mpi-lib={library}")];
+    own.into()
+}
+
 #[test]
 fn ranks_run_what_one_process_runs() {
     let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
@@ -20,12 +28,8 @@ fn ranks_run_what_one_process_runs() {
     ] {
         let alone = scene.run(words);
         for ranks in [1, 2, 4] {
-            let own = format!(
-                "--clients={ranks} --launcher={} --mpi-lib={}",
-                mpi.launcher().display(),
-                mpi.library().display()
-            );
-            let run = scene.each(own.split_whitespace().chain(words.split_whitespace()));
+            let own = by(&mpi, ranks);
+            let run = scene.each(own.iter().map(String::as_str).chain(words.split_whitespace()));
             let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
             let outcome = run.finish().unwrap();
             assert_eq!(
@@ -36,4 +40,41 @@ fn ranks_run_what_one_process_runs() {
         }
         assert!(!alone.printed().is_empty() || alone.status() == Some(1), "{words}");
     }
+}
+
+/// Runs a script for each file by two processes with one worker each; returns what was printed, and the
+/// status.
+fn halted(mpi: &Mpi, scene: &Scene, halt: &str, script: &str) -> (Option<i32>, String) {
+    let mut words = by(mpi, 2);
+    words.extend(["-j1", halt, "t", "--", "sh", "-c", script, "{}", "{}"].map(str::to_owned));
+    let run = scene.each(words.iter().map(String::as_str));
+    let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+    let outcome = run.finish().unwrap();
+    (outcome.status(), outcome.errors())
+}
+
+#[test]
+fn a_failure_ends_the_commands_of_all_ranks() {
+    let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
+    let scene = Scene::of("mkdir t t/1 t/2; for f in $(seq 200); do echo > t/1/$f; echo > t/2/$f; done");
+    // Who is first waits; who is second, which is another rank's command, fails once that runs.
+    let script = "mkdir first 2> /dev/null || exit 3; sleep 60; touch slept";
+    let (status, errors) = halted(&mpi, &scene, "--halt=now", script);
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(errors.contains("exit status 3"), "{errors}");
+    assert!(!scene.path().join("slept").exists());
+}
+
+#[test]
+fn no_rank_begins_more_after_a_failure() {
+    let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
+    let scene = Scene::of(
+        "mkdir t t/1 t/2 begun; (cd t/1; seq 3000 | xargs touch); (cd t/2; seq 3000 | xargs touch)",
+    );
+    // A rank that is not told runs the 128 that it has in hand, for more than six seconds.
+    let script = "mkdir first 2> /dev/null && exit 3; mktemp -p begun > /dev/null; sleep 0.05";
+    let (status, errors) = halted(&mpi, &scene, "--halt=soon", script);
+    assert_eq!(status, Some(1), "{errors}");
+    let begun = std::fs::read_dir(scene.path().join("begun")).unwrap().count();
+    assert!(begun < 100, "{begun} were begun");
 }

@@ -64,6 +64,8 @@ pub(crate) struct Remote<'a, T: Portable> {
     seen: AtomicU64,
     /// Whether a rank has told of an error.
     failed: AtomicBool,
+    /// Whether the tool has called the run off, here or in a rank.
+    called_off: AtomicBool,
 }
 
 impl<'a, T: Portable + 'static> Remote<'a, T> {
@@ -79,6 +81,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             closed: AtomicBool::new(false),
             seen: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            called_off: AtomicBool::new(false),
         }
     }
 
@@ -188,7 +191,11 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
     }
 
     fn take(&self, host: &str, report: Report) {
-        let Report { opened, parts, ranges, files, news } = report;
+        let Report { opened, parts, ranges, files, news, called_off } = report;
+        if called_off {
+            self.called_off.store(true, Ordering::Relaxed);
+            self.undertaking.tool.called_off();
+        }
         if news.problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -249,6 +256,9 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         let mut table = self.table();
         self.crew.take_up(ready);
         self.closed.store(false, Ordering::Relaxed);
+        if self.called_off.load(Ordering::Relaxed) {
+            self.crew.post(ToMaster::CallOff);
+        }
         for sent in table.begin_attempt() {
             self.post(&sent.parcel, &sent.errand, sent.parcel.entries());
         }
@@ -300,6 +310,12 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
 
     fn sends_away(&self) -> bool {
         true
+    }
+
+    fn call_off(&self) {
+        // Invariant: who takes up another attempt sees this, or its ranks hear of it here.
+        self.called_off.store(true, Ordering::Relaxed);
+        self.crew.post(ToMaster::CallOff);
     }
 
     fn chunk_entries(&self, found: usize) -> usize {

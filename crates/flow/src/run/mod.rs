@@ -330,6 +330,15 @@ impl<'r, T: Tool> Desk<'r, T> {
         self.run.driver.share_first(self.me, Job::Files(found.node, batch));
     }
 
+    /// Tells the tools of all other processes of the run that they need not go on ([`Tool::called_off`]). The run still ends as it
+    /// would: what is not done is settled all the same.
+    pub fn call_off(&self) {
+        match self.run.outlet {
+            Some(outlet) => outlet.call_off(),
+            None => self.run.driver.call_off(),
+        }
+    }
+
     /// Offers a job to every worker.
     pub fn share(&self, job: Job<T>) {
         self.run.driver.share(self.me, job);

@@ -285,12 +285,16 @@ impl Tool for Runner {
         Begin::Deferred
     }
 
+    fn called_off(&self) {
+        self.halt();
+    }
+
     fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
         match Result::unpack(result) {
             Some(result) => {
                 if !result.failures.is_empty() && self.options.halt != Halt::Never {
                     // It may have failed in another process: here no more is shared.
-                    self.running.stop();
+                    self.halt();
                 }
                 self.results.take(found.path(), result, self.options.sorted, desk.report());
             }

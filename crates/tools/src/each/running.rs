@@ -62,6 +62,14 @@ impl Running {
 }
 
 impl Runner {
+    /// Begins no more commands, and ends those that run if it is to be now.
+    pub(super) fn halt(&self) {
+        self.running.stop();
+        if self.options.halt == Halt::Now {
+            self.running.end_all();
+        }
+    }
+
     /// Runs the command for some paths, of which the first names it in messages. `None` if it did not come to that: nothing
     /// more is to be begun, or it cannot be started, which is reported.
     pub(super) fn run(
@@ -98,10 +106,10 @@ impl Runner {
             Ok(ended) => {
                 let result = Result::of(ended);
                 if !result.failures.is_empty() && self.options.halt != Halt::Never {
-                    self.running.stop();
-                    if self.options.halt == Halt::Now {
-                        self.running.end_all();
+                    if !self.running.is_stopped() {
+                        desk.call_off();
                     }
+                    self.halt();
                 }
                 Some(result)
             }
