@@ -130,6 +130,8 @@ pub enum Block {
     Parts(Vec<Range<usize>>),
     /// Nothing: the tool has taken what it wanted.
     Taken,
+    /// Nothing, and no more is wanted: the content ends here.
+    Enough,
 }
 
 /// A file whose content is being moved, by one worker or several.

@@ -278,6 +278,11 @@ impl<T: Tool> Worker<'_, T> {
         }
         let (current, mut rest) =
             match self.desk.tool().block(&lane.file, lane.position, &buffer.bytes()[..length]) {
+                Block::Enough => {
+                    self.return_buffer(buffer);
+                    lane.file.note_end(lane.position);
+                    return self.end_lane(slot, lane);
+                }
                 _ if lane.file.target.is_none() => (0..0, Vec::new()),
                 Block::Keep => (0..length, Vec::new()),
                 Block::Parts(parts) => (0..0, parts),

@@ -1,7 +1,8 @@
 //! Making an archive, from the operands to the blocks of zeros that end it.
 
 use std::collections::HashSet;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use haul_flow::{Alone, Conduct, Config, Operand, Problem, Report, Session, Split, Status, Tool};
@@ -10,7 +11,7 @@ use haul_sys::{Open, stat_path};
 use super::entry::Listing;
 use super::fill::Fill;
 use super::format::{Indexed, archive_bytes, write_index};
-use super::look::Look;
+use super::look::{Look, without_slashes};
 use super::options::{Attributes, Links, MemberOrder, Named, Options};
 use super::output::Output;
 use super::plan::{Plan, Planned};
@@ -46,9 +47,6 @@ fn try_create(
     config: &Config,
     report: &dyn Report,
 ) -> Result<u8, Problem> {
-    if options.named.is_empty() {
-        return Err(Problem::new(wording::EMPTY_ARCHIVE));
-    }
     let mut session = Session::begin(config, report)?;
     let output = Output::create(&options.archive, options.compression)?;
     if options.index && !output.has_places() {
@@ -75,13 +73,14 @@ fn try_create(
 }
 
 /// Tells whether members may be written as they are found: nobody wants an order of them, a list of where they are, or what has
-/// to be known of a file before it is opened; no other process has to find its part; and no file is likely to
-/// be met twice.
+/// to be known of a file before it is opened; no other process has to find its part; and only files that have other names may be
+/// met twice.
 fn is_made_in_one_run(options: &Options) -> bool {
     options.order == MemberOrder::Found
         && !options.index
         && !options.several_processes
         && !options.attributes.contains(Attributes::HOLES)
+        && options.links == Links::Kept
         && !overlap(&options.named)
 }
 
@@ -91,9 +90,17 @@ fn stowing_workers() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
 }
 
-/// Tells whether an operand is in another, by its name: then each finds files of the other, in an order that nobody knows.
+/// Tells whether an operand is in another: then each finds files of the other, in an order that nobody knows.
 fn overlap(named: &[Named]) -> bool {
-    let path = |named: &Named| path_of(named, named.name.to_bytes()).into_bytes();
+    if named.len() < 2 {
+        return false;
+    }
+    let path = |named: &Named| {
+        let path = path_of(named, named.name.to_bytes());
+        // What is not there is told of later.
+        let real = std::fs::canonicalize(OsStr::from_bytes(path.to_bytes()));
+        real.map_or_else(|_| path.into_bytes(), |real| real.into_os_string().into_vec())
+    };
     let mut paths: Vec<_> = named.iter().map(|named| [&path(named), b"/".as_slice()].concat()).collect();
     paths.sort_unstable();
     paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
@@ -200,43 +207,38 @@ fn operands<T: Tool<Directory = Arc<Listing>>>(
     look: &Look,
 ) -> Result<Vec<Operand<T>>, Problem> {
     let mut operands = Vec::new();
+    // Where the last -C leads has to be there even if no name follows it.
+    look.options.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
     for named in &look.options.named {
+        named.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
         match operand(session, named, &look.options) {
             Ok(operand) => operands.push(operand),
-            Err(Stop::This(problem)) => {
+            Err(problem) => {
                 look.status.at_least(2);
                 session.report.problem(problem);
             }
-            Err(Stop::All(problem)) => return Err(problem),
         }
     }
     Ok(operands)
 }
 
-/// What keeps an operand from being archived.
-enum Stop {
-    /// Something about it: the others are archived.
-    This(Problem),
-    /// The directory that `-C` names is not there: nothing is.
-    All(Problem),
+/// Makes sure that the directory is there that `-C` names: otherwise nothing is archived.
+fn check_directory(session: &Session<'_>, directory: &CStr) -> Result<(), Problem> {
+    let there = session.cache.hold_operand(directory, Open::SEARCH.following(), Vec::new());
+    let cannot_open = |cause| Problem::new(wording::CANNOT_OPEN).naming(directory.to_bytes()).because(cause);
+    there.map(drop).map_err(cannot_open)
 }
 
-/// Makes the operand of what the user named.
+/// Makes the operand of what the user named. Slashes at the end of a name say nothing, as for GNU tar: a link is archived as a link.
 fn operand<T: Tool<Directory = Arc<Listing>>>(
     session: &Session<'_>,
     named: &Named,
     options: &Options,
-) -> Result<Operand<T>, Stop> {
-    let split = Split::of(&named.name);
+) -> Result<Operand<T>, Problem> {
+    let whole = c_string(without_slashes(named.name.to_bytes()));
+    let split = Split::of(&whole);
     let (path, name) = (path_of(named, split.display), c_string(split.name));
-    let cannot_stat =
-        |cause| Stop::This(Problem::new(wording::CANNOT_STAT).naming(named.name.to_bytes()).because(cause));
-    if let Some(directory) = &named.directory {
-        let there = session.cache.hold_operand(directory, Open::SEARCH.following(), Vec::new());
-        there.map_err(|cause| {
-            Stop::All(Problem::new(wording::CANNOT_OPEN).naming(directory.to_bytes()).because(cause))
-        })?;
-    }
+    let cannot_stat = |cause| Problem::new(wording::CANNOT_STAT).naming(named.name.to_bytes()).because(cause);
     let place = session
         .cache
         .hold_operand(&path, Open::SEARCH.following(), split.display.to_vec())

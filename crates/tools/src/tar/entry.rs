@@ -120,6 +120,20 @@ impl Entry {
         self.extra = Some(Box::new(Extra { link: member, records, map: None }));
     }
 
+    /// Returns what a link leads to.
+    pub(super) fn link(&self) -> &[u8] {
+        self.extra.as_ref().map(|extra| extra.link.as_slice()).unwrap_or_default()
+    }
+
+    /// Returns the mode that it has in the archive.
+    pub(super) fn mode(&self, options: &Options) -> Mode {
+        let is_directory = self.kind == Kind::Directory;
+        // The type bits stay behind: only the last twelve are a mode.
+        let changed =
+            options.mode.iter().fold(self.stat.mode, |mode, change| change.apply(mode, is_directory));
+        changed.and(Mode::new(0o7777))
+    }
+
     /// Appends its headers.
     pub(super) fn encode(
         &self,
@@ -128,16 +142,13 @@ impl Entry {
         people: &People,
         out: &mut Vec<u8>,
     ) -> Result<(), Unfit> {
-        let is_directory = self.kind == Kind::Directory;
-        // The type bits stay behind: only the last twelve are a mode.
-        let mode = options.mode.iter().fold(self.stat.mode, |mode, change| change.apply(mode, is_directory));
         let (owner, owner_name) = people.owner(self.stat.owner);
         let (group, group_name) = people.group(self.stat.group);
         let extra = self.extra.as_deref();
         let member = Member {
             path,
             kind: self.kind,
-            mode: mode.and(Mode::new(0o7777)).bits(),
+            mode: self.mode(options).bits(),
             owner,
             group,
             owner_name: &owner_name,
@@ -145,7 +156,7 @@ impl Entry {
             size: self.stored_bytes(),
             sparse_size: self.map().map(|(map, _)| map.size),
             modified: options.modified.unwrap_or(self.stat.modified),
-            link: extra.map(|extra| extra.link.as_slice()).unwrap_or_default(),
+            link: self.link(),
             device: self.stat.device_number,
             records: extra.map(|extra| extra.records.as_slice()).unwrap_or_default(),
         };

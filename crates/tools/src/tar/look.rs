@@ -153,6 +153,10 @@ impl Look {
         if !wanted.intersects(Attributes::XATTR | Attributes::ACL) {
             return Ok(());
         }
+        if entry.followed && !matches!(entry.kind, Kind::Regular | Kind::Directory) {
+            // To open a device is to use it.
+            return Ok(());
+        }
         let followed = entry.followed.then(|| open(directory, name, Open::READ.following()));
         let followed = followed.transpose().map_err(|cause| (wording::CANNOT_OPEN, cause))?;
         let keys = match &followed {
@@ -281,18 +285,21 @@ impl Look {
         Some(entry)
     }
 
-    /// Looks at an entry that is no directory, and gives it to `keep`, unless there is no member to be made of it.
+    /// Looks at an entry that is no directory, and gives it to `keep`, unless there is no member to be made of it. It counts if `keep`
+    /// says that it was taken.
     pub(super) fn handle<T: Tool<Directory = Arc<Listing>>>(
         &self,
         desk: &Desk<'_, T>,
         found: &Found<T>,
-        keep: impl FnOnce(&Arc<Listing>, Entry),
+        keep: impl FnOnce(&Arc<Listing>, Entry) -> bool,
     ) {
         match self.look(desk, found) {
             Ok(Some(entry)) => {
                 self.tell_stripped(desk, &found.node.own, &entry);
-                desk.count(counted(entry.kind));
-                keep(&found.node.own, entry);
+                let tally = counted(entry.kind);
+                if keep(&found.node.own, entry) {
+                    desk.count(tally);
+                }
             }
             Ok(None) => {}
             Err((wording, cause)) => self.give_up(desk, found, wording, cause),
@@ -430,7 +437,7 @@ impl Listing {
 }
 
 /// Returns a name without the slashes at its end; the root is one slash.
-fn without_slashes(name: &[u8]) -> &[u8] {
+pub(super) fn without_slashes(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1);
     &name[..end.min(name.len())]
 }

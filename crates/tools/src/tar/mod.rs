@@ -25,6 +25,7 @@ mod segment;
 mod stow;
 mod survey;
 mod tail;
+mod telling;
 pub mod wording;
 
 pub use create::create;

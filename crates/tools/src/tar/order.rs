@@ -17,14 +17,13 @@
 //!          └─ c ── d, e: wait until b is over; then c is on the path
 //! ```
 //!
-//! When more waits than is good, or a member is too large to wait, it is put off: whoever found it comes again when its directory
-//! is the tip. Only what another member has to come behind goes to the end out of turn; and where the path went down to a directory
-//! before the one the walk met first was begun, it turns back before anything is put off for that. Directories that are left like
-//! that before they are over have their headers a second time when they are.
+//! When more waits than is good, or a member must not wait, as one that is too large, it is put off: whoever found it comes again
+//! when its directory is the tip. A member with other names must not wait either: the name that comes first in the archive has to
+//! be the one with the content, and where that is has to be known when the next is met.
 //!
-//! Invariants: directories come before what is in them; a directory is followed by nothing but what is below it until it is over, or
-//! its headers follow again behind everything below it; what was added is at one place, and what was put off comes again once
-//! (tests: `a_walk_by_many`, `what_goes_out_of_turn_is_repeated`).
+//! Invariants: directories come before what is in them, and a directory is followed by nothing but what is below it until it is over;
+//! what was added is at one place, and what was put off comes again once; a member that must not wait is behind all that were
+//! added before it (tests: `a_walk_by_many`, `who_must_not_wait_comes_in_the_order_of_its_adding`).
 //!
 //! Termination: what is put off comes again when its directory is the tip. It will be: while anything is put off the path goes down
 //! as far as it can, the directory is not over, and directories below need nothing from elsewhere to be over.
@@ -63,8 +62,6 @@ struct Branch<L> {
     is_new: bool,
     /// Whether it is on the path.
     on_path: bool,
-    /// Whether its headers are needed again.
-    repeats: bool,
     /// Whether it is over, and only has to come behind an operand before it.
     is_over: bool,
     /// What waits.
@@ -86,7 +83,6 @@ impl<L> Default for Branch<L> {
             headers: Vec::new(),
             is_new: false,
             on_path: false,
-            repeats: false,
             is_over: false,
             waiting: Vec::new(),
             open_bytes: 0,
@@ -102,17 +98,9 @@ type Stored<'a> = (&'a Content<'a>, usize);
 /// That of what has only headers.
 const NOTHING: Stored<'_> = (&Content::Later(0), 0);
 
-/// A member that has been added: room for its content, if it has any, and where its headers are.
-pub(super) type Added = (Option<Room>, Arc<Segment>);
-
-/// How often something was done that costs time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    /// Members that were put off.
-    pub(super) put_off: usize,
-    /// Times that directories were left before they were over.
-    pub(super) turned_back: usize,
-}
+/// A member was put off, and comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PutOff;
 
 /// What has its place, and what waits; `L` is what comes again.
 pub(super) struct Order<L> {
@@ -130,8 +118,8 @@ pub(super) struct Order<L> {
     pub(super) waiting_bytes: usize,
     /// How many members are put off.
     put_off: usize,
-    /// What cost more than it had to.
-    pub(super) counts: Counts,
+    /// How often a member was put off.
+    pub(super) times_put_off: usize,
     /// Segments that have got their places: whoever added something lets go of them.
     placed: Vec<Arc<Segment>>,
     /// What was put off until now.
@@ -155,7 +143,7 @@ impl<L> Order<L> {
             last_offset: 0,
             waiting_bytes: 0,
             put_off: 0,
-            counts: Counts::default(),
+            times_put_off: 0,
             placed: Vec::new(),
             due: Vec::new(),
             may_wait_bytes,
@@ -182,39 +170,38 @@ impl<L> Order<L> {
         number
     }
 
-    /// Adds a member found in a directory: its headers, and its content, or room for that; or puts it off, and returns `None`.
+    /// Adds a member found in a directory, behind all before it unless it `may_wait`: its headers, and its content, or room for that,
+    /// if it has any; or puts it off.
     pub(super) fn add(
         &mut self,
         found_in: usize,
         headers: &[u8],
         content: &Content<'_>,
+        may_wait: bool,
         later: impl FnOnce() -> L,
-    ) -> Option<Added> {
+    ) -> Result<Option<Room>, PutOff> {
         let stored = content.stored_bytes();
         let within = usize::try_from(stored).ok();
-        if self.is_full_for(found_in, stored) {
-            self.turn_back();
-        }
-        if self.puts_off(found_in, stored) {
-            self.counts.put_off += 1;
+        if self.puts_off(found_in, stored, may_wait) {
+            self.times_put_off += 1;
             self.put_off += 1;
             self.branches[found_in].later.push(later());
             self.go_down();
-            return None;
+            return Err(PutOff);
         }
         if let (Some(stored), true) = (within, found_in != self.tip) {
-            let added = self.add_waiting(found_in, headers, (content, stored));
+            let room = self.add_waiting(found_in, headers, (content, stored));
             self.go_down();
-            return Some(added);
+            return Ok(room);
         }
         let is_here = matches!(content, Content::Here(_));
-        Some(match within.filter(|stored| is_here || *stored <= WITHIN_BYTES) {
+        Ok(match within.filter(|stored| is_here || *stored <= WITHIN_BYTES) {
             Some(stored) => self.add_last(headers, (content, stored)),
             None => {
-                let (_, segment) = self.add_last(headers, NOTHING);
+                self.add_last(headers, NOTHING);
                 let offset = self.last_offset + self.last_bytes as u64;
                 self.end_last(stored);
-                (Some(Room::Between(offset)), segment)
+                Some(Room::Between(offset))
             }
         })
     }
@@ -223,14 +210,6 @@ impl<L> Order<L> {
     pub(super) fn end(&mut self, number: usize) {
         if number != self.tip {
             self.add_headers(number);
-        }
-        if std::mem::take(&mut self.branches[number].repeats) {
-            let headers = std::mem::take(&mut self.branches[number].headers);
-            if number == self.tip {
-                self.add_last(&headers, NOTHING);
-            } else {
-                self.add_waiting(number, &headers, NOTHING);
-            }
         }
         let Branch { above, place, on_path, .. } = self.branches[number];
         if on_path {
@@ -256,31 +235,18 @@ impl<L> Order<L> {
         }
     }
 
-    /// Gives a segment that waits its place, so that what is added next comes behind it.
-    pub(super) fn put_before_the_next(&mut self, segment: &Segment) {
-        let waits = |branch: &Branch<L>| branch.waiting.iter().any(|other| std::ptr::eq(&**other, segment));
-        if let Some(number) = self.branches.iter().position(waits) {
-            self.put_out_of_turn(number);
-        }
-    }
-
     /// Takes what was put off until now.
     pub(super) fn take_due(&mut self) -> Vec<L> {
         std::mem::take(&mut self.due)
     }
 
     /// Tells whether a member would be put off.
-    pub(super) fn puts_off(&self, found_in: usize, stored: u64) -> bool {
+    pub(super) fn puts_off(&self, found_in: usize, stored: u64, may_wait: bool) -> bool {
         let waits = |stored| {
             stored == 0
                 || (stored <= WAITING_MEMBER_BYTES && self.waiting_bytes + stored <= self.may_wait_bytes)
         };
-        found_in != self.tip && !usize::try_from(stored).is_ok_and(waits)
-    }
-
-    /// Tells whether a member would be put off only because so much waits.
-    fn is_full_for(&self, found_in: usize, stored: u64) -> bool {
-        stored <= WAITING_MEMBER_BYTES as u64 && self.puts_off(found_in, stored)
+        found_in != self.tip && !(may_wait && usize::try_from(stored).is_ok_and(waits))
     }
 
     /// Takes the segments that have got their places.
@@ -313,31 +279,6 @@ impl<L> Order<L> {
         }
     }
 
-    /// Leaves the directories on the path that the walk meets later than others beside them, if there are any: they were begun first,
-    /// and as long as the walk is in the others, all of it would wait.
-    fn turn_back(&mut self) {
-        let (mut at, mut row, mut leaves) = (self.tip, Vec::new(), 0);
-        while at != TOP {
-            let Branch { above, place, .. } = self.branches[at];
-            row.push(at);
-            if above != TOP && self.branches[above].below.first().is_some_and(|first| *first < (place, at)) {
-                leaves = row.len();
-            }
-            at = above;
-        }
-        for number in row.drain(..leaves) {
-            let branch = &mut self.branches[number];
-            (branch.on_path, branch.repeats) = (false, true);
-            let Branch { above, place, .. } = *branch;
-            self.branches[above].below.insert((place, number));
-            self.tip = above;
-        }
-        if leaves > 0 {
-            self.counts.turned_back += 1;
-            self.go_down();
-        }
-    }
-
     /// Makes the directory above the tip the tip, which is over.
     fn leave_tip(&mut self) {
         let above = std::mem::take(&mut self.branches[self.tip]).above;
@@ -355,7 +296,7 @@ impl<L> Order<L> {
     }
 
     /// Adds a member to what waits in a directory.
-    fn add_waiting(&mut self, number: usize, headers: &[u8], (content, stored): Stored<'_>) -> Added {
+    fn add_waiting(&mut self, number: usize, headers: &[u8], (content, stored): Stored<'_>) -> Option<Room> {
         self.add_headers(number);
         let branch = &mut self.branches[number];
         let added = headers.len() + stored;
@@ -372,17 +313,17 @@ impl<L> Order<L> {
         branch.open_bytes = length;
         branch.bytes += added;
         self.waiting_bytes += added;
-        (room, segment)
+        room
     }
 
     /// Adds a member to the end of the archive.
-    fn add_last(&mut self, headers: &[u8], (content, stored): Stored<'_>) -> Added {
+    fn add_last(&mut self, headers: &[u8], (content, stored): Stored<'_>) -> Option<Room> {
         if self.last_bytes > 0 && self.last_bytes + headers.len() + stored > SEGMENT_BYTES {
             self.end_last(0);
         }
         let (room, length) = self.last.add(headers, content, stored);
         self.last_bytes = length;
-        (room, Arc::clone(&self.last))
+        room
     }
 
     /// Ends the last segment and begins another, behind so many bytes of room.
@@ -425,24 +366,6 @@ impl<L> Order<L> {
         self.placed.push(segment);
         self.last_offset += length as u64;
         self.last.place(self.last_offset);
-    }
-
-    /// Puts what waits in a directory at the end though it is not its turn, behind what waits in those above, which come first.
-    fn put_out_of_turn(&mut self, number: usize) {
-        let (mut row, mut at) = (vec![number], number);
-        while !self.branches[at].on_path {
-            at = self.branches[at].above;
-            row.push(at);
-        }
-        let mut left = self.tip;
-        while left != at {
-            self.branches[left].repeats = true;
-            left = self.branches[left].above;
-        }
-        for number in row.into_iter().rev() {
-            self.place_waiting(number);
-            self.branches[number].repeats |= number != at;
-        }
     }
 }
 

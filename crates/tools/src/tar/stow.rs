@@ -11,7 +11,8 @@
 //! what wants more is surveyed first (`survey.rs`, `fill.rs`).
 //!
 //! A file may be put off before it is added: then it is opened again when its directory is written. Whatever changes the order may
-//! make it due, so each change says what is.
+//! make it due, so each change says what is. One with other names always is, so that its names are added in the order in which
+//! they are in the archive.
 //!
 //! Invariants: room is given back once, whatever becomes of the file: when it ends. What was not read of it is zeros. A file
 //! comes before its other names, which are added under the lock of the table in which it is found.
@@ -21,27 +22,27 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Begin, Block, Desk, Enter, Found, Handled, Holes, Line, Need, Node, OpenFile, Opened, OpenedFile, Report,
+    Begin, Block, Desk, Enter, Found, Handled, Holes, Need, Node, OpenFile, Opened, OpenedFile, Report,
     Tally, Tool, Transfer,
 };
 use haul_sys::{EntryType, Error, Fd, Identity, Stat, stat};
 
 use super::entry::{Entry, Listing};
-use super::format::Kind;
 use super::look::{Look, difference, has_changed};
-use super::options::{Links, Options};
-use super::order::{Counts, TOP, WAITING_MEMBER_BYTES, WITHIN_BYTES};
+use super::order::{PutOff, TOP, WAITING_MEMBER_BYTES, WITHIN_BYTES};
 use super::output::Output;
-use super::segment::{Content, Room, Segment};
+use super::segment::{Content, Room};
 use super::tail::{Due, Tail};
+use super::telling::Telling;
 use super::wording;
 
 /// Appends members as they are found.
 pub(super) struct Stow {
     look: Look,
     tail: Tail<Found<Stow>>,
-    /// The first names of files that may be met again.
-    firsts: Mutex<HashMap<Identity, First>>,
+    telling: Telling,
+    /// The members that files with other names became.
+    firsts: Mutex<HashMap<Identity, Vec<u8>>>,
 }
 
 thread_local! {
@@ -61,20 +62,10 @@ enum Outcome {
     LeftOut,
 }
 
-/// The first name of a file.
-struct First {
-    /// The directory it was found in.
-    listing: Arc<Listing>,
-    /// That of the member.
-    member: Vec<u8>,
-    /// Where its headers are.
-    headers: Arc<Segment>,
-}
-
 impl Stow {
     /// Begins with nothing written.
     pub(super) fn new(look: Look, output: Output) -> Self {
-        Self { look, tail: Tail::new(output), firsts: Mutex::default() }
+        Self { telling: Telling::new(&look.options), look, tail: Tail::new(output), firsts: Mutex::default() }
     }
 
     /// Begins the place of the `place`-th operand.
@@ -85,10 +76,9 @@ impl Stow {
 
     /// Writes what is left; returns how long the members are, and where they went.
     pub(super) fn finish(self, report: &dyn Report) -> (u64, Output) {
-        let (end, counts, output) = self.tail.finish();
+        let (end, times_put_off, output) = self.tail.finish();
         if report.wants_debug() {
-            let Counts { put_off, turned_back } = counts;
-            report.debug(&format!("members put off: {put_off}; directories left early: {turned_back} times"));
+            report.debug(&format!("members put off: {times_put_off}"));
         }
         (end, output)
     }
@@ -105,7 +95,12 @@ impl Stow {
         if let Some(listing) = &entry.listing {
             listing.number.get_or_init(|| number);
         }
-        self.tell_of_member(desk, path);
+        self.tell_of_member(desk, entry, path);
+    }
+
+    fn tell_of_member(&self, desk: &Desk<'_, Self>, entry: &Entry, path: Vec<u8>) {
+        let Look { options, people, .. } = &self.look;
+        self.telling.tell(entry, path, options, people, desk.report());
     }
 
     /// Adds a member, or a link to it if it was before; with its content, if that is known.
@@ -118,15 +113,15 @@ impl Stow {
     ) -> Outcome {
         let listing = &found.node.own;
         let path = listing.member_path(&entry, &self.look.options);
-        let mut firsts = may_be_met_again(&entry, &self.look.options)
-            .then(|| self.firsts.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut firsts =
+            entry.may_be_linked().then(|| self.firsts.lock().unwrap_or_else(PoisonError::into_inner));
+        let may_wait = firsts.is_none();
         let first = firsts.as_ref().and_then(|firsts| firsts.get(&entry.identity()));
         let is_first = first.is_none();
-        let (mut behind, mut written) = (None, 0);
         if let Some(first) = first {
-            entry.link_to(first.member.clone());
-            behind = (!Arc::ptr_eq(&first.listing, listing)).then(|| Arc::clone(&first.headers));
+            entry.link_to(first.clone());
         }
+        let mut written = 0;
         let added = self.with_headers(desk, &entry, &path, |headers| {
             let content = match content.filter(|_| is_first) {
                 Some(content) => {
@@ -136,23 +131,25 @@ impl Stow {
                 None => Content::Later(entry.stored_bytes()),
             };
             let (added, due) =
-                self.tail.add(number_of(listing), behind.as_deref(), headers, &content, || found.clone());
+                self.tail.add(number_of(listing), headers, &content, may_wait, || found.clone());
             come_again(desk, due);
             added
         });
-        let (room, headers) = match added {
-            Some(Some(added)) => added,
-            Some(None) => return Outcome::PutOff,
+        let room = match added {
+            Some(Ok(room)) => room,
+            Some(Err(PutOff)) => return Outcome::PutOff,
             None => return Outcome::LeftOut,
         };
         if let (Some(firsts), true) = (&mut firsts, is_first) {
-            let written = listing.path(&entry);
-            self.look.naming.tell_stripped(&written, wording::REMOVING_LINK_PREFIX, desk.report());
-            let (listing, member) = (Arc::clone(listing), path.clone());
-            firsts.insert(entry.identity(), First { listing, member, headers });
+            self.look.naming.tell_stripped(
+                &listing.path(&entry),
+                wording::REMOVING_LINK_PREFIX,
+                desk.report(),
+            );
+            firsts.insert(entry.identity(), path.clone());
         }
         drop(firsts);
-        self.tell_of_member(desk, path);
+        self.tell_of_member(desk, &entry, path);
         room.map_or(Outcome::Whole(written), Outcome::Room)
     }
 
@@ -187,12 +184,6 @@ impl Stow {
             self.look.tell(desk, problem, 1);
         }
     }
-
-    fn tell_of_member(&self, desk: &Desk<'_, Self>, path: Vec<u8>) {
-        if self.look.options.verbose > 0 {
-            desk.report().line(Line { wording: wording::MEMBER, names: vec![path] });
-        }
-    }
 }
 
 /// Has files come again that were put off until now.
@@ -205,19 +196,9 @@ fn number_of(listing: &Listing) -> usize {
     listing.number.get().copied().unwrap_or(TOP)
 }
 
-/// Tells whether a file may come again, under another name, or from another operand or link.
-fn may_be_met_again(entry: &Entry, options: &Options) -> bool {
-    let may_repeat = options.named.len() > 1 || options.links == Links::Followed;
-    entry.may_be_linked() || (may_repeat && entry.kind != Kind::Directory)
-}
-
 impl Tool for Stow {
     type Directory = Arc<Listing>;
     type File = Room;
-
-    fn follows(&self, _: &Found<Self>) -> bool {
-        self.look.options.links == Links::Followed
-    }
 
     fn stays_together(&self) -> bool {
         true
@@ -241,10 +222,14 @@ impl Tool for Stow {
     }
 
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+        let mut handled = Handled::Over;
         self.look.handle(desk, found, |_, entry| {
-            self.add(desk, found, entry, None);
+            if let Outcome::PutOff = self.add(desk, found, entry, None) {
+                handled = Handled::Deferred;
+            }
+            handled == Handled::Over
         });
-        Handled::Over
+        handled
     }
 
     fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
@@ -256,7 +241,9 @@ impl Tool for Stow {
     }
 
     fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool {
-        stat.size <= WAITING_MEMBER_BYTES as u64 || !self.tail.puts_off(number_of(&found.node.own), stat.size)
+        let may_wait = stat.links == 1;
+        (may_wait && stat.size <= WAITING_MEMBER_BYTES as u64)
+            || !self.tail.puts_off(number_of(&found.node.own), stat.size, may_wait)
     }
 
     fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Room> {
@@ -283,10 +270,13 @@ impl Tool for Stow {
         let left = file.stat.size.saturating_sub(offset);
         let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
         self.tail.put(&file.own, offset, &bytes[..taken]);
-        Block::Taken
+        if self.tail.is_broken() { Block::Enough } else { Block::Taken }
     }
 
     fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+        if self.tail.is_broken() {
+            return true;
+        }
         let missing = file.stat.size.saturating_sub(file.length());
         self.tell_difference(desk, &file.found, &file.source, &file.stat, missing);
         desk.count(Tally { files: 1, ..Tally::default() });

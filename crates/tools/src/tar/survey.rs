@@ -53,7 +53,10 @@ impl Tool for Survey {
     }
 
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
-        self.0.handle(desk, found, |listing, entry| self.keep(desk, listing, entry));
+        self.0.handle(desk, found, |listing, entry| {
+            self.keep(desk, listing, entry);
+            true
+        });
         Handled::Over
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::format::in_blocks;
-use super::order::{Added, Counts, Order, WAITING_BYTES};
+use super::order::{Order, PutOff, WAITING_BYTES};
 use super::output::Output;
 use super::segment::{Content, Room, Segment};
 
@@ -48,28 +48,23 @@ impl<L> Tail<L> {
         self.change(|order| order.end(directory)).1
     }
 
-    /// Adds a member found in a directory, behind another if that has to be: its headers, and its content, or room for that, if it
-    /// has any; or puts it off until a directory ends, and returns `None`.
+    /// Adds a member found in a directory, behind all before it unless it `may_wait`: its headers, and its content, or room for that,
+    /// if it has any; or puts it off until directories end.
     pub(super) fn add(
         &self,
         found_in: usize,
-        behind: Option<&Segment>,
         headers: &[u8],
         content: &Content<'_>,
+        may_wait: bool,
         later: impl FnOnce() -> L,
-    ) -> (Option<Added>, Due<L>) {
-        self.change(|order| {
-            if let Some(other) = behind.filter(|other| other.offset().is_none()) {
-                order.put_before_the_next(other);
-            }
-            order.add(found_in, headers, content, later)
-        })
+    ) -> (Result<Option<Room>, PutOff>, Due<L>) {
+        self.change(|order| order.add(found_in, headers, content, may_wait, later))
     }
 
     /// Tells whether a member would be put off now.
-    pub(super) fn puts_off(&self, found_in: usize, content: u64) -> bool {
+    pub(super) fn puts_off(&self, found_in: usize, content: u64, may_wait: bool) -> bool {
         let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        order.puts_off(found_in, in_blocks(content))
+        order.puts_off(found_in, in_blocks(content), may_wait)
     }
 
     /// Tells whether nearly as much waits as may. The rest is for what is in hand.
@@ -96,11 +91,11 @@ impl<L> Tail<L> {
         }
     }
 
-    /// Writes what is left, when everything is over and all room was given back; returns how long the archive is, what cost more than
-    /// it had to, and where it goes.
-    pub(super) fn finish(self) -> (u64, Counts, Output) {
-        let ((end, counts), _) = self.change(|order| (order.finish(), order.counts));
-        (end, counts, self.output)
+    /// Writes what is left, when everything is over and all room was given back; returns how long the archive is, how often a
+    /// member was put off, and where the archive goes.
+    pub(super) fn finish(self) -> (u64, usize, Output) {
+        let ((end, times_put_off), _) = self.change(|order| (order.finish(), order.times_put_off));
+        (end, times_put_off, self.output)
     }
 
     /// Changes the order, and lets go of what has got its place by that. Whatever is changed, something that was put off may be due.
@@ -160,8 +155,8 @@ mod tests {
                     let mut held = Vec::new();
                     for (size, number) in share {
                         let added =
-                            tail.add(directory, None, &[*number; 512], &Content::Later(**size as u64), || ());
-                        let (room, _) = added.0.unwrap();
+                            tail.add(directory, &[*number; 512], &Content::Later(**size as u64), true, || ());
+                        let room = added.0.unwrap();
                         assert_eq!(room.is_some(), **size > 0);
                         held.extend(room.map(|room| (room, **size, *number)));
                     }

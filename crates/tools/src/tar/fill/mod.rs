@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_flow::{
-    Begin, Block, Desk, Enter, Found, Holes, Line, Need, Node, OpenFile, Opened, OpenedFile, Operand,
-    Problem, Report, Tally, Tool, Transfer,
+    Begin, Block, Desk, Enter, Found, Holes, Need, Node, OpenFile, Opened, OpenedFile, Operand, Problem,
+    Report, Tally, Tool, Transfer,
 };
 use haul_sys::{EntryType, Names, Stat, stat};
 
@@ -39,6 +39,7 @@ use super::look::{ExitStatus, difference, has_changed};
 use super::options::{Links, Options};
 use super::output::Output;
 use super::plan::{Plan, Span};
+use super::telling::Telling;
 use super::wording;
 use away::Archive;
 use wanted::{Outcome, Wanted};
@@ -97,6 +98,7 @@ const VOID: u8 = 2;
 struct Whole {
     plan: Plan,
     people: Arc<People>,
+    telling: Telling,
     output: Output,
     /// The span that begins next.
     next: Mutex<usize>,
@@ -134,7 +136,16 @@ impl Fill {
             *large.pieces.get_mut() += 1;
         }
         let (next, void) = (Mutex::new(0), Mutex::default());
-        let whole = Some(Whole { plan, people, output, next, large, void, archive: None });
+        let whole = Some(Whole {
+            plan,
+            people,
+            telling: Telling::new(&options),
+            output,
+            next,
+            large,
+            void,
+            archive: None,
+        });
         Self { options, status, whole }
     }
 
@@ -275,7 +286,7 @@ impl Whole {
         for member in &self.plan.members[span.members.clone()] {
             if member.offset >= span.bytes.start {
                 let name = self.plan.member_path(member, options);
-                report.line(Line { wording: wording::MEMBER, names: vec![name] });
+                self.telling.tell(&member.entry, name, options, &self.people, report);
             }
         }
     }
@@ -324,9 +335,26 @@ impl Whole {
         Some(Operand { place, names, own })
     }
 
+    /// Ends the archive before what says nothing, in its last span: some readers want a member behind each extended header.
+    fn end_early(&self, filling: &Filling, bytes: &mut [u8]) {
+        let span = &self.plan.spans[filling.number];
+        if filling.number + 1 < self.plan.spans.len() {
+            return;
+        }
+        let void = lock(&self.void);
+        let begins_here = |index: &usize| self.plan.members[*index].offset >= span.bytes.start;
+        let last = span.members.clone().rev();
+        let last = last.take_while(|index| begins_here(index) && void.contains(index)).last();
+        if let Some(index) = last {
+            let at = (self.plan.members[index].offset - span.bytes.start) as usize;
+            bytes[at..].fill(0);
+        }
+    }
+
     /// Writes a span that is complete, or lays it where it waits for its turn; returns how many were written.
     fn write(&self, options: &Options, filling: &Filling) -> usize {
-        let bytes = std::mem::take(&mut *lock(&filling.bytes));
+        let mut bytes = std::mem::take(&mut *lock(&filling.bytes));
+        self.end_early(filling, &mut bytes);
         let framed = options.compression.frame(bytes).unwrap_or_else(|why| {
             self.output.fail(Problem::new(wording::CANNOT_COMPRESS).naming(why.to_string()));
             Vec::new()

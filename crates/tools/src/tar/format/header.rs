@@ -8,6 +8,8 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// The room that a header has for a name, and for what stands before it.
 pub(super) const NAME_BYTES: usize = 100;
 pub(super) const PREFIX_BYTES: usize = 155;
+/// Of the name of an owner or a group, which a NUL ends.
+pub(super) const OWNER_BYTES: usize = 31;
 
 /// A field of digits: where it is, and how long, with the NUL that ends it.
 pub(super) struct Field {
@@ -89,8 +91,8 @@ impl Block {
 
     /// Puts the names of owner and group, as far as there is room beside a NUL.
     pub(super) fn names(&mut self, owner: &[u8], group: &[u8]) {
-        self.put(265, &owner[..owner.len().min(31)]);
-        self.put(297, &group[..group.len().min(31)]);
+        self.put(265, &owner[..owner.len().min(OWNER_BYTES)]);
+        self.put(297, &group[..group.len().min(OWNER_BYTES)]);
     }
 
     /// Puts a number that fits in octal digits.

@@ -2,7 +2,7 @@
 
 use haul_sys::Timestamp;
 
-use super::header::{Block, Field, Magic, NAME_BYTES, PREFIX_BYTES};
+use super::header::{Block, Field, Magic, NAME_BYTES, OWNER_BYTES, PREFIX_BYTES};
 use super::{BLOCK_BYTES, in_blocks};
 use crate::tar::options::Format;
 
@@ -102,7 +102,7 @@ fn begin(member: &Member<'_>, magic: Magic) -> Block {
 }
 
 /// Splits a device's number as the kernel does (`makedev`).
-fn device(number: u64) -> (u64, u64) {
+pub(crate) fn device(number: u64) -> (u64, u64) {
     let major = ((number >> 32) & 0xffff_f000) | ((number >> 8) & 0xfff);
     let minor = ((number >> 12) & 0xffff_ff00) | (number & 0xff);
     (major, minor)
@@ -193,27 +193,28 @@ fn pax(member: &Member<'_>, out: &mut Vec<u8>) {
 /// Makes the header of a member, and appends records of what it has no room for.
 fn describe(member: &Member<'_>, records: &mut Vec<u8>) -> Block {
     let mut block = begin(member, Magic::Posix);
-    if [member.path, member.link, member.owner_name, member.group_name]
-        .iter()
-        .any(|text| std::str::from_utf8(text).is_err())
-    {
-        // What is text in records is taken for UTF-8 otherwise.
-        record(records, b"hdrcharset", b"BINARY");
-    }
-    match (member.sparse_size, split(member.path)) {
+    let parts = split(member.path);
+    match (member.sparse_size, parts) {
         (Some(_), _) => block.name_parts(beside(member.path, b"GNUSparseFile.0")),
         (None, Some((prefix, name))) => {
             block.name(name);
             block.prefix(prefix);
         }
-        (None, None) => {
-            record(records, b"path", member.path);
-            block.name(member.path);
-        }
+        (None, None) => block.name(member.path),
     }
-    if member.link.len() > NAME_BYTES {
-        record(records, b"linkpath", member.link);
+    let texts: [(&[u8], &[u8], bool); 5] = [
+        (b"path", member.path, member.sparse_size.is_none() && parts.is_none()),
+        (b"GNU.sparse.name", member.path, member.sparse_size.is_some()),
+        (b"linkpath", member.link, member.link.len() > NAME_BYTES),
+        (b"uname", member.owner_name, member.owner_name.len() > OWNER_BYTES),
+        (b"gname", member.group_name, member.group_name.len() > OWNER_BYTES),
+    ];
+    let recorded = texts.iter().filter(|(.., is_recorded)| *is_recorded);
+    if recorded.clone().any(|(_, text, _)| std::str::from_utf8(text).is_err()) {
+        // What is text in records is taken for UTF-8 otherwise.
+        record(records, b"hdrcharset", b"BINARY");
     }
+    recorded.for_each(|(key, text, _)| record(records, key, text));
     for (what, field, number) in numbers(member) {
         if field.holds(number) {
             block.number(&field, number.unsigned_abs());
@@ -234,7 +235,6 @@ fn describe(member: &Member<'_>, records: &mut Vec<u8>) -> Block {
     if let Some(size) = member.sparse_size {
         record(records, b"GNU.sparse.major", b"1");
         record(records, b"GNU.sparse.minor", b"0");
-        record(records, b"GNU.sparse.name", member.path);
         record(records, b"GNU.sparse.realsize", itoa::Buffer::new().format(size).as_bytes());
     }
     for (key, value) in member.records {

@@ -16,6 +16,7 @@ mod sparse;
 pub use access::access_text;
 pub use filler::fill;
 pub use index::{Indexed, read_index, write_index};
+pub(crate) use member::device;
 pub use member::{Kind, Member, Unfit, encode};
 pub use sparse::{SparseMap, Stored};
 

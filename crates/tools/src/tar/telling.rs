@@ -1,0 +1,80 @@
+//! Lines about members that are archived: `-v`.
+
+use std::sync::{Mutex, PoisonError};
+
+use haul_flow::{Line, Report};
+
+use super::entry::{Entry, People};
+use super::format;
+use super::list::Lines;
+use super::options::Options;
+use super::read::member::{Kind, Member};
+use super::wording;
+
+/// Tells of members as they are archived, if that is wanted.
+pub(super) struct Telling {
+    verbose: u8,
+    lines: Mutex<Lines>,
+}
+
+impl Telling {
+    /// Begins with nothing told.
+    pub(super) fn new(options: &Options) -> Self {
+        let lines = Mutex::new(Lines::new(options.verbose, options.numeric_owner));
+        Self { verbose: options.verbose, lines }
+    }
+
+    /// Tells of a member of this name: of that only, or all about it, as a listing of the archive would.
+    pub(super) fn tell(
+        &self,
+        entry: &Entry,
+        name: Vec<u8>,
+        options: &Options,
+        people: &People,
+        report: &dyn Report,
+    ) {
+        let line = match self.verbose {
+            0 => return,
+            1 => Line { wording: wording::MEMBER, names: vec![name] },
+            _ => {
+                let member = listed(entry, name, options, people);
+                self.lines.lock().unwrap_or_else(PoisonError::into_inner).line(&member)
+            }
+        };
+        report.line(line);
+    }
+}
+
+/// Says of an entry what a listing of the archive will.
+fn listed(entry: &Entry, name: Vec<u8>, options: &Options, people: &People) -> Member {
+    let (user, user_name) = people.owner(entry.stat.owner);
+    let (group, group_name) = people.group(entry.stat.group);
+    let (major, minor) = format::device(entry.stat.device_number);
+    let size = if entry.kind == format::Kind::Regular { entry.stat.size } else { 0 };
+    Member {
+        kind: match entry.kind {
+            format::Kind::Regular => Kind::Regular,
+            format::Kind::HardLink => Kind::HardLink,
+            format::Kind::Symlink => Kind::Symlink,
+            format::Kind::CharacterDevice => Kind::Character,
+            format::Kind::BlockDevice => Kind::Block,
+            format::Kind::Directory => Kind::Directory,
+            format::Kind::Fifo => Kind::Fifo,
+        },
+        name,
+        link: entry.link().to_vec(),
+        mode: entry.mode(options),
+        user,
+        group,
+        user_name: user_name.to_vec(),
+        group_name: group_name.to_vec(),
+        modified: options.modified.unwrap_or(entry.stat.modified),
+        device: (major as u32, minor as u32),
+        size,
+        stored: 0,
+        map: None,
+        extras: None,
+        content_at: 0,
+        refused: false,
+    }
+}
