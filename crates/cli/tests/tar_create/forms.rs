@@ -70,7 +70,8 @@ fn names_are_taken_from_where_they_are_said_to_be() {
     require!(needs::tool("tar"));
     let scene = Scene::of(
         "mkdir -p d/e f g; echo 1 >d/1; echo 2 >d/e/2; echo 3 >f/3; echo 4 >4; echo 5 >g/5.o
-        printf 'd/1\\nf\\n' >list; printf '4\\0g\\0' >list0; printf '*.o\\n' >patterns",
+        printf 'd/1\\nf\\n' >list; printf '4\\0g\\0' >list0; printf '*.o\\n' >patterns; : >none
+        printf '%s\\n' 4 '-C d' 1 -Ce 2 --directory=../../f 3 >moves; ln -s d l; ln -s nowhere n; chmod 2775 g; chmod 7777 4",
     );
     for words in [
         "cf a.tar -C d 1 -C e 2 -C ../../f 3",
@@ -88,10 +89,25 @@ fn names_are_taken_from_where_they_are_said_to_be() {
         "-cf a.tar ./d/./e",
         "-c --mode=u+rwX,go=rX,a-s --owner=me:77 --group=12 --mtime='2020-01-02 03:04Z' -f a.tar d",
         "-c --numeric-owner --one-file-system -f a.tar d",
+        "-cf a.tar -T moves",
+        "-cf a.tar -T none",
+        "-cf a.tar l/ n/ d/1/ f//",
+        "-cf a.tar --exclude=e/ --exclude=d/e/ d",
+        "-cf a.tar --exclude='[[:digit:]]' --exclude=g --anchored --exclude=e d g",
+        "-cf a.tar --anchored --exclude=e --exclude=f d f",
+        "-c -c -S -S --sort=name --sort=name -f a.tar d",
+        "-c --mode==r -f a.tar 4 g",
+        "-c --mode=755 -f a.tar 4 g",
+        "-c --mode=00755 -f a.tar 4 g",
+        "-c --mode=u=rwX,go=rX -f a.tar 4 g",
+        "-c --mode==rwx -f a.tar 4 g",
+        "-c --owner=nobody_has_this --group=a_name_of_more_than_thirty_one_bytes_of_a_directory:12 --format=pax -f a.tar d",
+        "-cvvf a.tar d 4 l g",
+        "-cvv --sort=name --mode=u+s --owner=root -f a.tar d/1 4 l g",
     ] {
         let list = |tar: &str| {
             let outcome = scene.shell(&format!("rm -f a.tar; {tar} {words} | sort; exit ${{PIPESTATUS[0]}}"));
-            let members = scene.good("tar -tvf a.tar 2>/dev/null | sort");
+            let members = scene.shell("tar -tvf a.tar 2>/dev/null | sort").printed();
             (outcome.status(), outcome.printed(), outcome.errors().replace("haul tar: ", "tar: "), members)
         };
         assert_eq!(list("$HAUL tar"), list("tar"), "{words}");
@@ -106,4 +122,18 @@ fn links_are_followed_if_that_is_asked_for() {
     scene.good("$HAUL tar --sort=name -chf a.tar d l; tar --sort=name -chf b.tar d l");
     assert_eq!(scene.good("tar -tvf a.tar"), scene.good("tar -tvf b.tar"));
     scene.good("mkdir out; tar -C out -xf a.tar; diff -r d out/d; cmp f out/l");
+}
+
+#[test]
+fn what_a_format_has_no_room_for_is_not_lost() {
+    require!(needs::tool("tar").or_else(|| needs::tool("setfattr")));
+    let scene = Scene::of("truncate -s 1M hole; echo end >>hole; setfattr -n user.k -v v hole; echo it >file");
+    for format in ["gnu", "ustar"] {
+        let refused = scene.shell(&format!("$HAUL tar -S --format={format} -cf a.tar hole"));
+        assert_eq!((refused.status(), refused.errors().contains("--format=pax")), (Some(2), true));
+        scene.good("test ! -e a.tar");
+        scene.good(&format!("$HAUL tar --xattrs --format={format} -cf a.tar hole; grep -q SCHILY a.tar"));
+        scene.good(&format!("$HAUL tar --format={format} -cf a.tar hole; tar -df a.tar; rm a.tar"));
+    }
+    scene.good("$HAUL tar -S -cf a.tar hole; tar -df a.tar; test $(stat -c %s a.tar) -lt 100000");
 }

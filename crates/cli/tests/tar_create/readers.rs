@@ -105,7 +105,7 @@ fn each_file_is_opened_once() {
         }
         let told = scene.good(&format!("$HAUL tar {options} --debug -cf a.tar tree 2>&1; tar -df a.tar"));
         assert!(
-            told.contains("members put off: 0; directories left early: 0 times"),
+            told.contains("members put off: 0\n"),
             "{options} {is_cold}: {told}"
         );
     }
@@ -124,19 +124,27 @@ fn workers_wait_for_one_that_is_held_up() {
     ));
     let options = "--engine=sync --jobs=2 --debug -cf a.tar";
     let told = scene.good(&format!("$HAUL tar {options} slow/. tree 2>&1; tar -df a.tar"));
-    assert!(told.contains("members put off: 0;"), "{told}");
+    assert!(told.contains("members put off: 0\n"), "{told}");
 }
 
 #[test]
 fn links_come_after_what_they_lead_to() {
     require!(needs::tool("tar"));
+    // Other names of files, of a link and of a FIFO; links that GNU tar makes last of all, and directories that it cannot go back to.
     let scene = Scene::of(
-        "mkdir out; for n in $(seq 40); do mkdir -p tree/$n; seq $n >tree/$n/own; done
-        for n in $(seq 2 40); do ln tree/$((n - 1))/own tree/$n/before; ln tree/$n/own tree/$((n - 1))/after; done",
+        "mkdir out; for n in $(seq 40); do mkdir -p tree/$n; seq $n >tree/$n/own; ln -s ../own tree/$n/up; done; ln -s own tree/1/link
+        for n in $(seq 2 40); do ln tree/$((n - 1))/own tree/$n/before; ln tree/$n/own tree/$((n - 1))/after
+        ln tree/1/link tree/$n/link; done; mkfifo tree/7/fifo; ln tree/7/fifo tree/3; ln tree/7/fifo tree/9
+        find tree -depth -exec touch -hd @1234567890.5 {} +; chmod 555 tree/*; chmod 777 out",
     );
-    for _ in 0..3 {
-        scene.good("$HAUL tar --jobs=8 -cf a.tar tree; rm -rf out/*; tar -C out -xpf a.tar");
+    for options in ["--jobs=8", "--jobs=2", "--jobs=1", "--jobs=4 --engine=io-uring"] {
+        scene.good(&format!("$HAUL tar {options} -cf a.tar tree; rm -rf out/*; tar -C out -xpf a.tar"));
         equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::HOLES);
+        assert_eq!(scene.good("tar -tf a.tar | sort | uniq -d"), "", "{options}");
+        scene.good("rm -rf out/*; chmod 644 a.tar");
+        if needs::root().is_none() {
+            scene.good("cd out; setpriv --reuid 65534 --regid 65534 --clear-groups tar -xf - <../a.tar");
+        }
     }
 }
 

@@ -32,6 +32,7 @@ import socket; socket.socket(socket.AF_UNIX).bind(\"d/socket\")'",
         "-cf a.tar",
         "-cf missing/a.tar d",
         "-cf a.tar -C missing d",
+        "-cf a.tar d/1 -C missing",
         "-cf a.tar d",
         "-hcf a.tar d",
         "-cf a.tar $PWD/d/1 $PWD/d",
@@ -116,6 +117,33 @@ fn a_file_that_is_gone_when_it_is_to_be_read_leaves_nothing_behind() {
             scene.good(&format!("test ! -e out/d/{file}; for n in {rest}; do cmp d/$n out/d/$n; done"));
         }
         scene.good(&format!("mv keep/{file} d"));
+    }
+}
+
+#[test]
+fn an_archive_ends_before_what_is_gone_at_its_end() {
+    let scene = Scene::of("mkdir d; head -c 20000000 /dev/zero >d/a; echo b >d/m; echo y >d/y; echo z >d/z");
+    let outcome = scene.shell(
+        "mkfifo archive; $HAUL tar --sort=name --jobs=1 -cf archive d &
+        exec 3<archive; head -c 2000 <&3 >a.tar; rm d/y d/z; cat <&3 >>a.tar; wait $!",
+    );
+    assert_eq!(outcome.status(), Some(2), "{}", outcome.errors());
+    // It wants a member behind each extended header.
+    assert_eq!(scene.good("python3 -m tarfile -l a.tar"), "d/ \nd/a \nd/m \n");
+    assert_eq!(scene.good("tar -tf a.tar; $HAUL tar -tf a.tar"), "d/\nd/a\nd/m\n".repeat(2));
+}
+
+#[test]
+fn nothing_is_read_for_an_archive_that_cannot_be_written() {
+    require!(needs::tool("strace"));
+    let scene = Scene::of("head -c 300000000 /dev/zero >large");
+    for options in ["--engine=sync", "--engine=sync --sort=name"] {
+        let outcome = scene.shell(&format!(
+            "strace -f -e trace=pread64 -o calls $HAUL tar {options} --block-size=128K -cf /dev/full large"
+        ));
+        assert_eq!(outcome.status(), Some(2), "{}", outcome.errors());
+        let calls: usize = scene.good("grep -c pread64 calls || true").trim().parse().unwrap();
+        assert!((1..600).contains(&calls), "{calls} of 2289 blocks were read");
     }
 }
 

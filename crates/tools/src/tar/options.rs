@@ -261,6 +261,8 @@ impl Default for Options {
 pub struct ModeChange {
     /// The bits that are taken away.
     pub clear: Mode,
+    /// Those of them that directories keep: set-id bits that were not spoken of.
+    pub kept_by_directories: Mode,
     /// The bits that are added then.
     pub set: Mode,
     /// Bits that are added only to directories and to files that somebody may execute (`X`).
@@ -273,7 +275,8 @@ impl ModeChange {
     pub fn apply(self, mode: Mode, is_directory: bool) -> Mode {
         const ANY_EXECUTE: Mode = Mode::new(0o111);
         let executable = is_directory || !mode.and(ANY_EXECUTE).is_empty();
-        let changed = mode.without(self.clear).or(self.set);
+        let clear = if is_directory { self.clear.without(self.kept_by_directories) } else { self.clear };
+        let changed = mode.without(clear).or(self.set);
         if executable { changed.or(self.set_executable) } else { changed }
     }
 }

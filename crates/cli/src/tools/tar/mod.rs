@@ -54,6 +54,7 @@ const WORDS: &[(Wording, Wording)] = &[
 #[command(
     name = "haul tar",
     disable_help_flag = true,
+    args_override_self = true,
     override_usage = "haul tar -c|-x|-t [OPTION]... [-f ARCHIVE] [-C DIR] [NAME]...",
     after_help = "\
 The first word may be a bundle of letters without a hyphen, as in 'haul tar cvf ARCHIVE NAME'.
@@ -80,7 +81,7 @@ struct Line {
     list: bool,
     /// Use ARCHIVE; - is standard input or output
     #[arg(short = 'f', long, value_name = "ARCHIVE")]
-    file: Option<OsString>,
+    file: Vec<OsString>,
     /// Go to DIR before the NAMEs that follow
     #[arg(short = 'C', long, value_name = "DIR")]
     directory: Vec<OsString>,
@@ -105,7 +106,7 @@ struct Line {
     /// Leave out what matches a pattern in FILE
     #[arg(short = 'X', long, value_name = "FILE")]
     exclude_from: Vec<OsString>,
-    /// Match patterns from the beginning of names only
+    /// Match patterns that follow from the beginning of names only
     #[arg(long)]
     anchored: bool,
     /// Take NAMEs from FILE, one a line
@@ -226,6 +227,17 @@ struct Asked {
     line: Line,
     /// Directories to go to, names, and files with names, as they follow each other.
     steps: Vec<Step>,
+    /// The patterns of what is left out, and files with patterns.
+    excluding: Vec<Excluding>,
+}
+
+/// A pattern, or a file with patterns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Excluding {
+    text: OsString,
+    is_file: bool,
+    /// Whether `--anchored` came before it.
+    is_anchored: bool,
 }
 
 /// Something whose place in the command line matters.
@@ -249,7 +261,18 @@ impl FromArgMatches for Asked {
         add("files_from", Step::NamesFrom);
         steps.sort_by_key(|(place, _)| *place);
         let steps = steps.into_iter().map(|(_, step)| step).collect();
-        Ok(Self { line: Line::from_arg_matches(matches)?, steps })
+        let line = Line::from_arg_matches(matches)?;
+        let anchored_from = matches.index_of("anchored").filter(|_| line.anchored);
+        let mut excluding = Vec::new();
+        for (id, is_file) in [("exclude", false), ("exclude_from", true)] {
+            let places = matches.indices_of(id).into_iter().flatten();
+            let texts = matches.get_many::<OsString>(id).into_iter().flatten().cloned();
+            excluding.extend(places.zip(texts).map(|(place, text)| {
+                let is_anchored = anchored_from.is_some_and(|from| from < place);
+                Excluding { text, is_file, is_anchored }
+            }));
+        }
+        Ok(Self { line, steps, excluding })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -282,7 +305,8 @@ impl Asked {
         let operation = line.operation()?;
         let archive = line.archive()?;
         let (named, directory) = words::named(&self.steps, line.null)?;
-        if operation == Operation::Create && named.is_empty() {
+        // A list of names may be empty, as what a search has found.
+        if operation == Operation::Create && named.is_empty() && line.files_from.is_empty() {
             return Err(wording::EMPTY_ARCHIVE.0.to_owned());
         }
         let mut attributes = Attributes::empty();
@@ -296,15 +320,11 @@ impl Asked {
             verbose: line.verbose,
             named,
             directory,
-            excludes: line.excludes()?,
+            excludes: self.excludes()?,
             attributes,
             confinement: if line.absolute_names { Confinement::Absolute } else { Confinement::Confined },
             numeric_owner: line.numeric_owner,
-            format: match line.format.as_str() {
-                "gnu" => Format::Gnu,
-                "ustar" => Format::Ustar,
-                _ => Format::Pax,
-            },
+            format: line.format()?,
             order: match line.sort.as_str() {
                 "name" => MemberOrder::Name,
                 "inode" => MemberOrder::Inode,
@@ -337,6 +357,16 @@ impl Asked {
             ignore_zeros: line.ignore_zeros,
         })
     }
+
+    fn excludes(&self) -> Result<Vec<Exclude>, String> {
+        let mut excludes = Vec::new();
+        for Excluding { text, is_file, is_anchored } in &self.excluding {
+            let patterns = if *is_file { words::lines(text, b'\n')? } else { vec![text.as_bytes().to_vec()] };
+            let exclude = |pattern: Vec<u8>| Exclude { anchored: *is_anchored, ..Exclude::of(&pattern) };
+            excludes.extend(patterns.into_iter().map(exclude));
+        }
+        Ok(excludes)
+    }
 }
 
 impl Line {
@@ -351,10 +381,26 @@ impl Line {
     }
 
     fn archive(&self) -> Result<Archive, String> {
-        match self.file.clone().or_else(|| std::env::var_os("TAPE")) {
+        if self.file.len() > 1 {
+            return Err("Multiple archive files require '-M' option, which haul tar has not".to_owned());
+        }
+        match self.file.first().cloned().or_else(|| std::env::var_os("TAPE")) {
             None => Ok(Archive::Standard),
             Some(file) if file == "-" => Ok(Archive::Standard),
             Some(file) => words::c_string(&file).map(Archive::File),
+        }
+    }
+
+    /// Says which format is written: only that of POSIX.1-2001 has room for attributes, and for maps of holes as haul writes them.
+    fn format(&self) -> Result<Format, String> {
+        match self.format.as_str() {
+            "gnu" | "ustar" if self.create && self.sparse => {
+                Err("-S wants --format=pax: others have no room for the map of a file".to_owned())
+            }
+            _ if self.xattrs || self.acls => Ok(Format::Pax),
+            "gnu" => Ok(Format::Gnu),
+            "ustar" => Ok(Format::Ustar),
+            _ => Ok(Format::Pax),
         }
     }
 
@@ -373,15 +419,6 @@ impl Line {
         } else {
             Compression::None
         }
-    }
-
-    fn excludes(&self) -> Result<Vec<Exclude>, String> {
-        let mut patterns: Vec<Vec<u8>> = self.exclude.iter().map(|text| text.as_bytes().to_vec()).collect();
-        for file in &self.exclude_from {
-            patterns.extend(words::lines(file, b'\n')?);
-        }
-        let exclude = |pattern: Vec<u8>| Exclude { anchored: self.anchored, ..Exclude::of(&pattern) };
-        Ok(patterns.into_iter().map(exclude).collect())
     }
 
     fn existing(&self) -> Existing {

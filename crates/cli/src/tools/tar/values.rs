@@ -12,13 +12,16 @@ use haul_tools::tar::{ModeChange, Represented};
 pub(super) struct Modes(pub(super) Vec<ModeChange>);
 
 const ALL: u32 = 0o7777;
+const SET_ID: u32 = 0o6000;
 
 /// Reads changes of modes as `chmod` does: a number in octal, or clauses like `u+rwX,go-w`.
 pub(super) fn mode(text: &str) -> Result<Modes, String> {
     let wrong = || "Invalid mode given on option".to_owned();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= ALL).ok_or_else(wrong)?;
-        return Ok(Modes(vec![change(ALL, bits, 0)]));
+        // Fewer digits than five say nothing of what they leave out.
+        let kept = if text.len() < 5 { SET_ID & !bits } else { 0 };
+        return Ok(Modes(vec![ModeChange { kept_by_directories: Mode::new(kept), ..change(ALL, bits, 0) }]));
     }
     let mut changes = Vec::new();
     for clause in text.split(',') {
@@ -34,7 +37,11 @@ pub(super) fn mode(text: &str) -> Result<Modes, String> {
             changes.push(match operator {
                 "+" => change(0, bits, executable),
                 "-" => change(bits | executable, 0, 0),
-                _ => change(classes & 0o777 | special(who), bits, executable),
+                _ => ModeChange {
+                    kept_by_directories: Mode::new(SET_ID & !bits),
+                    // The umask holds for what is given, not for what is taken away.
+                    ..change(if who.is_empty() { ALL } else { classes }, bits, executable)
+                },
             });
             actions = following;
         }
@@ -43,7 +50,8 @@ pub(super) fn mode(text: &str) -> Result<Modes, String> {
 }
 
 fn change(clear: u32, set: u32, set_executable: u32) -> ModeChange {
-    ModeChange { clear: Mode::new(clear), set: Mode::new(set), set_executable: Mode::new(set_executable) }
+    let [clear, set, set_executable] = [clear, set, set_executable].map(Mode::new);
+    ModeChange { clear, kept_by_directories: Mode::new(0), set, set_executable }
 }
 
 /// Returns the bits that classes of users have; without any, those of all that the umask leaves.
@@ -62,12 +70,6 @@ fn classes(who: &str) -> Option<u32> {
             },
         )
     })
-}
-
-/// Returns the special bits that an assignment to classes takes away.
-fn special(who: &str) -> u32 {
-    let of = |class, bit| if who.contains([class, 'a']) { bit } else { 0 };
-    of('u', 0o4000) | of('g', 0o2000) | of('o', 0o1000)
 }
 
 /// Returns the bits of letters, and those that only directories and what is executable gets.
@@ -111,9 +113,12 @@ fn represented(
     if let Some(number) = number(digits) {
         return Ok(Represented { name: name_of(number).unwrap_or_default(), number: Some(number) });
     }
+    if bytes.is_empty() {
+        return Err(wrong());
+    }
+    // A name that nobody has here may be one where the archive goes.
     let name = CString::new(bytes).map_err(|_| wrong())?;
-    let number = number_of(&name).ok_or_else(wrong)?;
-    Ok(Represented { name: bytes.to_vec(), number: Some(number) })
+    Ok(Represented { name: bytes.to_vec(), number: number_of(&name) })
 }
 
 /// Reads a time: `@SECONDS`, a day with or without an hour, in UTC if that is said, or the path of a file that has it.
@@ -153,12 +158,22 @@ fn numbers(text: &str, between: char) -> Option<Vec<i64>> {
     numbers.collect::<Option<Vec<_>>>().filter(|numbers| (2..=3).contains(&numbers.len()))
 }
 
+/// Counts the days of a month.
+fn days_of(year: i64, month: i64) -> i64 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
 /// Counts the seconds from 1970 to a moment of a clock that shows UTC.
 fn civil(day: &[i64], hour: &[i64]) -> Option<i64> {
     let &[year, month, day] = day else { return None };
     let (hour, minute, second) = (hour[0], hour[1], hour.get(2).copied().unwrap_or(0));
     let fits = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
+        && (1..=days_of(year, month)).contains(&day)
         && (0..24).contains(&hour)
         && (0..60).contains(&minute)
         && (0..=60).contains(&second)
@@ -208,6 +223,13 @@ mod tests {
         assert_eq!(applied("u=rw,g=r,o=", 0o777, false), 0o640);
         assert_eq!(applied("u+s,+t", 0o755, false) & 0o4000, 0o4000);
         assert_eq!(applied("u-w+x", 0o644, false), 0o544);
+        assert_eq!(applied("=", 0o7777, false), 0);
+        assert_eq!(applied("=r", 0o7666, false), 0o444 & !haul_sys::umask().bits());
+        assert_eq!(applied("755", 0o2775, true), 0o2755);
+        assert_eq!(applied("00755", 0o2775, true), 0o755);
+        assert_eq!(applied("u=rwX,go=rX", 0o6755, true), 0o6755);
+        assert_eq!(applied("g=rxs", 0o6755, true), 0o6755);
+        assert_eq!(applied("ug-s", 0o6755, true), 0o755);
         for wrong in ["", "9", "10000", "u", "z+r", "u+q", "u+r,"] {
             assert!(mode(wrong).is_err(), "{wrong}");
         }
@@ -226,7 +248,17 @@ mod tests {
         let local = seconds("2019-01-01 05:00").unwrap();
         let shown = local_time(local).unwrap();
         assert_eq!((shown.year, shown.month, shown.day, shown.hour, shown.minute), (2019, 1, 1, 5, 0));
-        for wrong in ["", "soon", "2019-13-01", "2019-01", "@x", "2019-01-01 25:00"] {
+        for wrong in [
+            "",
+            "soon",
+            "2020-02-31",
+            "2021-02-29",
+            "2019-04-31",
+            "2019-13-01",
+            "2019-01",
+            "@x",
+            "2019-01-01 25:00",
+        ] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }
@@ -238,6 +270,7 @@ mod tests {
         assert_eq!(read("0"), Ok((b"root".to_vec(), Some(0))));
         assert_eq!(read("someone:7"), Ok((b"someone".to_vec(), Some(7))));
         assert_eq!(read("4000000000"), Ok((Vec::new(), Some(4_000_000_000))));
-        assert!(read("nobody by this name").is_err());
+        assert_eq!(read("nobody by this name"), Ok((b"nobody by this name".to_vec(), None)));
+        assert!(read("").is_err() && read("a:b").is_err());
     }
 }

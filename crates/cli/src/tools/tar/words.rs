@@ -43,22 +43,48 @@ pub(super) fn named(steps: &[Step], by_nul: bool) -> Result<(Vec<Named>, Option<
     let mut directory: Option<Vec<u8>> = None;
     let mut all = Vec::new();
     for step in steps {
-        let names = match step {
-            Step::Directory(to) => {
-                let before = directory.take().filter(|_| !to.as_bytes().starts_with(b"/"));
-                let before = before.map(|before| [before.as_slice(), b"/"].concat()).unwrap_or_default();
-                directory = Some([before.as_slice(), to.as_bytes()].concat());
-                continue;
-            }
-            Step::Name(name) => vec![name.as_bytes().to_vec()],
-            Step::NamesFrom(file) => lines(file, if by_nul { 0 } else { b'\n' })?,
+        let listed = match step {
+            Step::Directory(to) => vec![Listed::Directory(to.as_bytes().to_vec())],
+            Step::Name(name) => vec![Listed::Name(name.as_bytes().to_vec())],
+            Step::NamesFrom(file) if by_nul => lines(file, 0)?.into_iter().map(Listed::Name).collect(),
+            Step::NamesFrom(file) => directions(lines(file, b'\n')?),
         };
-        for name in names {
-            let directory = directory.as_deref().map(|path| c_string(OsStr::from_bytes(path))).transpose()?;
-            all.push(Named { directory, name: c_string(OsStr::from_bytes(&name))? });
+        for listed in listed {
+            match listed {
+                Listed::Directory(to) => {
+                    let before = directory.take().filter(|_| !to.starts_with(b"/"));
+                    let before = before.map(|before| [before.as_slice(), b"/"].concat()).unwrap_or_default();
+                    directory = Some([before, to].concat());
+                }
+                Listed::Name(name) => {
+                    let path = |path: &Vec<u8>| c_string(OsStr::from_bytes(path));
+                    let directory = directory.as_ref().map(path).transpose()?;
+                    all.push(Named { directory, name: path(&name)? });
+                }
+            }
         }
     }
     Ok((all, directory.map(|path| c_string(OsStr::from_bytes(&path))).transpose()?))
+}
+
+/// What a line of a list says.
+enum Listed {
+    /// To go to a directory.
+    Directory(Vec<u8>),
+    /// A name.
+    Name(Vec<u8>),
+}
+
+/// Reads the lines of a list that says where to go as the command line does: `-C DIR` or `--directory=DIR`.
+fn directions(lines: Vec<Vec<u8>>) -> Vec<Listed> {
+    let direction = |line: Vec<u8>| {
+        let to = line.strip_prefix(b"-C").or_else(|| line.strip_prefix(b"--directory="));
+        match to.map(<[u8]>::trim_ascii_start).filter(|to| !to.is_empty()) {
+            Some(to) => Listed::Directory(to.to_vec()),
+            None => Listed::Name(line),
+        }
+    };
+    lines.into_iter().map(direction).collect()
 }
 
 /// Reads a file whose lines end with a byte; those that are empty say nothing.
