@@ -187,6 +187,45 @@ fn an_input_that_is_written_to_meanwhile_stays() {
 }
 
 #[test]
+fn an_input_that_is_named_twice_is_not_lost() {
+    for (length, rounds) in [(6_000_000, 3), (50_000, 20)] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        fs::create_dir(sandbox.join("folder")).unwrap();
+        let name = sandbox.join("folder/log");
+        let content = noise(13, length);
+        for _ in 0..rounds {
+            fs::write(&name, &content).unwrap();
+            let run = Run::new(&haul()).args(["bzip2", "-1", "-j4", "-r", "-f"]).in_folder(sandbox.path());
+            let outcome = run.args(["folder", "folder/../folder/log", "folder/log"]).finish().unwrap();
+            assert!(!name.exists(), "{}", outcome.errors());
+            assert!(run_back(&packed(&name)) == content, "{}", outcome.errors());
+            fs::remove_file(packed(&name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_ended_when_an_input_is_gone_leaves_its_output() {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let (name, later) = (sandbox.join("log"), sandbox.join("later"));
+    let content = noise(14, 4_000_000);
+    fs::write(&name, &content).unwrap();
+    // The run goes on for a while.
+    fs::write(&later, noise(15, 40_000_000)).unwrap();
+    let mut child = ours(&["-1", "-f", "-j3"]).args([&name, &name, &later]).spawn().unwrap();
+    assert!(haul_testkit::wait::until(Duration::from_secs(60), || !name.exists()));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert!(later.exists() && !packed(&later).exists(), "it was over too soon");
+    assert!(run_back(&packed(&name)) == content);
+}
+
+/// Decompresses a file.
+fn run_back(packed: &Path) -> Vec<u8> {
+    run(ours(&["-dc"]).arg(packed)).stdout
+}
+
+#[test]
 fn an_interrupted_run_leaves_no_part_of_an_output() {
     let sandbox = Sandbox::in_memory().unwrap();
     let (file, packed) = (sandbox.join("file"), sandbox.join("file.bz2"));

@@ -9,7 +9,7 @@ use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
 
 use super::input::Input;
 use super::options::{Action, CORRUPT, TROUBLE};
-use super::output::Output;
+use super::output::{Output, WholeFile};
 use super::unpack::Stop;
 use super::{Bzip2, wording};
 
@@ -151,10 +151,10 @@ impl Job {
         }
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
         let stands = stop.is_none() && !self.failed.load(Ordering::Relaxed);
-        let stands = output.is_none_or(|output| self.finish_output(desk, output, stands)) && stands;
-        match stop {
-            Some(stop) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(desk, stop),
-            _ if stands => self.is_done(desk),
+        let ended = output.map_or(Some(None), |output| self.finish_output(desk, output, stands));
+        match (stop, ended) {
+            (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(desk, stop),
+            (_, Some(whole)) if stands => self.is_done(desk, whole),
             _ => {}
         }
         if self.settles {
@@ -163,36 +163,39 @@ impl Job {
         }
     }
 
-    /// Closes the output, or removes it; tells whether it stands.
-    fn finish_output(&self, desk: &Desk<'_, Bzip2>, output: Output, stands: bool) -> bool {
+    /// Closes the output, or removes it; `None` if that fails. Returns the file, if one stands.
+    fn finish_output(
+        &self,
+        desk: &Desk<'_, Bzip2>,
+        output: Output,
+        stands: bool,
+    ) -> Option<Option<WholeFile>> {
         let outcome = match output {
-            Output::Nowhere => Ok(()),
-            Output::Stream(fd) => fd.close(),
+            Output::Nowhere => Ok(None),
+            Output::Stream(fd) => fd.close().map(|()| None),
             Output::File(file) if stands => {
                 if let Some(Err(cause)) = self.replaced.as_ref().map(|(_, stat)| file.keep(stat)) {
                     let problem = Problem::new(wording::CANNOT_KEEP).naming(self.names.0.clone());
                     desk.problem(problem.because(cause));
                 }
-                file.finish()
+                file.finish().map(Some)
             }
-            Output::File(file) => file.abandon(),
+            Output::File(file) => file.abandon().map(|()| None),
         };
-        match outcome {
-            Ok(()) => true,
-            Err(cause) => {
-                self.failed.store(false, Ordering::Relaxed);
-                self.fail(desk, flow_wording::FAILED_TO_CLOSE, &self.names.1, cause);
-                false
-            }
-        }
+        let told = |cause| {
+            self.failed.store(false, Ordering::Relaxed);
+            self.fail(desk, flow_wording::FAILED_TO_CLOSE, &self.names.1, cause);
+        };
+        outcome.map_err(told).ok()
     }
 
-    /// Ends one whose output stands: the input goes, if it was to be replaced.
-    fn is_done(&self, desk: &Desk<'_, Bzip2>) {
+    /// Ends one whose output stands: the input goes, if it was to be replaced by a file.
+    fn is_done(&self, desk: &Desk<'_, Bzip2>, whole: Option<WholeFile>) {
         if let Some((directory, stat)) = &self.replaced
+            && let Some(whole) = whole
             && !desk.tool().options.keep
         {
-            self.remove_input(desk, directory, stat);
+            self.remove_input(desk, (directory, stat), &whole);
         }
         desk.count(Tally { files: 1, ..Tally::default() });
         let options = &desk.tool().options;
@@ -206,8 +209,20 @@ impl Job {
         }
     }
 
-    fn remove_input(&self, desk: &Desk<'_, Bzip2>, directory: &Fd, stat: &Stat) {
+    fn remove_input(&self, desk: &Desk<'_, Bzip2>, (directory, stat): (&Fd, &Stat), whole: &WholeFile) {
         let name = self.found.name();
+        let (input, output) = &self.names;
+        // It would be the last that there is of what was read.
+        let lost = match whole.is_there() {
+            Ok(true) => None,
+            Ok(false) => {
+                Some(Problem::new(wording::OUTPUT_GONE).naming(input.clone()).naming(output.clone()))
+            }
+            Err(cause) => Some(Problem::new(wording::CANNOT_REMOVE).naming(input.clone()).because(cause)),
+        };
+        if let Some(problem) = lost {
+            return desk.problem(problem);
+        }
         // What the name leads to is what was read, also if the name is a link's: that goes.
         let follows = desk.tool().follows(&self.found);
         let problem = match stat_path(Some(directory), name, follows) {
@@ -217,7 +232,7 @@ impl Job {
                 Err(cause) => Problem::new(wording::CANNOT_REMOVE).because(cause),
             },
         };
-        desk.problem(problem.naming(self.names.0.clone()));
+        desk.problem(problem.naming(input.clone()));
     }
 
     /// Says how much shorter the output is, as bzip2 says it.

@@ -37,8 +37,8 @@ use haul_flow::{
     Portable, Problem, Report, Session, Stages, Status, Tool, wording as flow_wording,
 };
 use haul_sys::{
-    EntryType, Errno, Error, Fd, Open, Standard, open, remove, standard_input, standard_stream, stat_at,
-    stat_path,
+    EntryType, Errno, Error, Fd, Open, Standard, Stat, open, remove, standard_input, standard_stream,
+    stat_at, stat_path,
 };
 
 pub use options::{Action, CORRUPT, Options, TROUBLE};
@@ -50,7 +50,7 @@ use decompress::Decompress;
 use encode::Encoder;
 use input::Input;
 use job::{Job, STANDARD_INPUT, c_name, refuse};
-use output::{NewFile, Output};
+use output::{Held, NewFile, Output};
 
 /// Compressed files up to this size are taken back by one worker: they are a block or two.
 const SMALL_BYTES: u64 = 512 << 10;
@@ -255,10 +255,8 @@ impl Bzip2 {
             let problem = Problem::new(wording::CANNOT_GUESS).naming(found.path()).naming(path.clone());
             desk.problem(problem.as_warning());
         }
-        if !self.makes_room(desk, found, (&directory, &name, &path), opened.stat.links) {
-            return None;
-        }
-        match NewFile::create(Arc::clone(&directory), &name, &self.making) {
+        let held = self.makes_room(desk, found, (&directory, &name, &path), opened.stat)?;
+        match NewFile::create(held, Arc::clone(&directory), &name) {
             Ok(file) => {
                 let ends = (Input::file(Arc::clone(opened.source), opened.stat.size), Output::File(file));
                 Some(Job::replacing(found.clone(), path, ends, (directory, *opened.stat)))
@@ -271,33 +269,72 @@ impl Bzip2 {
         }
     }
 
-    /// Tells whether a file may take the place of another that has so many names; removes what is there, if it may.
+    /// Holds the list of what is in the making if the file of a name may take the place of an input.
     fn makes_room(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
-        (directory, name, path): (&Fd, &CStr, &[u8]),
-        links: u32,
-    ) -> bool {
-        let problem = if self.options.force {
-            match remove(directory, name) {
-                Err(cause) if !cause.is(Errno::NOENT) => {
-                    Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string())
-                }
-                _ => return true,
-            }
-        } else if stat_at(directory, name).is_ok() {
-            Problem::new(wording::OUTPUT_EXISTS).naming(path)
-        } else if links > 1 {
-            let others = links - 1;
-            let wording = if others == 1 { wording::OTHER_LINK } else { wording::OTHER_LINKS };
-            Problem::new(wording).naming(found.path()).naming(others.to_string())
+        place: (&Fd, &CStr, &[u8]),
+        input: &Stat,
+    ) -> Option<Held<'_>> {
+        let room = if self.options.force {
+            self.clear(found, place, input)
         } else {
-            return true;
+            look_for_room(found, place, input.links).map(|()| self.making.hold())
         };
-        refuse(desk, found, problem, true);
-        false
+        room.map_err(|problem| refuse(desk, found, problem, true)).ok()
     }
+
+    /// Removes what has the name of an output, unless it may be all that is left of the input: when that was named twice, another
+    /// job may be about to remove it, or has.
+    fn clear(
+        &self,
+        found: &Found<Self>,
+        (directory, name, path): (&Fd, &CStr, &[u8]),
+        input: &Stat,
+    ) -> Result<Held<'_>, Problem> {
+        let held = self.making.hold();
+        let cannot =
+            |cause: Error| Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string());
+        match stat_at(directory, name) {
+            Ok(there) if held.has(there.identity) => {
+                return Err(Problem::new(wording::OUTPUT_EXISTS).naming(path));
+            }
+            Ok(_) => {}
+            Err(cause) if cause.is(Errno::NOENT) => return Ok(held),
+            Err(cause) => return Err(cannot(cause)),
+        }
+        match stat_path(Some(directory), found.name(), self.follows(found)) {
+            Ok(now) if now.identity == input.identity => {}
+            Ok(_) => return Err(Problem::new(flow_wording::REPLACED).naming(found.path())),
+            Err(cause) => {
+                let problem = Problem::new(wording::CANNOT_OPEN).naming(found.path());
+                return Err(problem.naming(cause.to_string()));
+            }
+        }
+        match remove(directory, name) {
+            Err(cause) if !cause.is(Errno::NOENT) => Err(cannot(cause)),
+            _ => Ok(held),
+        }
+    }
+}
+
+/// Tells why a file may not take the place of an input that has so many names.
+fn look_for_room(
+    found: &Found<Bzip2>,
+    (directory, name, path): (&Fd, &CStr, &[u8]),
+    links: u32,
+) -> Result<(), Problem> {
+    if stat_at(directory, name).is_ok() {
+        return Err(Problem::new(wording::OUTPUT_EXISTS).naming(path));
+    }
+    let others = links.saturating_sub(1);
+    let wording = match others {
+        0 => return Ok(()),
+        1 => wording::OTHER_LINK,
+        _ => wording::OTHER_LINKS,
+    };
+    Err(Problem::new(wording).naming(found.path()).naming(others.to_string()))
 }
 
 /// Does the stages of a job, one after the other or as a sequence.

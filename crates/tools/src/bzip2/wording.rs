@@ -52,3 +52,6 @@ pub const CANNOT_KEEP: Wording = Wording("failed to preserve the attributes of {
 pub const CANNOT_REMOVE: Wording = Wording("cannot remove {escape}");
 /// Something else has the name of an input now, or somebody has written to it.
 pub const NOT_REMOVED: Wording = Wording("not removing {escape}, as it was replaced or changed meanwhile");
+/// An input stays because what was made of it is not where it was put.
+pub const OUTPUT_GONE: Wording =
+    Wording("not removing {escape}, as {escape} was removed or replaced meanwhile");
