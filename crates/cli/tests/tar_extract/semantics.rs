@@ -199,6 +199,26 @@ fn members_are_chosen_stripped_and_printed() {
 }
 
 #[test]
+fn a_default_acl_takes_no_bits_from_what_the_archive_says() {
+    require!(needs::tool("setfacl"));
+    require!(needs::tool("tar"));
+    let of = |name: &str, mode| Header::new(name, b'0', 1).mode(mode);
+    let archive = a()
+        .directory("d/")
+        .member(of("d/a", b"0000600"), b"a")
+        .member(of("d/b", b"0000644"), b"b")
+        .member(of("d/c", b"0000755"), b"c")
+        .member(of("d/d", b"0000000"), b"d")
+        .end();
+    for list in ["u::rwx,g::-,o::-", "u::rwx,g::rx,o::-", "u::rwx,u:65534:rwx,g::rwx,m::r,o::x"] {
+        alike(&archive, &[], |folder| {
+            let set = Command::new("setfacl").args(["-d", "-m", list]).arg(folder).status().unwrap();
+            assert!(set.success());
+        });
+    }
+}
+
+#[test]
 fn what_is_written_to_standard_output_is_what_gnu_tar_writes() {
     require!(needs::tool("tar"));
     let archive = a()

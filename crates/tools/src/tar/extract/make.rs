@@ -97,9 +97,9 @@ impl Extractor {
         when: When,
     ) -> Result<Place<NewFile>, Error> {
         let can_be_born = self.rights.can_be_born(wanted);
-        let births = spot.births_are_as_asked();
-        let is_born = can_be_born && births == Some(true);
-        let mode = if can_be_born && births != Some(false) { wanted.mode() } else { private(wanted.mode()) };
+        let may_be_born = can_be_born && spot.births_may_be_as_asked();
+        let is_born = can_be_born && spot.is_born_as_asked(wanted.mode());
+        let mode = if may_be_born { wanted.mode() } else { private(wanted.mode()) };
         if self.options.existing == Existing::Overwrite
             && let Some(fd) = overwritten(directory, name)?
         {
@@ -109,9 +109,9 @@ impl Extractor {
         Ok(match place {
             Place::New(fd) => {
                 let mut file = NewFile { fd, is_born };
-                if can_be_born && births.is_none() {
+                if may_be_born && !is_born {
                     let as_asked = stat(&file.fd).is_ok_and(|made| self.rights.is_ours(&made, mode));
-                    spot.learn(as_asked);
+                    spot.learn(mode, as_asked);
                     file.is_born = as_asked;
                 }
                 Place::New(file)

@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use haul_flow::{Held, HeldCache};
 use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, make_directory, open, read_link, stat};
@@ -40,18 +40,19 @@ pub(super) struct Spot {
     pub(super) is_readable: bool,
     /// Whether this run has made it.
     is_new: bool,
-    /// What is known of new files in it.
-    births: AtomicU8,
+    /// What is known of new files in it: the bits of a mode that were asked for and were there, and the marks below.
+    births: AtomicU32,
 }
 
-const UNKNOWN: u8 = 0;
-const AS_ASKED: u8 = 1;
-const OTHERWISE: u8 = 2;
+/// Somebody has looked at a new file.
+const LOOKED: u32 = 1 << 16;
+/// It was not as asked.
+const OTHERWISE: u32 = 1 << 17;
 
 impl Spot {
     fn new(held: Arc<Held>, trace: Trace, is_readable: bool, is_new: bool) -> Arc<Self> {
-        let births = if is_new { UNKNOWN } else { OTHERWISE };
-        Arc::new(Self { held, trace, is_readable, is_new, births: AtomicU8::new(births) })
+        let births = if is_new { 0 } else { OTHERWISE };
+        Arc::new(Self { held, trace, is_readable, is_new, births: AtomicU32::new(births) })
     }
 
     /// Makes one of a directory that another process has found; `is_new` says whether the run has made it.
@@ -64,18 +65,22 @@ impl Spot {
         self.is_new
     }
 
-    /// Tells whether new files in it have the user's owner and group and the mode that was asked for; `None` if nobody has
-    /// looked.
-    pub(super) fn births_are_as_asked(&self) -> Option<bool> {
-        match self.births.load(Ordering::Relaxed) {
-            UNKNOWN => None,
-            found => Some(found == AS_ASKED),
-        }
+    /// Tells whether new files in it may have the user's owner and group and the mode that is asked for.
+    pub(super) fn births_may_be_as_asked(&self) -> bool {
+        self.births.load(Ordering::Relaxed) & OTHERWISE == 0
     }
 
-    /// Records what was found of a new file. What was once otherwise stays so.
-    pub(super) fn learn(&self, as_asked: bool) {
-        self.births.fetch_max(if as_asked { AS_ASKED } else { OTHERWISE }, Ordering::Relaxed);
+    /// Tells whether a new file of a mode is known to be as asked. A default ACL takes some bits away and leaves others, so what
+    /// one file had from birth says nothing of bits that were not asked for it.
+    pub(super) fn is_born_as_asked(&self, mode: Mode) -> bool {
+        let known = self.births.load(Ordering::Relaxed);
+        known & (OTHERWISE | LOOKED) == LOOKED && mode.without(Mode::new(known)).is_empty()
+    }
+
+    /// Records what was found of a new file of a mode. What was once otherwise stays so.
+    pub(super) fn learn(&self, mode: Mode, as_asked: bool) {
+        let found = if as_asked { LOOKED | mode.bits() } else { OTHERWISE };
+        self.births.fetch_or(found, Ordering::Relaxed);
     }
 }
 
