@@ -219,6 +219,18 @@ fn a_default_acl_takes_no_bits_from_what_the_archive_says() {
 }
 
 #[test]
+fn a_hard_link_to_a_name_that_is_stripped_to_nothing_is_told() {
+    require!(needs::tool("tar"));
+    let archive =
+        a().file("a/f", b"x").hard_link("a/b/g", "a/f").file("a/b/h", b"y").hard_link("a/b/i", "a/b/h").end();
+    alike(&archive, &["--strip-components=2"], |_| {});
+    let sandbox = Sandbox::in_memory().unwrap();
+    let outcome = extract(&archive, &["--strip-components=2"], sandbox.path());
+    let told = "haul tar: g: Cannot hard link to '': No such file or directory\n";
+    assert!(outcome.errors().contains(told), "{}", outcome.errors());
+}
+
+#[test]
 fn what_is_written_to_standard_output_is_what_gnu_tar_writes() {
     require!(needs::tool("tar"));
     let archive = a()

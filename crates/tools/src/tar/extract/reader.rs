@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_flow::{Desk, Problem, Report, Wording};
-use haul_sys::Standard;
+use haul_sys::{Errno, Error, Operation, Standard};
 
 use super::attributes::Wanted;
 use super::content::Map;
@@ -199,7 +199,13 @@ impl Reader {
         }
         if member.kind == Kind::HardLink {
             let link = self.confined(desk, &member.link, wording::REMOVING_LINK_PREFIX);
-            member.link = stripped(link, self.options.strip_components)?;
+            let Some(link) = stripped(link, self.options.strip_components) else {
+                // It leads to a member that has no name left, and is nowhere.
+                let absent = Error::new(Operation::Linkat, String::new(), Errno::NOENT);
+                desk.problem(Problem::new(wording::CANNOT_LINK).naming(path).naming("").because(absent));
+                return None;
+            };
+            member.link = link;
         }
         let root = self.roots.of(&self.options, operand);
         let wanted = desk.tool().rights.wanted(&mut member);
