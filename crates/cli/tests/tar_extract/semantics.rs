@@ -231,6 +231,25 @@ fn a_hard_link_to_a_name_that_is_stripped_to_nothing_is_told() {
 }
 
 #[test]
+fn links_are_kept_for_directories_if_that_is_where_they_lead() {
+    require!(needs::tool("tar"));
+    let before = |folder: &Path| {
+        fs::write(folder.join("file"), b"x").unwrap();
+        fs::create_dir(folder.join("folder")).unwrap();
+        for (name, leads_to) in [("to-file", "file"), ("to-nowhere", "nowhere"), ("to-folder", "folder")] {
+            symlink(leads_to, folder.join(name)).unwrap();
+        }
+    };
+    let options = &["--keep-directory-symlink"];
+    let archive = a().directory("to-file/").directory("to-nowhere/").directory("to-folder/").end();
+    alike(&archive, options, before);
+    let archive = a().file("to-file/x", b"x").file("to-folder/x", b"x").end();
+    alike(&archive, options, before);
+    // What a link leads to is not in the archive, and is not made.
+    alike(&a().file("to-nowhere/x", b"x").end(), options, before);
+}
+
+#[test]
 fn what_is_written_to_standard_output_is_what_gnu_tar_writes() {
     require!(needs::tool("tar"));
     let archive = a()

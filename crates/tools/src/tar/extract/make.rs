@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use haul_flow::{Desk, Problem, Tally, Wording};
 use haul_sys::{
     Errno, Error, Fd, FileType, Mode, Open, Special, link, make_directory, make_special, make_symlink, open,
-    remove, remove_directory, stat, stat_at, truncate,
+    remove, remove_directory, stat, stat_at, stat_path, truncate,
 };
 
 use super::Extractor;
@@ -275,7 +275,11 @@ impl Extractor {
                     let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
                     return replaces.then_some(false);
                 }
-                Ok(FileType::Symlink) if self.options.keep_directory_symlink => return None,
+                Ok(FileType::Symlink)
+                    if self.options.keep_directory_symlink && leads_to_directory(directory, name) =>
+                {
+                    return None;
+                }
                 _ => self.in_place(directory, name, When::InTurn, make),
             },
             outcome => outcome.map(Place::New),
@@ -297,6 +301,12 @@ impl Extractor {
         desk.count(Tally { skipped: 1, ..Tally::default() });
         Made::Over
     }
+}
+
+/// Tells whether a link leads to a directory, wherever that is. That is only looked at: who goes through the link has it
+/// resolved below the root.
+fn leads_to_directory(directory: &Fd, name: &CStr) -> bool {
+    stat_path(Some(directory), name, true).is_ok_and(|there| there.kind == FileType::Directory)
 }
 
 /// Opens a regular file that is there to be written anew; `None` if there is none, so that one is to be made.

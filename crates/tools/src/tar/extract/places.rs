@@ -171,9 +171,10 @@ impl Places {
             .take_while(|((name, _), component)| name == *component)
             .count();
         self.leave(common);
-        let mut rest: VecDeque<Vec<u8>> = components.iter().skip(common).map(|name| name.to_vec()).collect();
+        let mut rest: VecDeque<(Vec<u8>, Missing)> =
+            components.iter().skip(common).map(|name| (name.to_vec(), missing)).collect();
         let mut links = 0;
-        while let Some(component) = rest.pop_front() {
+        while let Some((component, missing)) = rest.pop_front() {
             if component == b".." {
                 // Only the text of a link has one.
                 if self.stack.pop().is_none() {
@@ -200,7 +201,8 @@ impl Places {
                     let parts = text.to_bytes().split(|byte| *byte == b'/').rev();
                     parts
                         .filter(|part| !part.is_empty() && *part != b".")
-                        .for_each(|part| rest.push_front(part.to_vec()));
+                        // The archive has not named what a link leads to.
+                        .for_each(|part| rest.push_front((part.to_vec(), Missing::Fail)));
                 }
                 Err(cause) => return Err(cause),
             }
