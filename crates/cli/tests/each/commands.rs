@@ -82,8 +82,14 @@ fn a_command_there_is_not_is_told_once() {
     for (command, told) in [
         ("no-such-command", "haul each: cannot run 'no-such-command': No such file or directory\n"),
         ("./no-such-command", "haul each: cannot run './no-such-command': No such file or directory\n"),
-        ("t/1", "haul each: cannot run 't/1': Permission denied\n"),
-        ("t/run", "haul each: cannot run 't/run': No such file or directory\n"),
+        (
+            "t/1",
+            "haul each: cannot run 't/1': Permission denied\nhaul each: the other commands are not run\n",
+        ),
+        (
+            "t/run",
+            "haul each: cannot run 't/run': No such file or directory\nhaul each: the other commands are not run\n",
+        ),
     ] {
         let outcome = scene.run(&format!("-j4 t -- {command} {{}}"));
         assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(2), told));
@@ -101,6 +107,41 @@ fn a_command_there_is_not_is_told_once() {
         assert_eq!(outcome.status(), Some(2), "{wrong}");
         assert!(outcome.errors().starts_with("haul each: "), "{wrong}: {}", outcome.errors());
     }
+}
+
+#[test]
+fn a_program_that_cannot_be_run_keeps_no_other_from_it() {
+    let scene = Scene::of(
+        "mkdir p; for i in 1 2 3 4 5 6; do printf '#!/bin/sh\necho %s\n' $i > p/$i.sh; done; chmod +x p/*; chmod -x p/3.sh",
+    );
+    let outcome = scene.run("-j1 --sort=path p -- {}");
+    assert_eq!((outcome.status(), outcome.printed().as_str()), (Some(2), "1\n2\n4\n5\n6\n"));
+    assert_eq!(
+        outcome.errors(),
+        "haul each: cannot run 'p/3.sh': Permission denied\nhaul each: 1 of 6 commands failed:\n\
+         haul each: p/3.sh: not started\n"
+    );
+    let outcome = scene.run("-j1 --sort=path --halt=soon p -- {}");
+    assert_eq!(outcome.status(), Some(2));
+    assert!(outcome.printed().lines().count() < 6, "{}", outcome.printed());
+}
+
+#[test]
+fn a_batch_too_long_for_one_command_is_run_by_several() {
+    let scene =
+        Scene::of("mkdir t; cd t; long=$(printf '%0200d' 0); for i in $(seq 15000); do : > $long$i; done");
+    let outcome = scene.run("--batch 30000 t -- printf %s\\n");
+    assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()));
+    let lines = sorted(&outcome.printed());
+    assert_eq!(lines.len(), 15_000);
+    assert!(lines.windows(2).all(|two| two[0] != two[1]));
+    // One path that is too long is told, and others are run.
+    let scene = Scene::of("mkdir t; touch t/a t/b");
+    let script = format!("case {{/}} in a) : {} ;; b) echo b ;; esac", "{}".repeat(60_000));
+    let outcome = scene.each(["--shell", "--batch=2", "t", "--", &script]).finish().unwrap();
+    assert_eq!(outcome.status(), Some(2));
+    let told = ["t/a", "t/b"].map(|path| format!("cannot run 'sh' for '{path}': Argument list too long"));
+    assert!(told.iter().all(|told| outcome.errors().contains(told)), "{}", outcome.errors());
 }
 
 #[test]

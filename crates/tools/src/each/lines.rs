@@ -10,6 +10,7 @@ use haul_sys::{Error, Fd};
 
 use super::Runner;
 use super::results::Result;
+use super::running::Ran;
 use super::wording;
 use crate::whole::read_all;
 
@@ -107,9 +108,12 @@ impl Stages<Runner> for Lines {
     }
 
     fn work(&self, desk: &Desk<'_, Runner>, block: Vec<u8>) -> Result {
-        let result = desk.tool().run(desk, &[self.found.path()], Some(&block));
+        let ran = desk.tool().run(desk, &[self.found.path()], Some(&block));
         desk.count(Tally { bytes: block.len() as u64, ..Tally::default() });
-        result.unwrap_or_default()
+        match ran {
+            Ran::Ended(result) => result,
+            Ran::Nothing | Ran::TooLong => Result::default(),
+        }
     }
 
     fn put(&self, desk: &Desk<'_, Runner>, result: Result) {

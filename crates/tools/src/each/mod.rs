@@ -26,11 +26,12 @@ use haul_flow::{
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
 
 pub use options::{Halt, Kinds, Options, Size};
+pub use running::Running;
 
 use command::{Command, WithoutPlace};
 use lines::Lines;
 use results::{Result, Results};
-use running::Running;
+use running::Ran;
 
 /// How a run of commands ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,12 +189,18 @@ impl Runner {
         }
     }
 
-    /// Runs one command for some entries; its result is that of the last.
+    /// Runs one command for some entries; its result is that of the last. If they are too many for one, each half gets its own.
     fn run_for(&self, desk: &Desk<'_, Self>, batch: &[Found<Self>]) {
         let paths: Vec<_> = batch.iter().map(Found::path).collect();
         let Some(last) = batch.last() else { return };
-        if let Some(result) = self.run(desk, &paths, None) {
-            desk.tell(last, result.pack());
+        match self.run(desk, &paths, None) {
+            Ran::Ended(result) => desk.tell(last, result.pack()),
+            Ran::Nothing => {}
+            Ran::TooLong => {
+                let (first, second) = batch.split_at(batch.len() / 2);
+                self.run_for(desk, first);
+                self.run_for(desk, second);
+            }
         }
     }
 

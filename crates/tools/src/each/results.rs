@@ -16,6 +16,7 @@ const LISTED_MAX: usize = 1000;
 pub(super) enum Failure {
     Status(i32),
     Signal(i32),
+    NotStarted,
 }
 
 /// What became of a command, or of several for the blocks of one file.
@@ -44,6 +45,11 @@ impl Result {
             Err(signal) => vec![Failure::Signal(signal)],
         };
         Self { output: ended.output, errors: ended.errors, commands: 1, failures }
+    }
+
+    /// Makes one of a command that could not be started.
+    pub(super) fn not_started() -> Self {
+        Self { commands: 1, failures: vec![Failure::NotStarted], ..Self::default() }
     }
 
     /// Adds what comes behind it.
@@ -117,10 +123,15 @@ impl Results {
         let unlisted = kept.failed - kept.listed.len() as u64;
         for (path, failure) in kept.listed.drain(..) {
             let (wording, code) = match failure {
-                Failure::Status(status) => (wording::FAILED, status),
-                Failure::Signal(signal) => (wording::SIGNALLED, signal),
+                Failure::Status(status) => (wording::FAILED, Some(status)),
+                Failure::Signal(signal) => (wording::SIGNALLED, Some(signal)),
+                Failure::NotStarted => (wording::NOT_STARTED, None),
             };
-            tell(Problem::new(wording).naming(path).naming(code.to_string()));
+            let problem = Problem::new(wording).naming(path);
+            tell(match code {
+                Some(code) => problem.naming(code.to_string()),
+                None => problem,
+            });
         }
         if unlisted > 0 {
             tell(Problem::new(wording::MORE).naming(number(unlisted)));
@@ -148,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_result_arrives_as_it_was_sent() {
-        let failures = vec![Failure::Status(3), Failure::Signal(9)];
+        let failures = vec![Failure::Status(3), Failure::Signal(9), Failure::NotStarted];
         let result = Result { output: b"out".to_vec(), errors: vec![0; 300], commands: 2, failures };
         assert_eq!(Result::unpack(&result.clone().pack()), Some(result));
         assert_eq!(Result::unpack(b"\x01\x00\x7f"), None);

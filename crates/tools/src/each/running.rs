@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_flow::{Desk, Problem};
-use haul_sys::{Leash, Started};
+use haul_sys::{Errno, Error, Leash, Started};
 
 use super::Runner;
 use super::command::quoted;
@@ -13,9 +13,19 @@ use super::options::Halt;
 use super::results::Result;
 use super::wording;
 
+/// What became of a command.
+pub(super) enum Ran {
+    /// It ended; or it could not be started, which was reported, and others may be.
+    Ended(Result),
+    /// It was not run, as nothing more is to be begun; or it was lost. What is to be said of that was reported.
+    Nothing,
+    /// The kernel takes no command for so many paths.
+    TooLong,
+}
+
 /// The commands that run.
 #[derive(Default)]
-pub(super) struct Running {
+pub struct Running {
     /// Whether no more are begun.
     stopped: AtomicBool,
     /// Whether those that were begun are ended.
@@ -70,54 +80,72 @@ impl Runner {
         }
     }
 
-    /// Runs the command for some paths, of which the first names it in messages. `None` if it did not come to that: nothing
-    /// more is to be begun, or it cannot be started, which is reported.
-    pub(super) fn run(
-        &self,
-        desk: &Desk<'_, Self>,
-        paths: &[Vec<u8>],
-        input: Option<&[u8]>,
-    ) -> Option<Result> {
+    /// Runs the command for some paths, of which the first names it in messages.
+    pub(super) fn run(&self, desk: &Desk<'_, Self>, paths: &[Vec<u8>], input: Option<&[u8]>) -> Ran {
         if self.running.is_stopped() {
-            return None;
+            return Ran::Nothing;
         }
         let words = self.command.for_paths(paths);
         if self.options.dry_run {
             let words: Vec<_> = words.iter().map(|word| quoted(word.as_encoded_bytes())).collect();
             let output = [words.join(&b' ').as_slice(), b"\n"].concat();
-            return Some(Result { output, ..Result::default() });
+            return Ran::Ended(Result { output, ..Result::default() });
         }
         let started = match Started::begin(&words, input.is_some()) {
             Ok(started) => started,
+            Err(cause) if cause.is(Errno::TOOBIG) && paths.len() > 1 => return Ran::TooLong,
             Err(cause) => {
-                // Nor could any other: one message is enough.
-                if self.running.stop() {
-                    let program = words.first().map(|word| word.as_encoded_bytes().to_vec());
-                    let problem = Problem::new(wording::CANNOT_RUN).naming(program.unwrap_or_default());
-                    desk.problem(problem.because(cause));
-                }
-                return None;
+                let program = words.first().map(|word| word.as_encoded_bytes().to_vec());
+                return self.not_started(desk, program.unwrap_or_default(), paths, cause);
             }
         };
-        let number = (self.options.halt == Halt::Now).then(|| self.running.keep(&started)).flatten();
+        let number = self.running.keep(&started);
         let ended = started.finish(input.unwrap_or_default());
         self.running.forget(number);
         match ended {
             Ok(ended) => {
                 let result = Result::of(ended);
-                if !result.failures.is_empty() && self.options.halt != Halt::Never {
-                    if !self.running.is_stopped() {
-                        desk.call_off();
-                    }
-                    self.halt();
-                }
-                Some(result)
+                self.halt_after(desk, &result);
+                Ran::Ended(result)
             }
             Err(cause) => {
                 let path = paths.first().cloned().unwrap_or_default();
                 desk.problem(Problem::new(wording::CANNOT_HEAR).naming(path).because(cause));
-                None
+                Ran::Nothing
             }
         }
+    }
+
+    /// Halts, if that is asked for, after a command that failed.
+    fn halt_after(&self, desk: &Desk<'_, Self>, result: &Result) {
+        if result.failures.is_empty() || self.options.halt == Halt::Never {
+            return;
+        }
+        if !self.running.is_stopped() {
+            desk.call_off();
+        }
+        self.halt();
+    }
+
+    /// Tells of a command that cannot be started: of the first one, if no other can be; else it has failed as others may.
+    fn not_started(&self, desk: &Desk<'_, Self>, program: Vec<u8>, paths: &[Vec<u8>], cause: Error) -> Ran {
+        let is_the_programs = matches!(cause.errno(), Errno::NOENT | Errno::ACCESS | Errno::NOEXEC);
+        if is_the_programs && self.command.program().is_some() {
+            if self.running.stop() {
+                desk.problem(Problem::new(wording::CANNOT_RUN).naming(program).because(cause));
+                desk.problem(Problem::new(wording::OTHERS_NOT_RUN).as_warning());
+            }
+            return Ran::Nothing;
+        }
+        let path = paths.first().cloned().unwrap_or_default();
+        let problem = if program == path {
+            Problem::new(wording::CANNOT_RUN).naming(program)
+        } else {
+            Problem::new(wording::CANNOT_RUN_FOR).naming(program).naming(path)
+        };
+        desk.problem(problem.because(cause));
+        let result = Result::not_started();
+        self.halt_after(desk, &result);
+        Ran::Ended(result)
     }
 }
