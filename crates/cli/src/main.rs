@@ -5,7 +5,7 @@
 //!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
 //! - [`work`]: the work of any tool, from what was asked for to the exit status; [`cluster`], [`batch`]: by several processes,
 //!   and in a batch job.
-//! - [`shared`]: the flags that all tools but the copy share.
+//! - [`shared`]: the flags that all tools but the copy share; [`signals`]: what they do before a signal ends them.
 //! - [`spdcp`]: the same copy by the options of `spdcp`.
 //! - [`tools`]: the other tools.
 //! - [`mod@bench`]: the benchmark.
@@ -27,6 +27,7 @@ mod personality;
 mod progress;
 mod report;
 mod shared;
+mod signals;
 mod spdcp;
 mod statistics;
 mod tools;

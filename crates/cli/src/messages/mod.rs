@@ -216,7 +216,7 @@ fn end(mut text: Vec<u8>) -> Vec<u8> {
 }
 
 /// Words an error as the C library does, without Rust's "(os error N)".
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let mut text = error.to_string();
     if let Some(end) = text.rfind(" (os error") {
         text.truncate(end);

@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicBool;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
 use haul_flow::{Conduct, Config, Wording, wording};
 use haul_tools::bzip2::{self, Action, Making, Options, TROUBLE};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::{Call, Tool};
+use crate::messages::reason;
 use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
+use crate::signals;
 use crate::work::{Manner, Work};
 
 /// The tool.
@@ -194,12 +194,19 @@ struct Files {
 impl Work for Files {
     fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
         let making = Making::default();
-        let ended = remove_when_ended(&making);
-        if let Err(why) = &ended {
-            console.remark(&format!("what is in the making will stay if the program is ended: {why}"));
+        let makes_files =
+            !self.options.to_output && self.options.action != Action::Test && !self.files.is_empty();
+        // Where nothing is in the making, a signal does what it does to any program.
+        let ear = makes_files.then(|| {
+            let making = making.clone();
+            signals::before_end(move || making.abandon())
+        });
+        if let Some(Err(why)) = &ear {
+            console
+                .remark(&format!("what is in the making will stay if the program is ended: {}", reason(why)));
         }
         let status = bzip2::run(conductor, &self.files, &self.options, config, &making, console);
-        drop(ended);
+        drop(ear);
         status
     }
 
@@ -210,30 +217,6 @@ impl Work for Files {
     fn count_ahead(&self, _over: &AtomicBool) -> Option<Whole> {
         None
     }
-}
-
-/// The ear for signals, as long as something is in the making.
-struct Ear(signal_hook::iterator::Handle);
-
-impl Drop for Ear {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// Has what is not whole removed when a signal ends the program, and lets it end by that signal.
-fn remove_when_ended(making: &Making) -> std::io::Result<Ear> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    let ear = Ear(signals.handle());
-    let making = making.clone();
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            making.abandon();
-            // Ends the program.
-            signal_hook::low_level::emulate_default_handler(signal).unwrap_or_default();
-        }
-    })?;
-    Ok(ear)
 }
 
 fn main(call: &Call<'_>) -> ExitCode {

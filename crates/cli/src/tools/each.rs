@@ -4,15 +4,18 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
 use haul_flow::{Conduct, Config, Report, Wording};
 use haul_sys::stat_path;
-use haul_tools::each::{self, Halt, Kinds, Options, Outcome, Size};
+use haul_tools::each::{self, Halt, Kinds, Options, Outcome, Running, Size};
 
 use super::{Call, Tool};
+use crate::messages::reason;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
+use crate::signals;
 use crate::work::{Manner, Work};
 
 pub(super) const TOOL: Tool = Tool {
@@ -186,7 +189,18 @@ struct Commands {
 
 impl Work for Commands {
     fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
-        match each::run_by(conductor, &self.roots, &self.options, config, console) {
+        let running = Arc::new(Running::default());
+        let to_end = Arc::clone(&running);
+        let ear = signals::before_end(move || to_end.abandon());
+        if let Err(why) = &ear {
+            console.remark(&format!(
+                "what commands have started goes on if the program is ended: {}",
+                reason(why)
+            ));
+        }
+        let outcome = each::run_by(conductor, &self.roots, &self.options, config, &running, console);
+        drop(ear);
+        match outcome {
             Ok(Outcome::Success) => 0,
             Ok(Outcome::SomeFailed) => SOME_FAILED,
             Ok(Outcome::Trouble) => TROUBLE,

@@ -241,6 +241,29 @@ fn an_interrupted_run_leaves_no_part_of_an_output() {
 }
 
 #[test]
+fn signals_that_are_ignored_end_nothing() {
+    let sandbox = Sandbox::in_memory().unwrap();
+    let content = noise(16, 20_000_000);
+    let out = sandbox.join("file.bz2");
+    for line in ["exec \"$0\" bzip2 -1c file > file.bz2", "exec \"$0\" bzip2 -1 file"] {
+        fs::write(sandbox.join("file"), &content).unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("trap '' HUP; {line}")])
+            .arg(haul())
+            .current_dir(sandbox.path())
+            .spawn()
+            .unwrap();
+        let began = || fs::metadata(&out).is_ok_and(|packed| packed.len() > 0);
+        assert!(haul_testkit::wait::until(Duration::from_secs(60), began));
+        assert!(child.try_wait().unwrap().is_none(), "it was over too soon");
+        kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{line}");
+        assert!(run_back(&out) == content, "{line}");
+        fs::remove_file(&out).unwrap();
+    }
+}
+
+#[test]
 fn a_pipe_with_a_name_is_read_like_any_stream() {
     require!(needs::tool("bzip2"));
     let sandbox = Sandbox::in_memory().unwrap();

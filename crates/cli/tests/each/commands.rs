@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::wait;
 use haul_testkit::{needs, require};
 
@@ -181,6 +182,26 @@ fn no_command_outlives_the_run() {
         assert!(
             wait::until(Duration::from_secs(20), || !runs(&format!("^sleep {mark}"))),
             "after signal {signal}"
+        );
+    }
+}
+
+#[test]
+fn what_a_command_has_started_does_not_outlive_a_run_that_is_told_to_end() {
+    require!(needs::tool("pgrep"));
+    let scene = Scene::of("mkdir t; touch t/1 t/2");
+    for signal in [Signal::TERM, Signal::HUP] {
+        let mark = format!("{}.{}", 600 + signal.as_raw(), std::process::id());
+        let running = scene.each(["-j2", "t", "--", "sh", "-c", &format!("sleep {mark}; echo x")]);
+        let running = Run::started(running, &mark);
+        // It alone, and not the group of all that it has started.
+        let process = i32::try_from(running.process()).unwrap();
+        kill_process(Pid::from_raw(process).unwrap(), signal).unwrap();
+        let outcome = running.finish().unwrap();
+        assert_eq!(outcome.status(), None, "{:?}: {}", outcome.ending, outcome.errors());
+        assert!(
+            wait::until(Duration::from_secs(20), || !runs(&format!("^sleep {mark}"))),
+            "after signal {signal:?}"
         );
     }
 }

@@ -5,7 +5,8 @@
 //! read and fed to several commands (`lines.rs`).
 //!
 //! Promises: output of two commands is never mixed; no command outlives the run; a command that failed, or could not be run,
-//! shows in the outcome.
+//! shows in the outcome. What a command has started is ended with it where the run is told to end (`SIGHUP`, `SIGINT`,
+//! `SIGTERM`); where it is killed, or another process of it ends, the kernel ends the commands alone.
 
 mod command;
 mod lines;
@@ -44,7 +45,8 @@ pub enum Outcome {
     Trouble,
 }
 
-/// Runs a command for the files below some roots, with the jobs done as a conductor says.
+/// Runs a command for the files below some roots, with the jobs done as a conductor says; `running` knows what is to be ended if
+/// the program is.
 ///
 /// # Errors
 /// What keeps anything from being begun: a command that there is not, a pattern that is none.
@@ -53,12 +55,13 @@ pub fn run_by(
     roots: &[CString],
     options: &Options,
     config: &Config,
+    running: &Arc<Running>,
     report: &dyn Report,
 ) -> std::result::Result<Outcome, Problem> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // Commands keep the processors busy by themselves.
     let config = Config { jobs: config.jobs.or(Some(processors)), ..config.clone() };
-    let tool = Runner::new(options.clone(), roots.len() == 1)
+    let tool = Runner::new(options.clone(), roots.len() == 1, Arc::clone(running))
         .map_err(|pattern| Problem::new(wording::BAD_PATTERN).naming(pattern.into_bytes()))?;
     if let Some(program) = tool.command.program().filter(|_| !options.dry_run) {
         find(program)?;
@@ -111,7 +114,7 @@ pub struct Runner {
     exclude: GlobSet,
     /// Whether one root was named, and no other can be.
     one_root: bool,
-    running: Running,
+    running: Arc<Running>,
     results: Results,
     /// Entries that wait for others, to be in one command with them.
     waiting: Mutex<Vec<Found<Runner>>>,
@@ -119,7 +122,7 @@ pub struct Runner {
 
 impl Runner {
     /// Makes one, or names the pattern that is none.
-    fn new(options: Options, one_root: bool) -> std::result::Result<Self, String> {
+    fn new(options: Options, one_root: bool, running: Arc<Running>) -> std::result::Result<Self, String> {
         let without_place =
             if options.block_bytes.is_some() { WithoutPlace::Leave } else { WithoutPlace::Append };
         Ok(Self {
@@ -128,7 +131,7 @@ impl Runner {
             exclude: globs(&options.exclude)?,
             options,
             one_root,
-            running: Running::default(),
+            running,
             results: Results::default(),
             waiting: Mutex::default(),
         })
@@ -318,7 +321,7 @@ impl Portable for Runner {
     }
 
     fn briefed(brief: &[u8]) -> Option<Self> {
-        Self::new(postcard::from_bytes(brief).ok()?, false).ok()
+        Self::new(postcard::from_bytes(brief).ok()?, false, Arc::default()).ok()
     }
 
     fn pack(&self, (): &()) -> Vec<u8> {

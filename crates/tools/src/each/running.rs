@@ -44,6 +44,12 @@ impl Running {
         !self.stopped.swap(true, Ordering::Relaxed)
     }
 
+    /// Begins no more commands, and ends those that run with all that they have started: the program ends.
+    pub fn abandon(&self) {
+        self.stop();
+        self.end_all();
+    }
+
     /// Ends the commands that run, and those that are being begun.
     fn end_all(&self) {
         let leashes = self.leashes.lock().unwrap_or_else(PoisonError::into_inner);
