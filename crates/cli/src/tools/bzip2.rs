@@ -43,6 +43,7 @@ const LONGEST_NAME_MIN: usize = 7;
 #[command(
     name = "haul bzip2",
     version,
+    args_override_self = true,
     after_help = "Called as bunzip2 it decompresses, called as bzcat it decompresses to standard output. Flags may also stand in the \
         environment variables BZIP2 and BZIP.\n\n\
         The blocks of a file are compressed, or decompressed, by all workers at once, whatever program has made it; the result is what \
@@ -64,23 +65,29 @@ struct Line {
     #[arg(short = 'c', long)]
     stdout: bool,
     /// Replace outputs that exist; do what links lead to, and files with several names; pass on what is not compressed with -d
-    #[arg(short = 'f', long, overrides_with = "force")]
+    #[arg(short = 'f', long)]
     force: bool,
     /// Keep the inputs
-    #[arg(short = 'k', long, overrides_with = "keep")]
+    #[arg(short = 'k', long)]
     keep: bool,
     /// Do all files in directories that are named, and below them: those that have the suffix, or have it not
     #[arg(short = 'r', long)]
     recursive: bool,
     /// Use blocks of at most 200,000 bytes, which takes less memory
-    #[arg(short = 's', long, overrides_with = "small")]
+    #[arg(short = 's', long)]
     small: bool,
     /// Tell only of errors that matter
-    #[arg(short = 'q', long, overrides_with = "quiet")]
+    #[arg(short = 'q', long)]
     quiet: bool,
     /// Tell what became of each file
     #[arg(short = 'v', long, action = ArgAction::Count)]
     verbose: u8,
+    /// As bzip2 did until version 0.9.5
+    #[arg(long, hide = true)]
+    repetitive_fast: bool,
+    /// As bzip2 did until version 0.9.5
+    #[arg(long, hide = true)]
+    repetitive_best: bool,
     /// Show the version
     #[arg(short = 'L', long, action = ArgAction::Version)]
     license: Option<bool>,
@@ -227,6 +234,11 @@ fn main(call: &Call<'_>) -> ExitCode {
     };
     // Flags without a letter, to bzip2.
     line.files.retain(|file| file != "-");
+    let redundant = [("fast", line.repetitive_fast), ("best", line.repetitive_best)];
+    for (which, _) in redundant.into_iter().filter(|(_, given)| *given) {
+        let remark = format!("--repetitive-{which} is redundant in versions 0.9.5 and above");
+        complain(&call.messages().debug(&remark));
+    }
     let options = line.options(call.name);
     if let Some(doubt) = line.doubt(&options) {
         complain(&call.messages().wrong_usage(doubt));

@@ -41,6 +41,7 @@ const WORDS: &[(Wording, Wording)] =
 #[derive(Debug, Parser)]
 #[command(
     name = "haul cmp",
+    args_override_self = true,
     after_help = "\
 Names, types, contents and where symbolic links lead are compared always; FIFOs and devices are never opened.
 A file that is compared with a directory is compared with the file of its name in there.

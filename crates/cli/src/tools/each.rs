@@ -43,6 +43,7 @@ const WORDS: &[(Wording, Wording)] =
 #[derive(Debug, Parser)]
 #[command(
     name = "haul each",
+    args_override_self = true,
     override_usage = "haul each [OPTION]... ROOT... -- COMMAND [WORD]...",
     after_help = "\
 Exit status is 0 if every command ended with 0, 1 if some did not (they are listed at the end), 2 if anything else went wrong.
@@ -243,5 +244,14 @@ mod tests {
         assert_eq!(line.command, ["wc", "-l", "--", "{}"]);
         assert_eq!(line.options().unwrap().kinds, Kinds::FILES);
         assert!(Line::try_parse_from(["haul each", "a"]).is_err());
+    }
+
+    #[test]
+    fn of_flags_that_are_repeated_the_last_counts_or_all_do() {
+        let words = ["haul each", "-LL", "--batch=2", "--batch=3", "--name=x", "--name=y", "-j1", "-j2"];
+        let line =
+            Line::try_parse_from(words.into_iter().chain(["--type=f", "--type=d", "a", "--", "b"])).unwrap();
+        assert_eq!((line.batch, line.name.len()), (3, 2));
+        assert_eq!(line.options().unwrap().kinds, Kinds::FILES | Kinds::DIRECTORIES);
     }
 }

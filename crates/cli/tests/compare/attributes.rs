@@ -180,3 +180,11 @@ fn other_file_systems_are_left_out_if_that_is_asked() {
     assert_eq!((all.status(), all.printed().as_str()), (Some(1), "Only in a/m: f\n"));
     assert_eq!(some.status(), Some(0));
 }
+
+#[test]
+fn flags_that_are_repeated_count_once() {
+    let scene = Scene::of("mkdir a b; echo x > a/f; echo y > b/f");
+    let outcome = scene.compare("--json --json -LL -j1 -j2 a b");
+    assert_eq!((outcome.status(), outcome.errors()), (Some(1), String::new()));
+    assert_eq!(scene.compare("-q -q a a").status(), Some(0));
+}
