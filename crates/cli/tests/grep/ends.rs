@@ -53,3 +53,16 @@ fn what_cannot_be_written_is_told_and_ends_the_search() {
         assert_eq!(ours.0, Some(2), "{before}");
     }
 }
+
+#[test]
+fn large_files_that_wait_when_a_line_was_found_are_settled() {
+    require!(needs_gnu());
+    let scene = Scene::of("echo needle > small; for f in 1 2 3; do yes hay | head -c 7000000 > $f; done");
+    for words in
+        ["-q needle small 1 2", "-q needle small 1 2 3", "-q needle 1 small 2 3", "-rq needle small 1 2 3"]
+    {
+        for _ in 0..8 {
+            scene.same(words, false);
+        }
+    }
+}

@@ -245,6 +245,25 @@ impl Grep {
         }
     }
 
+    /// Says what an entry of this kind needs.
+    fn need(&self, found: &Found<Self>, kind: EntryType) -> Need {
+        let is_operand = found.is_operand();
+        match (kind, self.options().directories, self.options().devices) {
+            _ if is_operand && found.node.own.kind == PlaceKind::Input => Need::Handle,
+            _ if self.is_over() => Need::Nothing,
+            (EntryType::Directory, Directories::Skip, _) => Need::Nothing,
+            (EntryType::Directory, ..) if !self.enters(found) => Need::Nothing,
+            (EntryType::Directory, Directories::Recurse, _) => Need::Enter,
+            (EntryType::Directory, Directories::Read, _) => Need::Handle,
+            (EntryType::Symlink | EntryType::Unknown, ..) => Need::Nothing,
+            _ if self.leaves_out(found) => Need::Nothing,
+            (EntryType::Regular, ..) => Need::Read,
+            (EntryType::Special, _, Devices::Read) => Need::Handle,
+            (EntryType::Special, _, Devices::ReadNamed) if is_operand => Need::Handle,
+            (EntryType::Special, ..) => Need::Nothing,
+        }
+    }
+
     fn page(&self, found: &Found<Self>, stat: Option<&Stat>) -> Page {
         let size = stat.filter(|stat| stat.kind == FileType::Regular).map(|stat| stat.size);
         let mut page = Page::new(self.options(), Self::is_in_directory(found), size);
@@ -419,22 +438,13 @@ impl Tool for Grep {
         self.options().dereference || found.is_operand()
     }
 
-    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
-        let is_operand = found.is_operand();
-        match (kind, self.options().directories, self.options().devices) {
-            _ if is_operand && found.node.own.kind == PlaceKind::Input => Need::Handle,
-            _ if self.is_over() => Need::Nothing,
-            (EntryType::Directory, Directories::Skip, _) => Need::Nothing,
-            (EntryType::Directory, ..) if !self.enters(found) => Need::Nothing,
-            (EntryType::Directory, Directories::Recurse, _) => Need::Enter,
-            (EntryType::Directory, Directories::Read, _) => Need::Handle,
-            (EntryType::Symlink | EntryType::Unknown, ..) => Need::Nothing,
-            _ if self.leaves_out(found) => Need::Nothing,
-            (EntryType::Regular, ..) => Need::Read,
-            (EntryType::Special, _, Devices::Read) => Need::Handle,
-            (EntryType::Special, _, Devices::ReadNamed) if is_operand => Need::Handle,
-            (EntryType::Special, ..) => Need::Nothing,
+    fn needs(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+        let need = self.need(found, kind);
+        if need != Need::Read {
+            // The search may be over by now, or something else stand where a large file stood that was given the turn.
+            self.not_begun(desk, found);
         }
+        need
     }
 
     fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Place> {
