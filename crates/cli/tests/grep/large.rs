@@ -1,6 +1,7 @@
 //! Files that are searched in pieces by all workers: numbers, context and limits go over their borders.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use haul_testkit::require;
 
@@ -51,6 +52,43 @@ fn pieces_come_to_the_same_as_the_whole() {
     ] {
         scene.same(words, false);
     }
+}
+
+#[test]
+fn a_line_is_read_a_few_times_however_long_it_is() {
+    require!(needs_gnu());
+    let scene = Scene::of(
+        "{ echo a b; head -c 30000000 /dev/zero | tr '\\0' a; echo b; echo a b; } > line; \
+         { head -c 20000000 /dev/zero | tr '\\0' a; } > unended; yes 'some words' | head -c 20000000 > words",
+    );
+    for words in
+        ["-c b line", "-c x line", "-c a unended", "-zc words words", "-zc nothing words", "-nob b line"]
+    {
+        scene.same(words, false);
+    }
+    // What the children of the shell have read is counted as its own once they are over.
+    let counted = |script: &str| -> u64 {
+        let script = format!("{script}; read -r name bytes < /proc/$$/io; echo $name $bytes");
+        let outcome = scene.run(Path::new("/bin/bash"), ["-c", &script], "C").finish().unwrap();
+        let printed = outcome.printed();
+        let bytes = printed
+            .lines()
+            .find_map(|line| line.strip_prefix("rchar: "))
+            .unwrap_or_else(|| panic!("{printed}"));
+        bytes.parse().unwrap()
+    };
+    let program = super::haul();
+    let most = [
+        ("-c b line", 3 * 30_000_000),
+        ("-zc nothing words", 3 * 20_000_000),
+        ("-c b < line", 2 * 30_000_000),
+    ];
+    for (words, most) in most {
+        let bytes = counted(&format!("{} grep {words}", program.display()));
+        assert!((20_000_000..most + (1 << 20)).contains(&bytes), "{words}: {bytes}");
+    }
+    let outcome = scene.haul(["-c", "b", "line"], "C").finish().unwrap();
+    assert!(outcome.peak_bytes < 150 << 20, "{}", outcome.peak_bytes);
 }
 
 #[test]

@@ -218,7 +218,12 @@ impl Stream {
         if self.page.done {
             return;
         }
-        if self.rest.is_empty() {
+        let [one, other] = search.line_ends();
+        let goes_on = || until == Until::LineEnd && memchr::memchr2(one, other, bytes).is_none();
+        if !self.rest.is_empty() && goes_on() {
+            // Nothing can be said of a line before its end; to look at it again with each read would take the square of its length.
+            self.rest.extend_from_slice(bytes);
+        } else if self.rest.is_empty() {
             let searched = self.search(search, scratch, (bytes, until), name);
             self.rest.extend_from_slice(&bytes[searched..]);
         } else {

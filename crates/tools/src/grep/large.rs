@@ -1,6 +1,7 @@
 //! Large files: searched in pieces by all workers, shown in order.
 //!
-//! A line belongs to the piece in which it ends; the worker that has the piece reads back to where the line begins. So no
+//! A line belongs to the piece in which it ends; the worker that has the piece reads back to where the line begins, and pieces
+//! in which no line ends have nothing to be searched, so that what is read grows with the file, however long its lines are. No
 //! piece depends on another, a line of any length is found once, and what makes a file binary is known before the lines it
 //! concerns. In a file that may be binary a NUL ends a line as well: lines that a newline ends could be as long as the file.
 //! Holes are passed over where no empty line is selected.
@@ -28,6 +29,9 @@ pub(super) const LARGE_BYTES: u64 = 8 * PIECE_BYTES;
 
 /// Bytes before a piece that are read with it, in which its first line begins as a rule.
 const LEAD_BYTES: u64 = 4096;
+
+/// Bytes of the largest buffer that is kept for another piece: not that of a long line.
+pub(super) const BUFFER_BYTES_MAX: usize = 2 * PIECE_BYTES as usize;
 
 /// Bytes of a result after which it is output while it grows.
 const KEPT_BYTES: usize = 16 << 20;
@@ -88,23 +92,23 @@ impl Large {
 
     fn read(&self, mut buffer: Vec<u8>, range: Range<u64>, ends: [u8; 2]) -> Result<Loaded, Error> {
         let Some(source) = self.source() else { return Ok(Loaded { buffer, own: 0, offset: range.start }) };
-        let mut from = range.start.saturating_sub(LEAD_BYTES);
+        let from = range.start.saturating_sub(LEAD_BYTES);
         read_range(&source, from..range.end, &mut buffer)?;
-        loop {
-            let own = usize::try_from(range.start - from).unwrap_or(usize::MAX).min(buffer.len());
-            if let Some(end) = memchr::memrchr2(ends[0], ends[1], &buffer[..own]) {
-                buffer.drain(..=end);
-                return Ok(Loaded { buffer, own: own - end - 1, offset: from + end as u64 + 1 });
-            }
-            if from == 0 {
-                return Ok(Loaded { buffer, own, offset: 0 });
-            }
-            let earlier = from.saturating_sub((own as u64).max(LEAD_BYTES));
-            let mut before = Vec::new();
-            read_range(&source, earlier..from, &mut before)?;
-            before.extend_from_slice(&buffer);
-            (buffer, from) = (before, earlier);
+        let own = length(from..range.start).min(buffer.len());
+        if let Some(end) = memchr::memrchr2(ends[0], ends[1], &buffer[..own]) {
+            buffer.drain(..=end);
+            return Ok(Loaded { buffer, own: own - end - 1, offset: from + end as u64 + 1 });
         }
+        // Where no line ends, none belongs to the piece. Were it read from its beginning all the same, a long line would be read
+        // again by each of its pieces.
+        let has_end = range.end == self.size || memchr::memchr2(ends[0], ends[1], &buffer[own..]).is_some();
+        if from == 0 || !has_end {
+            return Ok(Loaded { buffer, own, offset: from });
+        }
+        let start = line_start(&source, from, ends, &mut buffer)?;
+        read_range(&source, start..range.end, &mut buffer)?;
+        let own = length(start..range.start).min(buffer.len());
+        Ok(Loaded { buffer, own, offset: start })
     }
 }
 
@@ -115,9 +119,28 @@ struct Loaded {
     offset: u64,
 }
 
+fn length(range: Range<u64>) -> usize {
+    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
+}
+
+/// Looks back for where the line begins that goes over a place. What is looked at is not kept: whoever wants the line then reads
+/// it to where it belongs, rather than move it with each step back.
+fn line_start(source: &Fd, place: u64, ends: [u8; 2], buffer: &mut Vec<u8>) -> Result<u64, Error> {
+    let mut to = place;
+    while to > 0 {
+        let from = to.saturating_sub(PIECE_BYTES);
+        read_range(source, from..to, buffer)?;
+        if let Some(end) = memchr::memrchr2(ends[0], ends[1], buffer) {
+            return Ok(from + end as u64 + 1);
+        }
+        to = from;
+    }
+    Ok(0)
+}
+
 /// Reads a range of a file, as far as there is one.
 fn read_range(source: &Fd, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<(), Error> {
-    let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let length = length(range.clone());
     buffer.resize(length, 0);
     let mut filled = 0;
     while filled < length {

@@ -48,7 +48,7 @@ pub use pattern::{Refused, Syntax};
 
 use content::{Search, Stream, Until};
 use exclude::Rules;
-use large::{LARGE_BYTES, Large};
+use large::{BUFFER_BYTES_MAX, LARGE_BYTES, Large};
 use matcher::{Matcher, Scratch};
 use output::{Output, Result as Told};
 use page::{Page, Printer};
@@ -206,7 +206,9 @@ impl Grep {
     }
 
     fn return_buffer(&self, buffer: Vec<u8>) {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        if buffer.capacity() <= BUFFER_BYTES_MAX {
+            self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        }
     }
 
     /// Returns the path of an entry as it is shown.
