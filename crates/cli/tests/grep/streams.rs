@@ -78,6 +78,21 @@ fn a_file_that_grows_is_searched_as_far_as_it_went() {
 }
 
 #[test]
+fn context_that_is_not_shown_does_not_fill_the_memory() {
+    require!(needs_gnu());
+    let scene = Scene::of("seq 20000000 > numbers");
+    for line in ["GREP -C3 x < numbers", "GREP -B20000 x numbers", "GREP -B20000 -A1 x < numbers"] {
+        let words = line.replace("GREP", &format!("exec {} grep", haul().display()));
+        let outcome = scene.run(Path::new("/bin/bash"), ["-c", &words], "C").finish().unwrap();
+        assert_eq!((outcome.status(), outcome.printed().as_str()), (Some(1), ""), "{line}");
+        assert!(outcome.peak_bytes < 80 << 20, "{line}: {}", outcome.peak_bytes);
+    }
+    for words in ["-B20000 -m3 00000$ numbers", "-n -B100000 999999 numbers", "-bC3 00000$ numbers"] {
+        scene.same(words, false);
+    }
+}
+
+#[test]
 fn results_that_wait_do_not_fill_the_memory() {
     let scene = Scene::of(
         "mkdir t; for file in {100..131}; do yes $file-needle | head -n 450000 > t/$file; done; : > all",

@@ -45,8 +45,10 @@ pub(super) struct Page {
     pub(super) end: Option<u64>,
     /// Whether enough lines were selected.
     full: bool,
-    /// The last lines before the piece, as many as are shown as context.
+    /// The last lines before the piece, as many as are shown as context, or up to twice as many.
     tail: Vec<u8>,
+    /// How many they are.
+    tail_lines: u64,
 }
 
 /// Up to where lines were shown.
@@ -343,8 +345,17 @@ impl Printer<'_> {
         }
         if from > 0 {
             page.tail.clear();
+            page.tail_lines = 0;
         }
         page.tail.extend_from_slice(&piece.text[from..]);
+        page.tail_lines += lines;
+        // Where pieces are small, what is not wanted any more is cut off only when it is as much as what is, so that no line is
+        // moved more than once.
+        if page.tail_lines > wanted.saturating_mul(2) {
+            let from = (0..wanted).fold(page.tail.len(), |from, _| self.line_start(&page.tail, from));
+            page.tail.drain(..from);
+            page.tail_lines = wanted;
+        }
     }
 
     /// Writes the line that separates lines that are apart.
