@@ -23,19 +23,14 @@ pub struct Rule {
 pub(super) struct Rules(Vec<(meta::Regex, bool)>);
 
 impl Rules {
-    /// Makes rules ready. A pattern that is too large matches nothing, as one that is none.
-    pub(super) fn new(rules: &[Rule], utf8: bool) -> Self {
-        let alphabet = Alphabet { utf8, ignore_case: false, terminator: 0 };
-        let ready = |rule: &Rule| {
-            let hir = Hir::concat(vec![
-                Hir::look(Look::Start),
-                hir(without_slashes(&rule.glob), alphabet),
-                Hir::look(Look::End),
-            ]);
-            let config = meta::Config::new().utf8_empty(false);
-            let regex = meta::Builder::new().configure(config).build_from_hir(&hir).ok()?;
-            Some((regex, rule.include))
-        };
+    /// Makes rules for files ready. As in GNU grep, a pattern with a slash at its end is the name of none.
+    pub(super) fn of_files(rules: &[Rule], utf8: bool) -> Self {
+        Self(rules.iter().filter_map(|rule| ready(&rule.glob, rule.include, utf8)).collect())
+    }
+
+    /// Makes rules for directories ready, to which slashes at the end of a pattern say nothing.
+    pub(super) fn of_directories(rules: &[Rule], utf8: bool) -> Self {
+        let ready = |rule: &Rule| ready(without_slashes(&rule.glob), rule.include, utf8);
         Self(rules.iter().filter_map(ready).collect())
     }
 
@@ -54,6 +49,15 @@ impl Rules {
             (None, None) => false,
         }
     }
+}
+
+/// Makes a rule ready. A pattern that is too large matches nothing, as one that is none.
+fn ready(glob: &[u8], include: bool, utf8: bool) -> Option<(meta::Regex, bool)> {
+    let alphabet = Alphabet { utf8, ignore_case: false, terminator: 0 };
+    let hir = Hir::concat(vec![Hir::look(Look::Start), hir(glob, alphabet), Hir::look(Look::End)]);
+    let config = meta::Config::new().utf8_empty(false);
+    let regex = meta::Builder::new().configure(config).build_from_hir(&hir).ok()?;
+    Some((regex, include))
 }
 
 fn without_slashes(glob: &[u8]) -> &[u8] {
@@ -93,7 +97,7 @@ mod tests {
 
     fn rules(rules: &[&str]) -> Rules {
         let rule = |text: &&str| Rule { glob: text[1..].into(), include: text.starts_with('+') };
-        Rules::new(&rules.iter().map(rule).collect::<Vec<_>>(), true)
+        Rules::of_files(&rules.iter().map(rule).collect::<Vec<_>>(), true)
     }
 
     #[test]

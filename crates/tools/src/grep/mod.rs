@@ -127,8 +127,8 @@ impl Grep {
             printer.separate(&mut separator);
         }
         Ok(Self {
-            files: Rules::new(&options.files, options.wanted.utf8),
-            directories: Rules::new(&options.directories_excluded, options.wanted.utf8),
+            files: Rules::of_files(&options.files, options.wanted.utf8),
+            directories: Rules::of_directories(&options.directories_excluded, options.wanted.utf8),
             output: Output::new(options.order, separator.out),
             turns: Turns::new(options.order),
             inputs: Inputs::default(),
