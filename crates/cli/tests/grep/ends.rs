@@ -1,6 +1,7 @@
 //! Where nobody takes what is found: the search ends at once, however much there is to search.
 
 use std::path::Path;
+use std::time::Duration;
 
 use haul_testkit::run::Ending;
 use haul_testkit::{Run, libc, require};
@@ -51,6 +52,42 @@ fn what_cannot_be_written_is_told_and_ends_the_search() {
         let (ours, theirs) = (run(&program), run("-a grep grep"));
         assert_eq!(ours, theirs, "{before}");
         assert_eq!(ours.0, Some(2), "{before}");
+    }
+}
+
+#[test]
+fn what_is_named_behind_a_file_with_a_line_is_not_met_where_only_the_status_counts() {
+    require!(needs_gnu());
+    let scene = Scene::of("echo 77 > s; echo 7 > none; mkfifo fifo silent; mkdir d; echo 77 > d/f");
+    let program = format!("{} grep", haul().display());
+    for line in [
+        "GREP -q 77 s fifo",
+        "GREP -q 77 none s fifo nofile",
+        "GREP -rq 77 s fifo",
+        "GREP -q 77 s nofile",
+        "GREP -q 77 s nofolder/nofile",
+        "GREP -q 77 s d",
+        "GREP -q 77 nofile s",
+        "GREP -q 77 d none nofolder/nofile s fifo",
+        "GREP -q 77 none nofile d",
+        "GREP -rq 77 d nofile",
+        "GREP -q 77 s - <&4",
+        "GREP -q 77 none s - - <&4",
+        "echo 77 | GREP -q 77 none - fifo",
+        "echo 7 | GREP -q 77 - none - nofile",
+        "echo 77 > fifo & GREP -q 77 none fifo nofile",
+    ] {
+        for _ in 0..5 {
+            let run = |program: &str| {
+                // The shell keeps the FIFO open, in which nothing comes.
+                let line = format!("exec 4<> silent; {}", line.replace("GREP", program));
+                let run = scene.run(Path::new("/bin/bash"), ["-c", &line], "C");
+                let outcome = run.within(Duration::from_secs(60)).finish().unwrap();
+                let (status, lines, errors) = verdict(&outcome, false);
+                (status, lines, errors.join(" ").replace("/usr/bin/grep", "grep").replace(program, "grep"))
+            };
+            assert_eq!(run(&program), run("/usr/bin/grep"), "{line}");
+        }
     }
 }
 

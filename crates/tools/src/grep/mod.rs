@@ -27,6 +27,7 @@ mod pattern;
 mod perl;
 mod portable;
 mod spill;
+mod streams;
 mod turns;
 pub mod wording;
 mod words;
@@ -39,7 +40,7 @@ use haul_flow::{
     Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, Holes, Need, Node, OpenFile, Opened,
     OpenedFile, Problem, Report, Session, Tally, Tool, Transfer,
 };
-use haul_sys::{EntryType, Error, FileType, Open, Seek, Stat, open, position, read_on, seek, stand_at, stat};
+use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
 pub use exclude::Rule;
 pub use matcher::{Extent, Wanted};
@@ -52,10 +53,7 @@ use large::{BUFFER_BYTES_MAX, LARGE_BYTES, Large};
 use matcher::{Matcher, Scratch};
 use output::{Output, Result as Told};
 use page::{Page, Printer};
-use turns::{Inputs, Turns};
-
-/// Bytes that are read at a time from what is no regular file.
-const READ_BYTES: usize = content::JUDGED_BYTES;
+use turns::{Ended, Inputs, Turns};
 
 /// Something the user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,9 +165,10 @@ impl Grep {
                     operands.push(operand);
                 }
                 Err(problem) => {
-                    report.problem(problem);
+                    self.in_turn(index, problem).into_iter().for_each(|problem| report.problem(problem));
                     self.output.end(report, index);
-                    self.turns.end(index);
+                    let problems = self.turns.end(index).problems;
+                    problems.into_iter().for_each(|problem| report.problem(problem));
                 }
             }
         }
@@ -309,98 +308,33 @@ impl Grep {
         }
     }
 
-    /// Searches what comes in a stream. A regular file ends where it did when it was looked at, or else a program that writes
-    /// as fast as we read could keep us for ever.
-    /// Returns where the last line ends that was asked for, if it was found and that matters.
-    fn search_stream(
-        &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        source: impl AsFd,
-        looked: &Stat,
-    ) -> Option<u64> {
-        let mut stream = Stream::new(self.page(found, Some(looked)));
-        let mut buffer = vec![0; READ_BYTES];
-        let (mut room, mut left) = (READ_BYTES, bytes_left(&source, looked));
-        let mut seems_empty = looked.kind == FileType::Regular && looked.size == 0;
-        while !stream.page.done && !self.is_over() && left != Some(0) {
-            let most = left.map_or(room, |left| usize::try_from(left).unwrap_or(room).min(room));
-            match read_on(&source, &mut buffer[..most]) {
-                Ok(0) => break,
-                Ok(length) => {
-                    // What GNU grep would ask for next.
-                    room = if length < room { room - length } else { READ_BYTES };
-                    let bytes = (&buffer[..length], Until::LineEnd);
-                    self.with_scratch(|scratch| {
-                        stream.feed(&self.search, scratch, bytes, || self.path(found));
-                    });
-                    desk.count(Tally { bytes: length as u64, ..Tally::default() });
-                    left = left.map(|left| left - length as u64);
-                    if std::mem::take(&mut seems_empty) {
-                        left = stat(&source).ok().and_then(|looked| bytes_left(&source, &looked));
-                    }
-                }
-                Err(cause) => {
-                    self.cannot_read(desk, found, cause);
-                    break;
-                }
-            }
-            if !stream.page.out.is_empty() {
-                self.tell_some(desk, found, &mut stream.page);
-            }
-        }
-        self.with_scratch(|scratch| {
-            stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
-        });
-        let end = stream.page.end;
-        self.tell(desk, found, stream.page);
-        end
-    }
-
-    /// Searches standard input. Who reads it after us goes on after the last line that was asked for, as after GNU grep.
-    fn search_input(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Handled {
-        if !self.inputs.begins(found) {
-            return Handled::Deferred;
-        }
-        let input = std::io::stdin();
-        match stat(&input) {
-            Ok(looked) if self.is_output(desk, found, &looked) => {}
-            Ok(looked) => {
-                let begin = if self.options().notes_end() { position(&input).ok() } else { None };
-                let end = self.search_stream(desk, found, &input, &looked);
-                if let (Some(begin), Some(end)) = (begin, end)
-                    && let Err(cause) = stand_at(&input, begin + end)
-                {
-                    self.cannot_read(desk, found, cause);
-                }
-            }
-            Err(cause) => self.cannot_read(desk, found, cause),
-        }
-        if let Some(next) = self.inputs.over() {
-            desk.retry(next);
-        }
-        Handled::Over
-    }
-
     fn cannot_read(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: Error) {
-        desk.problem(Problem::new(wording::CANNOT_READ).naming(self.path(found)).because(cause));
+        let problem = Problem::new(wording::CANNOT_READ).naming(self.path(found)).because(cause);
+        self.problem(desk, found, problem);
     }
 
-    /// Opens a device or a FIFO and searches it.
-    fn search_special(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
-        let how = Open::READ.blocking();
-        let how = if self.follows(found) { how.following() } else { how };
-        let opened = desk.cache().open(&found.node.source).and_then(|place| open(&*place, found.name(), how));
-        let searched = opened.and_then(|source| {
-            let looked = stat(&source)?;
-            if !self.is_output(desk, found, &looked) {
-                self.search_stream(desk, found, &source, &looked);
-            }
-            Ok(())
-        });
-        if let Err(cause) = searched {
-            self.cannot_read(desk, found, cause);
+    /// Tells of a problem with a file, if it is its turn.
+    fn problem(&self, desk: &Desk<'_, Self>, found: &Found<Self>, problem: Problem) {
+        let is_ordered = found.is_operand() && found.node.part.is_none();
+        let problem = if is_ordered { self.in_turn(found.node.own.index, problem) } else { Some(problem) };
+        problem.into_iter().for_each(|problem| desk.problem(problem));
+    }
+
+    /// Returns a problem with the `index`-th of what the user named if it is to be told now. Where only the exit status is wanted,
+    /// GNU grep does not come to what is named behind a file with a selected line, so what is wrong there waits until none was
+    /// found before.
+    fn in_turn(&self, index: usize, problem: Problem) -> Option<Problem> {
+        match self.options().show {
+            Show::Nothing => self.turns.tells_now(index, problem),
+            _ => Some(problem),
         }
+    }
+
+    /// Tells whether something that may never end, or has nothing for a long time, has to wait until it is known that none of the
+    /// files that were named before it has a selected line, where that ends the search. Then it is kept.
+    fn waits(&self, found: &Found<Self>) -> bool {
+        let is_ordered = found.is_operand() && found.node.part.is_none();
+        is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(found)
     }
 
     /// Marks the page of a file with holes, in which there are NULs whatever it has else.
@@ -422,14 +356,6 @@ impl Grep {
             desk.retry(found);
         }
     }
-}
-
-/// Returns how much of a regular file is left where a descriptor stands; of others nobody knows.
-fn bytes_left(source: impl AsFd, looked: &Stat) -> Option<u64> {
-    if looked.kind != FileType::Regular || looked.size == 0 {
-        return None;
-    }
-    position(source).ok().map(|position| looked.size.saturating_sub(position))
 }
 
 impl Tool for Grep {
@@ -462,18 +388,29 @@ impl Tool for Grep {
             return;
         }
         self.output.end(desk.report(), node.own.index);
-        if let Some(found) = self.turns.end(node.own.index) {
-            desk.retry(found);
+        let Ended { problems, next } = self.turns.end(node.own.index);
+        problems.into_iter().filter(|_| !self.is_over()).for_each(|problem| desk.problem(problem));
+        next.into_iter().for_each(|found| desk.retry(found));
+    }
+
+    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
+        let is_told_here = self.options().show == Show::Nothing && found.is_operand();
+        if is_told_here {
+            self.cannot_read(desk, found, cause.clone());
         }
+        is_told_here
     }
 
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
+        let is_input = found.node.own.kind == PlaceKind::Input && found.is_operand();
         match kind {
-            _ if found.node.own.kind == PlaceKind::Input && found.is_operand() => {
+            _ if (is_input || kind != EntryType::Directory) && self.waits(found) => return Handled::Deferred,
+            _ if is_input => {
                 return self.search_input(desk, found);
             }
             EntryType::Directory => {
-                desk.problem(Problem::new(wording::IS_A_DIRECTORY).naming(self.path(found)));
+                let problem = Problem::new(wording::IS_A_DIRECTORY).naming(self.path(found));
+                self.problem(desk, found, problem);
                 self.tell(desk, found, self.page(found, None));
             }
             _ => self.search_special(desk, found),

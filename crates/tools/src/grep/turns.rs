@@ -1,12 +1,13 @@
 //! Whose turn it is: large files are searched one at a time, and named ones in the order in which they were named.
 //!
 //! A large file whose turn it is not is closed and kept by name; when its turn comes it is opened anew. Standard input that was
-//! named more than once is read in the order in which it was: who comes later reads what is left.
+//! named more than once is read in the order in which it was: who comes later reads what is left. Where the first selected line
+//! ends the search, what may never end waits until all that was named before it is over, and so does what is to be told of it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use haul_flow::Found;
+use haul_flow::{Found, Problem};
 
 use super::Grep;
 use super::options::Order;
@@ -27,6 +28,19 @@ struct State {
     index: usize,
     /// The numbers of others that are over.
     over: BTreeSet<usize>,
+    /// Those that wait until all before them are over.
+    held: Vec<Found<Grep>>,
+    /// What is to be told of some of them then, with their numbers.
+    problems: Vec<(usize, Problem)>,
+}
+
+/// What comes next when something that the user named is over.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// What has waited and is to be tried again.
+    pub(super) next: Vec<Found<Grep>>,
+    /// What can be told now.
+    pub(super) problems: Vec<Problem>,
 }
 
 impl Turns {
@@ -71,8 +85,28 @@ impl Turns {
         self.give(&mut state)
     }
 
-    /// Hears that all below the `index`-th of what the user named is over; returns whose turn it is then.
-    pub(super) fn end(&self, index: usize) -> Option<Found<Grep>> {
+    /// Tells whether all that was named before a file is over. If not, the file is kept until it is.
+    pub(super) fn comes_next(&self, found: &Found<Grep>) -> bool {
+        let mut state = self.lock();
+        let is_next = found.node.own.index <= state.index;
+        if !is_next {
+            state.held.push(found.clone());
+        }
+        is_next
+    }
+
+    /// Gives a problem with the `index`-th of what the user named back if all before is over, and keeps it otherwise.
+    pub(super) fn tells_now(&self, index: usize, problem: Problem) -> Option<Problem> {
+        let mut state = self.lock();
+        if index <= state.index {
+            return Some(problem);
+        }
+        state.problems.push((index, problem));
+        None
+    }
+
+    /// Hears that all below the `index`-th of what the user named is over; returns what comes then.
+    pub(super) fn end(&self, index: usize) -> Ended {
         let mut state = self.lock();
         state.over.insert(index);
         while {
@@ -81,7 +115,13 @@ impl Turns {
         } {
             state.index += 1;
         }
-        self.give(&mut state)
+        let index = state.index;
+        let is_held_no_more = |found: &mut Found<Grep>| found.node.own.index <= index;
+        let mut next: Vec<_> = state.held.extract_if(.., is_held_no_more).collect();
+        let told = state.problems.extract_if(.., |(of, _)| *of <= index);
+        let problems = told.map(|(_, problem)| problem).collect();
+        next.extend(self.give(&mut state));
+        Ended { next, problems }
     }
 
     fn is_next(&self, state: &State, found: &Found<Grep>) -> bool {

@@ -1,0 +1,112 @@
+//! What is read as it comes: standard input, FIFOs and devices, and files whose length says nothing.
+
+use std::os::fd::AsFd;
+
+use haul_flow::{Desk, Found, Handled, Tally, Tool};
+use haul_sys::{FileType, Open, Stat, open, position, read_on, stand_at, stat};
+
+use super::Grep;
+use super::content::{JUDGED_BYTES, Stream, Until};
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = JUDGED_BYTES;
+
+impl Grep {
+    /// Searches what comes in a stream. A regular file ends where it did when it was looked at, or else a program that writes
+    /// as fast as we read could keep us for ever.
+    /// Returns where the last line ends that was asked for, if it was found and that matters.
+    pub(super) fn search_stream(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: impl AsFd,
+        looked: &Stat,
+    ) -> Option<u64> {
+        let mut stream = Stream::new(self.page(found, Some(looked)));
+        let mut buffer = vec![0; READ_BYTES];
+        let (mut room, mut left) = (READ_BYTES, bytes_left(&source, looked));
+        let mut seems_empty = looked.kind == FileType::Regular && looked.size == 0;
+        while !stream.page.done && !self.is_over() && left != Some(0) {
+            let most = left.map_or(room, |left| usize::try_from(left).unwrap_or(room).min(room));
+            match read_on(&source, &mut buffer[..most]) {
+                Ok(0) => break,
+                Ok(length) => {
+                    // What GNU grep would ask for next.
+                    room = if length < room { room - length } else { READ_BYTES };
+                    let bytes = (&buffer[..length], Until::LineEnd);
+                    self.with_scratch(|scratch| {
+                        stream.feed(&self.search, scratch, bytes, || self.path(found));
+                    });
+                    desk.count(Tally { bytes: length as u64, ..Tally::default() });
+                    left = left.map(|left| left - length as u64);
+                    if std::mem::take(&mut seems_empty) {
+                        left = stat(&source).ok().and_then(|looked| bytes_left(&source, &looked));
+                    }
+                }
+                Err(cause) => {
+                    self.cannot_read(desk, found, cause);
+                    break;
+                }
+            }
+            if !stream.page.out.is_empty() {
+                self.tell_some(desk, found, &mut stream.page);
+            }
+        }
+        self.with_scratch(|scratch| {
+            stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
+        });
+        let end = stream.page.end;
+        self.tell(desk, found, stream.page);
+        end
+    }
+
+    /// Searches standard input. Who reads it after us goes on after the last line that was asked for, as after GNU grep.
+    pub(super) fn search_input(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Handled {
+        if !self.inputs.begins(found) {
+            return Handled::Deferred;
+        }
+        let input = std::io::stdin();
+        match stat(&input) {
+            Ok(looked) if self.is_output(desk, found, &looked) => {}
+            Ok(looked) => {
+                let begin = if self.options().notes_end() { position(&input).ok() } else { None };
+                let end = self.search_stream(desk, found, &input, &looked);
+                if let (Some(begin), Some(end)) = (begin, end)
+                    && let Err(cause) = stand_at(&input, begin + end)
+                {
+                    self.cannot_read(desk, found, cause);
+                }
+            }
+            Err(cause) => self.cannot_read(desk, found, cause),
+        }
+        if let Some(next) = self.inputs.over() {
+            desk.retry(next);
+        }
+        Handled::Over
+    }
+
+    /// Opens a device or a FIFO and searches it.
+    pub(super) fn search_special(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        let how = Open::READ.blocking();
+        let how = if self.follows(found) { how.following() } else { how };
+        let opened = desk.cache().open(&found.node.source).and_then(|place| open(&*place, found.name(), how));
+        let searched = opened.and_then(|source| {
+            let looked = stat(&source)?;
+            if !self.is_output(desk, found, &looked) {
+                self.search_stream(desk, found, &source, &looked);
+            }
+            Ok(())
+        });
+        if let Err(cause) = searched {
+            self.cannot_read(desk, found, cause);
+        }
+    }
+}
+
+/// Returns how much of a regular file is left where a descriptor stands; of others nobody knows.
+fn bytes_left(source: impl AsFd, looked: &Stat) -> Option<u64> {
+    if looked.kind != FileType::Regular || looked.size == 0 {
+        return None;
+    }
+    position(source).ok().map(|position| looked.size.saturating_sub(position))
+}
