@@ -320,6 +320,19 @@ pub fn stand_at(file: impl AsFd, offset: u64) -> Result<()> {
     )
 }
 
+/// Has the descriptor stand at the end of the file.
+///
+/// # Errors
+/// The kernel's.
+pub fn stand_at_end(file: impl AsFd) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(
+        Operation::Lseek,
+        || rustix::fs::seek(file, SeekFrom::End(0)).map(drop),
+        || format!("{}, 0, End", file.as_raw_fd()),
+    )
+}
+
 /// Sets the size of the file.
 ///
 /// # Errors

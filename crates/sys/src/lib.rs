@@ -53,7 +53,8 @@ pub use cached::cached_pages;
 pub use child::{Ended, Leash, Started};
 pub use data::{
     Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, position, punch_hole, read,
-    read_cached, read_on, reflink, seek, stand_at, synchronize, truncate, try_read, write, write_on,
+    read_cached, read_on, reflink, seek, stand_at, stand_at_end, synchronize, truncate, try_read, write,
+    write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_back};
 pub use directory::DirectoryReader;

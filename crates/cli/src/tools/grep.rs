@@ -182,6 +182,7 @@ impl Line {
         Ok(GrepOptions {
             wanted,
             show: self.show(),
+            goes_nowhere: !self.quiet && goes_nowhere(),
             invert: self.invert_match,
             max: self.max_count()?,
             names: match (self.with_filename, self.no_filename, operands) {
@@ -237,15 +238,15 @@ impl Line {
     fn show(&self) -> Show {
         if self.quiet {
             Show::Nothing
+        } else if goes_nowhere() {
+            // What nobody sees need not be found: the exit status is the same after the first line.
+            Show::FilesWith
         } else if self.files_without_match {
             Show::FilesWithout
         } else if self.files_with_matches {
             Show::FilesWith
         } else if self.count {
             Show::Count
-        } else if goes_nowhere() {
-            // What nobody sees need not be found: the exit status is the same after the first line.
-            Show::FilesWith
         } else {
             Show::Lines
         }

@@ -58,6 +58,46 @@ fn who_reads_standard_input_next_goes_on_after_the_last_line_asked_for() {
 }
 
 #[test]
+fn standard_input_of_which_nothing_more_has_to_be_known_is_left_as_by_gnu_grep() {
+    require!(needs_gnu());
+    let scene = Scene::of("seq 300000 > seq; (printf 'a\\0b\\n77\\n'; seq 300000) > binary");
+    let program = format!("{} grep", haul().display());
+    for words in [
+        "77",
+        "-m1 77",
+        "-m3 77",
+        "-I 77",
+        "-l 77",
+        "-l -m1 77",
+        "-L 77",
+        "-L -m1 77",
+        "-c 77",
+        "-c -m1 77",
+        "-c -m2 77",
+        "-q 77",
+        "-v 77",
+        "-m2 -v 77",
+        "-m1 -A2 77",
+        "-m2 x",
+        "-a -m1 77",
+        "-m0 77",
+    ] {
+        for name in ["seq", "binary"] {
+            for line in [
+                format!("(GREP {words} > /dev/null; echo $?; head -c 40) < {name}"),
+                format!("(GREP {words} > out; echo $?; head -c 40) < {name}"),
+                // Whether who writes is ended by a broken pipe.
+                format!("set -o pipefail; cat {name} | GREP {words} > /dev/null"),
+                format!("set -o pipefail; cat {name} | GREP {words} > out"),
+            ] {
+                let (theirs, ours) = (shell(&scene, &line, "/usr/bin/grep"), shell(&scene, &line, &program));
+                assert_eq!((ours.status(), ours.printed()), (theirs.status(), theirs.printed()), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_file_that_grows_is_searched_as_far_as_it_went() {
     // What is found is appended to the file: who searches as long as there is more would never end.
     let scene = Scene::new();

@@ -88,7 +88,7 @@ impl Search {
             return Examined { text_end, text: found, binary: None };
         }
         let counts = self.options.show == Show::Count;
-        let limit = if counts { question.limit } else { 1 };
+        let limit = if counts || self.options.goes_nowhere { question.limit } else { 1 };
         let binary = if self.options.binary == Binary::WithoutMatch {
             Selection::default()
         } else {

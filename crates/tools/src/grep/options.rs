@@ -156,6 +156,8 @@ pub struct GrepOptions {
     pub wanted: Wanted,
     /// What is shown of each file.
     pub show: Show,
+    /// Nobody sees what is shown, but for the exit status: the output is the null device.
+    pub goes_nowhere: bool,
     /// Lines without a match are selected (`-v`).
     pub invert: bool,
     /// So many selected lines of a file are enough (`-m`).
@@ -216,7 +218,17 @@ impl GrepOptions {
     /// Tells whether it matters where in a file the last line that was asked for ends: whoever reads standard input next goes on
     /// from there.
     pub(super) fn notes_end(&self) -> bool {
-        matches!(self.show, Show::Lines | Show::Count) && self.max.is_some()
+        match self.show {
+            Show::Lines | Show::Count => self.max.is_some(),
+            // The first match ends the search. It is the last line asked for only if no more are, or if those without one are.
+            _ => self.goes_nowhere && self.max.is_some_and(|max| max == 1 || self.invert),
+        }
+    }
+
+    /// Tells whether standard input is left at its end where nothing more of it has to be known. As in GNU grep, it is not where
+    /// names of files or nothing are shown.
+    pub(super) fn drains(&self) -> bool {
+        matches!(self.show, Show::Lines | Show::Count) || self.goes_nowhere
     }
 
     /// Returns how many selected lines of a file have to be found.
@@ -224,6 +236,7 @@ impl GrepOptions {
         let max = self.max.unwrap_or(u64::MAX);
         match self.show {
             Show::Lines | Show::Count => max,
+            _ if self.invert && self.notes_end() => max,
             Show::FilesWith | Show::FilesWithout | Show::Nothing => max.min(1),
         }
     }

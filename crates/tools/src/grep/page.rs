@@ -180,7 +180,10 @@ impl Printer<'_> {
             return;
         }
         let mut left = left;
-        for run in &selection.runs {
+        // Where nobody sees the lines, GNU grep stops at the first that are selected, and counts those that follow each other.
+        let runs =
+            if self.options.goes_nowhere { usize::from(page.count == 0) } else { selection.runs.len() };
+        for run in selection.runs.iter().take(runs) {
             let mut at = run.lines.start;
             while at < run.lines.end && left > 0 {
                 at = self.line_end(piece.text, at);
@@ -188,6 +191,7 @@ impl Printer<'_> {
                 page.end = Some(piece.offset + at as u64);
             }
         }
+        page.end = page.end.filter(|_| left == 0);
     }
 
     /// Tells whether context is shown before a line of a run. Where lines without a match are selected, GNU grep does so only

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use haul_flow::{Desk, Found, Handled, Tally, Tool};
-use haul_sys::{FileType, Open, Stat, open, position, read_on, stand_at, stat};
+use haul_sys::{Error, FileType, Open, Stat, open, position, read_on, stand_at, stand_at_end, stat};
 
 use super::Grep;
 use super::content::{JUDGED_BYTES, Stream, Until};
@@ -11,25 +11,34 @@ use super::content::{JUDGED_BYTES, Stream, Until};
 /// Bytes that are read at a time.
 const READ_BYTES: usize = JUDGED_BYTES;
 
+/// Where the search of a stream has stopped.
+#[derive(Clone, Copy)]
+pub(super) struct Stopped {
+    /// Where the last line ends that was asked for, if it was found and that matters.
+    line_end: Option<u64>,
+    /// Whether nothing more had to be known before the end was met.
+    is_early: bool,
+}
+
 impl Grep {
     /// Searches what comes in a stream. A regular file ends where it did when it was looked at, or else a program that writes
     /// as fast as we read could keep us for ever.
-    /// Returns where the last line ends that was asked for, if it was found and that matters.
     pub(super) fn search_stream(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         source: impl AsFd,
         looked: &Stat,
-    ) -> Option<u64> {
+    ) -> Stopped {
         let mut stream = Stream::new(self.page(found, Some(looked)));
         let mut buffer = vec![0; READ_BYTES];
         let (mut room, mut left) = (READ_BYTES, bytes_left(&source, looked));
         let mut seems_empty = looked.kind == FileType::Regular && looked.size == 0;
-        while !stream.page.done && !self.is_over() && left != Some(0) {
+        let mut is_ended = false;
+        while !stream.page.done && !self.is_over() && !is_ended && left != Some(0) {
             let most = left.map_or(room, |left| usize::try_from(left).unwrap_or(room).min(room));
             match read_on(&source, &mut buffer[..most]) {
-                Ok(0) => break,
+                Ok(0) => is_ended = true,
                 Ok(length) => {
                     // What GNU grep would ask for next.
                     room = if length < room { room - length } else { READ_BYTES };
@@ -45,7 +54,7 @@ impl Grep {
                 }
                 Err(cause) => {
                     self.cannot_read(desk, found, cause);
-                    break;
+                    is_ended = true;
                 }
             }
             if !stream.page.out.is_empty() {
@@ -55,9 +64,9 @@ impl Grep {
         self.with_scratch(|scratch| {
             stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
         });
-        let end = stream.page.end;
+        let stopped = Stopped { line_end: stream.page.end, is_early: !is_ended && left != Some(0) };
         self.tell(desk, found, stream.page);
-        end
+        stopped
     }
 
     /// Searches standard input. Who reads it after us goes on after the last line that was asked for, as after GNU grep.
@@ -69,11 +78,9 @@ impl Grep {
         match stat(&input) {
             Ok(looked) if self.is_output(desk, found, &looked) => {}
             Ok(looked) => {
-                let begin = if self.options().notes_end() { position(&input).ok() } else { None };
-                let end = self.search_stream(desk, found, &input, &looked);
-                if let (Some(begin), Some(end)) = (begin, end)
-                    && let Err(cause) = stand_at(&input, begin + end)
-                {
+                let begin = position(&input).ok();
+                let stopped = self.search_stream(desk, found, &input, &looked);
+                if let Err(cause) = self.leave_input(&input, begin, stopped) {
                     self.cannot_read(desk, found, cause);
                 }
             }
@@ -83,6 +90,23 @@ impl Grep {
             desk.retry(next);
         }
         Handled::Over
+    }
+
+    /// Leaves standard input, which began at a place if it has any, where whoever reads it next goes on after GNU grep: behind the
+    /// last line that was asked for, or, if so many were not found but nothing more has to be known, at the end. So whoever writes
+    /// into a pipe can write all of it.
+    fn leave_input(&self, input: impl AsFd, begin: Option<u64>, stopped: Stopped) -> Result<(), Error> {
+        match (begin, stopped.line_end) {
+            (Some(begin), Some(end)) => stand_at(&input, begin + end),
+            (None, Some(_)) => Ok(()),
+            (_, None) if !stopped.is_early || !self.options().drains() => Ok(()),
+            (Some(_), None) if stand_at_end(&input).is_ok() => Ok(()),
+            (_, None) => {
+                let mut buffer = vec![0; READ_BYTES];
+                while !self.is_over() && read_on(&input, &mut buffer)? > 0 {}
+                Ok(())
+            }
+        }
     }
 
     /// Opens a device or a FIFO and searches it.
