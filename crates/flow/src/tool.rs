@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use haul_sys::{EntryType, Error, Fd, Standard, Stat};
+use haul_sys::{EntryType, Errno, Error, Fd, Standard, Stat};
 
 use crate::node::{Found, Node};
 use crate::route::Route;
@@ -291,6 +291,12 @@ pub trait Tool: Sync + Sized {
     /// tool has told of it: then nobody else does.
     fn not_opened(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _cause: &Error) -> bool {
         false
+    }
+
+    /// Hears why nobody knows what an entry is, as it cannot be looked at, before the user does: it is gone, or is a link that leads
+    /// nowhere. Returns whether the tool leaves it out, or has told of it: then nobody tells.
+    fn not_classified(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
+        cause.is(Errno::NOENT) && self.not_opened(desk, found, cause)
     }
 
     /// Hears that a file that was to be read will not come to [`Tool::begin`], for whatever reason.

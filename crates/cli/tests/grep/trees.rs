@@ -67,6 +67,11 @@ fn trees_are_searched_as_by_gnu_grep() {
         "-rA1 needle t/s",
         "-f nope needle",
         "-r -m1 needle t",
+        "-Rc needle t --exclude=dangling",
+        "-Rc needle t --include=*.c",
+        "-Rc needle t --exclude-dir=dangling",
+        "-c needle nowhere --exclude=nowhere",
+        "-rc needle nowhere --exclude=nowhere",
     ] {
         scene.same(words, true);
     }

@@ -220,9 +220,9 @@ impl<T: Tool> Desk<'_, T> {
         self.settle(found);
     }
 
-    /// Reports an entry of which nobody knows what it is, unless it is gone and the tool tells of that, and settles it.
+    /// Reports an entry of which nobody knows what it is, unless the tool leaves it out or tells of that, and settles it.
     pub(super) fn give_up_unclassified(&self, found: &Found<T>, cause: Error) {
-        if cause.is(Errno::NOENT) && self.run.tool.not_opened(self, found, &cause) {
+        if self.run.tool.not_classified(self, found, &cause) {
             return self.settle(found);
         }
         self.give_up(found, wording::CANNOT_STAT, cause);

@@ -401,6 +401,12 @@ impl Tool for Grep {
         is_told_here
     }
 
+    fn not_classified(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
+        self.not_begun(desk, found);
+        // As in GNU grep, what the user named is met before it is looked whether it is left out.
+        (!found.is_operand() && self.leaves_out(found)) || self.not_opened(desk, found, cause)
+    }
+
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
         let is_input = found.node.own.kind == PlaceKind::Input && found.is_operand();
         match kind {
