@@ -4,6 +4,7 @@
 //! completions and manual pages follow. [`parse`] words what is wrong as the other commands do.
 
 use std::ffi::OsString;
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Command, FromArgMatches};
 use haul_engine::Choice;
 use haul_flow::Config;
+use haul_sys::Fd;
 
 use crate::copy::tell;
 use crate::flags::cluster::{CLIENTS, name, walltime};
@@ -118,6 +120,17 @@ impl Shared {
             _ => StatisticsForm::Table,
         })
     }
+}
+
+/// Reads standard input to its end.
+///
+/// # Errors
+/// The kernel's; also where it was closed when the process was started, and would seem to be empty.
+pub(crate) fn standard_input_to_end() -> io::Result<Vec<u8>> {
+    haul_sys::standard_input().and_then(Fd::close).map_err(|cause| io::Error::from(cause.errno()))?;
+    let mut text = Vec::new();
+    io::stdin().read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// What became of a command line.

@@ -1,7 +1,8 @@
 //! What the process was started with: its standard streams and its locale.
 //!
 //! The Rust runtime opens `/dev/null` on those of the descriptors 0 to 2 that are closed, before `main` runs, so that no
-//! file of the program gets such a number. What is then written to a closed standard output vanishes without an error.
+//! file of the program gets such a number. What is then written to a closed standard output vanishes without an error, and a
+//! closed standard input seems to be an empty one.
 //! So the descriptors are looked at even earlier, among the constructors that the C library runs; and so is what `SIGPIPE` does,
 //! which the runtime then ignores.
 
@@ -25,6 +26,9 @@ pub enum Standard {
     Error = 2,
 }
 
+/// The descriptor of standard input.
+const INPUT: i32 = 0;
+
 /// A bit for each descriptor that was closed. Written once, before `main` and before there are threads.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
@@ -38,8 +42,7 @@ static IGNORES_BROKEN_PIPES: AtomicBool = AtomicBool::new(false);
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
-    for descriptor in [Standard::Output, Standard::Error] {
-        let number = descriptor as i32;
+    for number in INPUT..=Standard::Error as i32 {
         // SAFETY: passes numbers; asking for flags changes nothing.
         let answer = unsafe { libc::fcntl(number, libc::F_GETFD, 0) };
         // A filter may forbid to ask, which says nothing of the descriptor.
@@ -97,11 +100,15 @@ pub fn standard_stream(stream: Standard) -> Result<Fd> {
 /// Returns a descriptor of standard input: a further one, so that it can be closed.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; `EBADF` when it was closed when the process was started.
 pub fn standard_input() -> Result<Fd> {
+    let was_closed = CLOSED.load(Ordering::Relaxed) & (1 << INPUT) != 0;
     gate::call(
         Operation::Fcntl,
-        || rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3),
+        || match was_closed {
+            true => Err(Errno::BADF),
+            false => rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3),
+        },
         || "0, F_DUPFD_CLOEXEC, 3".to_owned(),
     )
     .map(Fd::new)

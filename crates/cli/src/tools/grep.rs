@@ -4,7 +4,7 @@ mod flags;
 
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{self, IsTerminal, Read as _};
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -22,7 +22,7 @@ use haul_tools::grep::{
 use super::{Call, Tool};
 use crate::messages::Charset;
 use crate::report::{Console, complain};
-use crate::shared::Read;
+use crate::shared::{Read, standard_input_to_end};
 use crate::work::{Manner, Work};
 use flags::{Asked, Choice, Line, with_context};
 
@@ -335,12 +335,7 @@ fn lines(text: &[u8]) -> Vec<Vec<u8>> {
 
 /// Reads the lines of a file, or of standard input.
 fn contents(path: &OsStr) -> Result<Vec<Vec<u8>>, String> {
-    let read = if path == "-" {
-        let mut text = Vec::new();
-        io::stdin().read_to_end(&mut text).map(|_| text)
-    } else {
-        std::fs::read(path)
-    };
+    let read = if path == "-" { standard_input_to_end() } else { std::fs::read(path) };
     let reason = |error: io::Error| {
         let text = error.to_string();
         let reason = text.split_once(" (os error").map_or(text.as_str(), |(reason, _)| reason);

@@ -98,6 +98,27 @@ fn standard_input_of_which_nothing_more_has_to_be_known_is_left_as_by_gnu_grep()
 }
 
 #[test]
+fn a_closed_standard_input_is_no_empty_one() {
+    require!(needs_gnu());
+    let scene = Scene::of("echo a > f");
+    let program = format!("{} grep", haul().display());
+    for words in ["a", "a f -", "-f - f", "-c a - -", "-q a -", "-s a", "a f"] {
+        let run = |program: &str| {
+            let outcome = shell(&scene, &format!("GREP {words} <&-"), program);
+            let (status, lines, errors) = verdict(&outcome, false);
+            (status, lines, errors.join(" ").replace("/usr/bin/grep", "grep").replace(program, "grep"))
+        };
+        assert_eq!(run(&program), run("/usr/bin/grep"), "{words}");
+    }
+    // All tools that read it are told so.
+    for (words, status) in [("bzip2 > out", 1), ("tar -xf -", 2), ("tar -cf /dev/null -T -", 2)] {
+        let outcome = shell(&scene, &format!("GREP {words} <&-"), &haul().display().to_string());
+        assert_eq!(outcome.status(), Some(status), "{words}: {}", outcome.errors());
+        assert!(outcome.errors().contains("Bad file descriptor"), "{words}: {}", outcome.errors());
+    }
+}
+
+#[test]
 fn a_file_that_grows_is_searched_as_far_as_it_went() {
     // What is found is appended to the file: who searches as long as there is more would never end.
     let scene = Scene::new();

@@ -3,7 +3,9 @@
 use std::os::fd::AsFd;
 
 use haul_flow::{Desk, Found, Handled, Tally, Tool};
-use haul_sys::{Error, FileType, Open, Stat, open, position, read_on, stand_at, stand_at_end, stat};
+use haul_sys::{
+    Error, FileType, Open, Stat, open, position, read_on, stand_at, stand_at_end, standard_input, stat,
+};
 
 use super::Grep;
 use super::content::{JUDGED_BYTES, Stream, Until};
@@ -74,10 +76,10 @@ impl Grep {
         if !self.inputs.begins(found) {
             return Handled::Deferred;
         }
-        let input = std::io::stdin();
-        match stat(&input) {
-            Ok(looked) if self.is_output(desk, found, &looked) => {}
-            Ok(looked) => {
+        let opened = standard_input().and_then(|input| Ok((stat(&input)?, input)));
+        match opened {
+            Ok((looked, _)) if self.is_output(desk, found, &looked) => {}
+            Ok((looked, input)) => {
                 let begin = position(&input).ok();
                 let stopped = self.search_stream(desk, found, &input, &looked);
                 if let Err(cause) = self.leave_input(&input, begin, stopped) {

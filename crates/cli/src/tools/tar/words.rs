@@ -1,12 +1,12 @@
 //! The forms in which tar's options can be written: bundles of letters without a hyphen, and lists of names in files.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_tools::tar::Named;
 
 use super::Step;
+use crate::shared::standard_input_to_end;
 
 /// The letters that want an argument.
 const WITH_ARGUMENT: &[u8] = b"fCTX";
@@ -89,13 +89,8 @@ fn directions(lines: Vec<Vec<u8>>) -> Vec<Listed> {
 
 /// Reads a file whose lines end with a byte; those that are empty say nothing.
 pub(super) fn lines(file: &OsStr, end: u8) -> Result<Vec<Vec<u8>>, String> {
-    let mut text = Vec::new();
-    let outcome = if file == "-" {
-        std::io::stdin().read_to_end(&mut text)
-    } else {
-        std::fs::File::open(file).and_then(|mut opened| opened.read_to_end(&mut text))
-    };
-    outcome.map_err(|cause| format!("{}: Cannot read: {cause}", file.to_string_lossy()))?;
+    let text = if file == "-" { standard_input_to_end() } else { std::fs::read(file) };
+    let text = text.map_err(|cause| format!("{}: Cannot read: {cause}", file.to_string_lossy()))?;
     let lines = text.split(|byte| *byte == end).filter(|line| !line.is_empty());
     Ok(lines.map(<[u8]>::to_vec).collect())
 }
