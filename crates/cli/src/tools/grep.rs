@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use haul_flow::{Conduct, Config, Line as Told, Means, Problem, Report, Tally, Wording, wording as flow};
+use haul_flow::{
+    Conduct, Config, Line as Told, Means, Problem, Report, Severity, Tally, Wording, wording as flow,
+};
 use haul_sys::Standard;
 use haul_tools::grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepOptions, Named, Names, Order, Rule, Show, Syntax,
@@ -376,7 +378,8 @@ impl Work for Searching {
     fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
         let options = &self.search.options;
         let (silent, at_once) = (self.search.no_messages, options.line_buffered);
-        let listener = Listener { console, grep: &self.grep, silent, at_once };
+        let is_here = self.search.named == [Named::Here];
+        let listener = Listener { console, grep: &self.grep, silent, at_once, is_here };
         match self.grep.run(conductor, &self.search.named, config, &listener) {
             Ok(outcome) => u8::from(!outcome.matched),
             Err(problem) => {
@@ -411,6 +414,8 @@ struct Listener<'a> {
     grep: &'a Grep,
     silent: bool,
     at_once: bool,
+    /// Nothing was named.
+    is_here: bool,
 }
 
 impl Report for Listener<'_> {
@@ -422,10 +427,20 @@ impl Report for Listener<'_> {
         self.console.count(more);
     }
 
-    fn problem(&self, problem: Problem) {
-        let is_about_a_file = problem.cause.is_some() || problem.wording == wording::IS_A_DIRECTORY;
+    fn problem(&self, mut problem: Problem) {
+        const SILENCED: &[Wording] = &[wording::IS_A_DIRECTORY, wording::IS_OUTPUT, wording::LOOP];
+        let is_about_a_file = problem.cause.is_some() || SILENCED.contains(&problem.wording);
         if self.silent && is_about_a_file {
-            return self.console.fail();
+            if problem.severity == Severity::Error {
+                self.console.fail();
+            }
+            return;
+        }
+        if self.is_here {
+            // Where nothing was named, names begin in the current directory, also those of the framework.
+            problem.names.iter_mut().filter(|name| name.starts_with(b"./")).for_each(|name| {
+                name.drain(..2);
+            });
         }
         // What was found before is seen before.
         self.console.tell_now(&[]);

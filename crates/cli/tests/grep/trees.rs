@@ -67,11 +67,6 @@ fn trees_are_searched_as_by_gnu_grep() {
         "-rA1 needle t/s",
         "-f nope needle",
         "-r -m1 needle t",
-        "-Rc needle t --exclude=dangling",
-        "-Rc needle t --include=*.c",
-        "-Rc needle t --exclude-dir=dangling",
-        "-c needle nowhere --exclude=nowhere",
-        "-rc needle nowhere --exclude=nowhere",
     ] {
         scene.same(words, true);
     }
@@ -87,7 +82,40 @@ fn a_directory_above_itself_is_told_of_and_left() {
     let scene = Scene::of("mkdir -p t/s; ln -s .. t/s/up; echo needle > t/f");
     let ours = scene.haul(["-R", "needle", "t"], "C.UTF-8").finish().unwrap();
     assert_eq!((ours.status(), ours.printed().as_str()), (Some(0), "t/f:needle\n"));
-    assert_eq!(ours.errors(), "haul grep: warning: t/s/up: recursive directory loop\n");
+    assert_eq!(ours.errors(), "haul grep: t/s/up: warning: recursive directory loop\n");
+}
+
+#[test]
+fn what_is_wrong_is_worded_and_silenced_as_by_gnu_grep() {
+    require!(needs_gnu());
+    let scene = Scene::of("mkdir t; cd t; mkdir s; ln -s .. s/up; ln -s nowhere s/dangling; echo needle > f");
+    let folder = scene.path().join("t");
+    for words in [
+        "-R needle",
+        "-Rs needle",
+        "-R needle .",
+        "-Rs needle s",
+        "-R needle s",
+        "-rs needle f nofile",
+        "-Rc needle --exclude=dangling",
+        "-Rc needle . --include=f",
+        "-Rc needle s --exclude-dir=dangling",
+        "-c needle nowhere --exclude=nowhere",
+        "-rc needle nowhere --exclude=nowhere",
+        "needle f s >> out",
+        "needle f out >> out",
+        "-s needle f out >> out",
+        "-r needle >> out",
+    ] {
+        let run = |program: &str| {
+            std::fs::write(folder.join("out"), "needle\n").unwrap();
+            let line = format!("cd t; {program} {words}; echo $?; cat out");
+            let outcome = scene.run(Path::new("/bin/bash"), ["-c", &line], "C.UTF-8").finish().unwrap();
+            let (_, lines, errors) = verdict(&outcome, true);
+            (lines, errors.join(" ").replace("/usr/bin/grep", "grep").replace(program, "grep"))
+        };
+        assert_eq!(run(&format!("{} grep", super::haul().display())), run("/usr/bin/grep"), "{words}");
+    }
 }
 
 #[test]

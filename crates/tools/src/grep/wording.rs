@@ -13,6 +13,6 @@ pub const IS_OUTPUT: Wording = Wording("{bare}: input file is also the output");
 /// What was found in a file waited in a temporary file, which cannot be read.
 pub const RESULT_LOST: Wording = Wording("{bare}: cannot read the result again");
 /// A directory is above itself, through a link.
-pub const LOOP: Wording = Wording("warning: {bare}: recursive directory loop");
+pub const LOOP: Wording = Wording("{bare}: warning: recursive directory loop");
 /// Trying every way for a line took too long.
 pub const EXHAUSTED: Wording = Wording("{bare}: a line takes too long with back-references");
