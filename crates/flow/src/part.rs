@@ -404,19 +404,27 @@ impl<T: Tool> Desk<'_, T> {
         self.release(&found.node);
     }
 
-    /// Tells the result of an entry to the process that walks: [`Tool::told`]. Results of a part may have 64 MiB together; what
-    /// is beyond that is an error, and not told.
+    /// Tells the result of an entry to the process that walks: [`Tool::told`]. Results of a part may have 64 MiB together. An entry
+    /// with more is given back, with nothing told of it, if the tool can do it again; if not, what is beyond that is an error.
     pub fn tell(&self, found: &Found<T>, result: Vec<u8>) {
         let Some(part) = &found.node.part else { return self.tool().told(self, found, &result) };
-        let mut is_told = false;
+        let mut is_lost = false;
         part.note(|outcome| {
+            let name = found.name();
+            if outcome.returned.iter().any(|returned| returned.as_c_str() == name) {
+                return;
+            }
             let before: usize = outcome.told.iter().map(|(_, result)| result.len()).sum();
-            is_told = before + result.len() <= TOLD_BYTES_MAX;
-            if is_told {
-                outcome.told.push((found.name().to_owned(), result));
+            if before + result.len() <= TOLD_BYTES_MAX {
+                outcome.told.push((name.to_owned(), result));
+            } else if self.tool().can_do_again(found) {
+                outcome.told.retain(|(of, _)| of.as_c_str() != name);
+                outcome.returned.push(name.to_owned());
+            } else {
+                is_lost = true;
             }
         });
-        if !is_told {
+        if is_lost {
             self.problem(Problem::new(wording::RESULT_TOO_LONG).naming(found.path()));
         }
     }

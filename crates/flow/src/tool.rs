@@ -369,6 +369,12 @@ pub trait Tool: Sync + Sized {
         desk.report().output(Standard::Output, result);
     }
 
+    /// Tells whether the process that walks can do an entry again of which another has more to tell than can be sent: then that is
+    /// given back to it, and not told.
+    fn can_do_again(&self, _found: &Found<Self>) -> bool {
+        false
+    }
+
     /// Returns the path of what the tool makes of the entry, for messages.
     fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
         found.path()

@@ -1,9 +1,37 @@
 //! The same by several processes.
 
 use haul_testkit::mpi::Mpi;
-use haul_testkit::skip;
+use haul_testkit::{Outcome, skip};
 
 use super::{Scene, verdict};
+
+/// Runs haul with these words, separated by spaces, by several processes.
+fn by_ranks(scene: &Scene, mpi: &Mpi, ranks: u32, words: &str) -> Outcome {
+    let (launcher, library) = (mpi.launcher().display(), mpi.library().display());
+    let own = format!("--clients={ranks} --launcher={launcher} --mpi-lib={library}");
+    let run = scene.haul(own.split_whitespace().chain(words.split_whitespace()), "C");
+    let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+    run.finish().unwrap()
+}
+
+#[test]
+fn what_is_too_much_to_be_sent_is_found_all_the_same() {
+    let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
+    let scene = Scene::of(
+        "mkdir t; for f in 1 2 3 4 5 6; do printf '%0999d\\n' $f > t/$f; done; \
+         yes $(printf '%0999d' 7) | head -n 80000 > t/large",
+    );
+    let outcome = by_ranks(&scene, &mpi, 3, "-r 0 t");
+    assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), ""));
+    let printed = outcome.printed();
+    for name in ["1", "2", "3", "4", "5", "6"] {
+        let line = format!("t/{name}:{name:0>999}");
+        assert_eq!(printed.lines().filter(|shown| *shown == line).count(), 1, "{name}");
+    }
+    let line = format!("t/large:{:0>999}", 7);
+    assert_eq!(printed.lines().filter(|shown| *shown == line).count(), 80_000);
+    assert_eq!(printed.lines().count(), 80_006);
+}
 
 #[test]
 fn ranks_find_what_one_process_finds() {
@@ -25,14 +53,7 @@ fn ranks_find_what_one_process_finds() {
         let words = format!("{words} t top nope");
         let alone = scene.haul(words.split_whitespace(), "C").finish().unwrap();
         for ranks in numbers {
-            let own = format!(
-                "--clients={ranks} --launcher={} --mpi-lib={}",
-                mpi.launcher().display(),
-                mpi.library().display()
-            );
-            let run = scene.haul(own.split_whitespace().chain(words.split_whitespace()), "C");
-            let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
-            let outcome = run.finish().unwrap();
+            let outcome = by_ranks(&scene, &mpi, *ranks, &words);
             let is_quiet = words.starts_with("-rq");
             assert_eq!(outcome.status(), alone.status(), "{words} by {ranks}: {}", outcome.errors());
             if !is_quiet {

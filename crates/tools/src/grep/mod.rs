@@ -419,7 +419,7 @@ impl Tool for Grep {
                 self.problem(desk, found, problem);
                 self.tell(desk, found, self.page(found, None));
             }
-            _ => self.search_special(desk, found),
+            _ => self.search_as_it_comes(desk, found),
         }
         Handled::Over
     }
@@ -483,6 +483,10 @@ impl Tool for Grep {
         }
         desk.count(Tally { files: 1, ..Tally::default() });
         self.tell(desk, found, stream.page);
+    }
+
+    fn can_do_again(&self, _: &Found<Self>) -> bool {
+        true
     }
 
     fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {

@@ -1,6 +1,7 @@
-//! What a search by several processes sends: the options once, and with each part which of the user's operands it is below.
+//! What a search by several processes sends: the options once, and with each part which of the user's operands it is below. A file
+//! in which more is found than can be sent is searched by the process that walks.
 
-use haul_flow::{Arrivals, Node, Portable};
+use haul_flow::{Arrivals, Desk, Found, Job, Node, Portable};
 use haul_sys::Error;
 
 use super::{Grep, GrepOptions, Place, PlaceKind};
@@ -20,6 +21,16 @@ impl Portable for Grep {
 
     fn may_travel(&self, node: &Node<Self>) -> bool {
         node.own.kind != PlaceKind::Input
+    }
+
+    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool {
+        // More is found in it than can be sent. As a job of files it would be sent away again.
+        let found = found.clone();
+        desk.share(Job::Visit(Box::new(move |desk| {
+            desk.tool().search_as_it_comes(desk, &found);
+            desk.settle(&found);
+        })));
+        false
     }
 
     fn pack(&self, own: &Place) -> Vec<u8> {

@@ -111,8 +111,8 @@ impl Grep {
         }
     }
 
-    /// Opens a device or a FIFO and searches it.
-    pub(super) fn search_special(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+    /// Opens a device, a FIFO, or whatever is to be read from its beginning on, and searches it.
+    pub(super) fn search_as_it_comes(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
         let how = Open::READ.blocking();
         let how = if self.follows(found) { how.following() } else { how };
         let opened = desk.cache().open(&found.node.source).and_then(|place| open(&*place, found.name(), how));
