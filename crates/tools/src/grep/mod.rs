@@ -33,7 +33,7 @@ pub mod wording;
 mod words;
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
@@ -109,6 +109,8 @@ pub struct Grep {
     buffers: Mutex<Vec<Vec<u8>>>,
     matched: AtomicBool,
     over: AtomicBool,
+    /// The number of the first of what the user named in which a line was found that ended the search.
+    ended_by: AtomicUsize,
 }
 
 impl Grep {
@@ -135,6 +137,7 @@ impl Grep {
             buffers: Mutex::default(),
             matched: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            ended_by: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -168,7 +171,7 @@ impl Grep {
                     self.in_turn(index, problem).into_iter().for_each(|problem| report.problem(problem));
                     self.output.end(report, index);
                     let problems = self.turns.end(index).problems;
-                    problems.into_iter().for_each(|problem| report.problem(problem));
+                    problems.into_iter().for_each(|(_, problem)| report.problem(problem));
                 }
             }
         }
@@ -325,9 +328,15 @@ impl Grep {
     /// found before.
     fn in_turn(&self, index: usize, problem: Problem) -> Option<Problem> {
         match self.options().show {
+            Show::Nothing if !self.is_met(index) => None,
             Show::Nothing => self.turns.tells_now(index, problem),
             _ => Some(problem),
         }
+    }
+
+    /// Tells whether GNU grep would come to the `index`-th of what the user named: no line was found before that ended the search.
+    fn is_met(&self, index: usize) -> bool {
+        index <= self.ended_by.load(Ordering::Relaxed)
     }
 
     /// Tells whether something that may never end, or has nothing for a long time, has to wait until it is known that none of the
@@ -389,7 +398,8 @@ impl Tool for Grep {
         }
         self.output.end(desk.report(), node.own.index);
         let Ended { problems, next } = self.turns.end(node.own.index);
-        problems.into_iter().filter(|_| !self.is_over()).for_each(|problem| desk.problem(problem));
+        let met = problems.into_iter().filter(|(index, _)| self.is_met(*index));
+        met.for_each(|(_, problem)| desk.problem(problem));
         next.into_iter().for_each(|found| desk.retry(found));
     }
 
@@ -494,6 +504,7 @@ impl Tool for Grep {
         if result.matched {
             self.matched.store(true, Ordering::Relaxed);
             if self.options().show == Show::Nothing {
+                self.ended_by.fetch_min(found.node.own.index, Ordering::Relaxed);
                 self.stop();
             }
         }

@@ -39,8 +39,8 @@ struct State {
 pub(super) struct Ended {
     /// What has waited and is to be tried again.
     pub(super) next: Vec<Found<Grep>>,
-    /// What can be told now.
-    pub(super) problems: Vec<Problem>,
+    /// What can be told now, with the numbers of what it is about.
+    pub(super) problems: Vec<(usize, Problem)>,
 }
 
 impl Turns {
@@ -118,8 +118,7 @@ impl Turns {
         let index = state.index;
         let is_held_no_more = |found: &mut Found<Grep>| found.node.own.index <= index;
         let mut next: Vec<_> = state.held.extract_if(.., is_held_no_more).collect();
-        let told = state.problems.extract_if(.., |(of, _)| *of <= index);
-        let problems = told.map(|(_, problem)| problem).collect();
+        let problems = state.problems.extract_if(.., |(of, _)| *of <= index).collect();
         next.extend(self.give(&mut state));
         Ended { next, problems }
     }
