@@ -26,6 +26,15 @@ const GROUPS: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
+/// How often something is repeated.
+#[derive(Clone, Copy)]
+struct Often {
+    least: u32,
+    most: u32,
+    /// Whether any number will do, and none.
+    is_star: bool,
+}
+
 /// What is known of places in a text.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
@@ -141,10 +150,11 @@ impl<'a> Backtracker<'a> {
                 Ok(false)
             }
             Node::Repeat(inner, least, most) => {
+                let is_star = *least == 0 && most.is_none();
                 let most = most.unwrap_or(u32::MAX);
                 match **inner {
                     Node::Set(_) | Node::Byte(_) => self.run_ones(inner, (*least, most), at, next),
-                    _ => self.run_again(inner, (*least, most), at, next),
+                    _ => self.run_again(inner, Often { least: *least, most, is_star }, at, next),
                 }
             }
             Node::Group(number, inner) => {
@@ -209,18 +219,19 @@ impl<'a> Backtracker<'a> {
     fn run_again(
         &mut self,
         node: &Node,
-        (least, most): (u32, u32),
+        often: Often,
         at: usize,
         next: Next<'_, 'a>,
     ) -> Result<bool, Exhausted> {
+        let Often { least, most, is_star } = often;
         if most > 0 {
-            let (still, more) = (least.saturating_sub(1), most.saturating_sub(1));
-            let over = self.run(node, at, &mut |this, after| {
-                // What is empty can be repeated as often as is asked for, and not for ever.
-                if after == at && least == 0 {
-                    return Ok(false);
-                }
-                this.run_again(node, (still, more), after, next)
+            let left = Often { least: least.saturating_sub(1), most: most.saturating_sub(1), is_star };
+            let over = self.run(node, at, &mut |this, after| match (after == at && least == 0, is_star) {
+                (false, _) => this.run_again(node, left, after, next),
+                // What is empty can be repeated as often as is asked for, and not for ever. Yet the groups in it are empty
+                // then and can be asked for, as in GNU grep, which knows that of `*` only.
+                (true, true) => next(this, after),
+                (true, false) => Ok(false),
             })?;
             if over {
                 return Ok(true);

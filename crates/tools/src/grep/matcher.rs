@@ -307,6 +307,15 @@ mod tests {
     }
 
     #[test]
+    fn a_group_in_a_repetition_that_found_nothing_can_be_asked_for() {
+        assert_eq!(parts("(b*)*a\\1", Extent::Part, b"a ba"), [&b"a"[..], b"ba"]);
+        assert_eq!(parts("(b?)*a\\1", Extent::Line, b"ba"), [b"ba"]);
+        assert_eq!(parts("(b*)*\\1é", Extent::Part, "éé".as_bytes()), ["é".as_bytes(); 2]);
+        assert!(parts("(b)*a\\1", Extent::Part, b"a").is_empty());
+        assert!(parts("(b*)+a\\1", Extent::Line, b"ba").is_empty());
+    }
+
+    #[test]
     fn words_end_at_bytes_that_are_no_characters() {
         assert_eq!(parts("r", Extent::Words, b"b\xffr"), [b"r"]);
         assert_eq!(parts("r*|b*", Extent::Words, b"b\xferr\xff"), [&b"b"[..], b"rr"]);
