@@ -5,6 +5,7 @@
 //! - [`large`]: files that are searched in pieces.
 //! - [`ends`]: where nobody takes what is found.
 //! - [`streams`]: standard input and who reads it after, files that grow, results that wait.
+//! - [`patterns`]: patterns that POSIX leaves open, and what is none.
 //! - [`ranks`]: the same by several processes.
 //! - [`words`]: classes of characters, whole words, and patterns that are empty.
 
@@ -13,6 +14,7 @@
 mod differential;
 mod ends;
 mod large;
+mod patterns;
 mod ranks;
 mod streams;
 mod trees;

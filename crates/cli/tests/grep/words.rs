@@ -7,10 +7,10 @@ use haul_testkit::{Outcome, require};
 
 use super::{Scene, needs_gnu, verdict};
 
-const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
+pub(super) const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
 
 /// Runs both programs with these words, and has them come to the same; returns what haul's came to.
-fn same(scene: &Scene, words: &[&str], locale: &str) -> Outcome {
+pub(super) fn same(scene: &Scene, words: &[&str], locale: &str) -> Outcome {
     let theirs = scene.run(Path::new("/usr/bin/grep"), words, locale).finish().unwrap();
     let ours = scene.haul(words, locale).finish().unwrap();
     assert_eq!(verdict(&ours, false), verdict(&theirs, false), "LC_ALL={locale} grep {words:?}");

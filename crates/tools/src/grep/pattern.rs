@@ -221,7 +221,10 @@ impl Parser<'_> {
             match self.token().0 {
                 Token::Bar | Token::Close => break,
                 _ => {
-                    let node = self.piece(self.at == begin, begin)?;
+                    let first = self.at == begin;
+                    // What only says where does not end the beginning.
+                    let begins = nodes.iter().all(|node| matches!(node, Node::Look(_)));
+                    let node = self.piece(first, begins)?;
                     nodes.push(node);
                 }
             }
@@ -229,17 +232,22 @@ impl Parser<'_> {
         Ok(Node::Concat(nodes))
     }
 
-    /// Reads an atom and what says how often. `first` tells whether it is the first of its branch, which began at `begin`.
-    fn piece(&mut self, first: bool, begin: usize) -> Result<Node, Refused> {
-        let after_anchor = !self.extended && self.at == begin + 1 && self.text[begin] == b'^';
-        let mut node = if first || after_anchor { self.beginning()? } else { self.atom(first)? };
-        let is_anchor = first && self.text[begin] == b'^' && self.at == begin + 1;
-        if is_anchor && self.extended {
-            self.warn_of(self.token().0);
-        }
+    /// Reads an atom and what says how often. `first` tells whether it is the first of its branch, and `begins` whether
+    /// nothing stands before that could be repeated.
+    fn piece(&mut self, first: bool, begins: bool) -> Result<Node, Refused> {
+        let mut node = if begins { self.beginning(first)? } else { self.atom(first)? };
+        let is_nothing = match &node {
+            Node::Look(_) => begins,
+            Node::Concat(nodes) => nodes.is_empty(),
+            _ => false,
+        };
         let mut depth = 0;
-        while (self.extended || !is_anchor) && self.at < self.text.len() {
+        while (self.extended || !is_nothing) && self.at < self.text.len() {
+            let token = self.token().0;
             let Some((least, most)) = self.repetition()? else { break };
+            if is_nothing {
+                self.warn_of(token);
+            }
             depth += 1;
             if depth > DEPTH_MAX {
                 return Err(Refused("Regular expression too big"));
@@ -250,10 +258,10 @@ impl Parser<'_> {
     }
 
     /// Reads an atom where nothing stands before that could be repeated.
-    fn beginning(&mut self) -> Result<Node, Refused> {
+    fn beginning(&mut self, first: bool) -> Result<Node, Refused> {
         let (token, length) = self.token();
         if !matches!(token, Token::Star | Token::Plus | Token::Question | Token::Brace) {
-            return self.atom(true);
+            return self.atom(first);
         }
         if !self.extended {
             self.at += length - 1;
@@ -263,9 +271,8 @@ impl Parser<'_> {
         let is_one = self.repetition()?.is_some();
         self.at = here;
         if !is_one {
-            return self.atom(true);
+            return self.atom(first);
         }
-        self.warn_of(token);
         Ok(Node::Concat(Vec::new()))
     }
 
