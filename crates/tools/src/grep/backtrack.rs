@@ -269,7 +269,10 @@ impl<'a> Backtracker<'a> {
         while let Some((first, length)) = self.alphabet.first(left) {
             let (other, other_length) = self.alphabet.first(&self.text[after..self.end])?;
             let same = match (first, other) {
-                (Ok(first), Ok(other)) => first == other || first.to_lowercase().eq(other.to_lowercase()),
+                (Ok(first), Ok(other)) if self.alphabet.utf8 => {
+                    first == other || first.to_lowercase().eq(other.to_lowercase())
+                }
+                (Ok(first), Ok(other)) => first.eq_ignore_ascii_case(&other),
                 (first, other) => first == other,
             };
             if !same {
