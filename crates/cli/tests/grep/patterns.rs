@@ -1,11 +1,14 @@
 //! Patterns on the border of what POSIX says: GNU grep's answers, and its refusals.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use haul_testkit::require;
 
 use super::words::{LOCALES, same};
-use super::{Scene, needs_gnu};
+use super::{Scene, needs_gnu, verdict};
 
 /// Searches these lines for each of the patterns in both locales, written as these options say.
 fn all_the_same(lines: &[u8], options: &[&str], patterns: &[&str]) {
@@ -61,4 +64,79 @@ fn groups_that_found_nothing_are_asked_for_as_in_gnu_grep() {
     all_the_same(b"a\nba\nbba\nbab\nab\nabab\nbac\naca\n", &["-nE"], &patterns);
     all_the_same(b"a\nba\nbba\nbab\nab\nabab\nbac\naca\n", &["-nxE"], &patterns);
     all_the_same("ééé\n".as_bytes(), &["-o"], &[r"\(b*\)*\1é"]);
+}
+
+#[test]
+fn what_is_no_pattern_is_refused_as_by_gnu_grep() {
+    require!(needs_gnu());
+    let lines = b"a\nb\nab\n\xff\n-\nz\na)\n".as_slice();
+    all_the_same(
+        lines,
+        &["-n"],
+        &[
+            "[a-c-e]",
+            "[a-z0-9-_]",
+            "[a-c--]",
+            "[]-a-c]",
+            "[a-c-",
+            "[-a]",
+            "[--a]",
+            "[^-a]",
+            "[a-]",
+            "[a-c-]",
+            "[%--]",
+            "[a-",
+            "[a",
+            "[[:alpha:]-]",
+            "[a[.-.]z]",
+            "[[.-.]-z]",
+            r"\(a\)\|b\1",
+            r"\(a\)\(b\|c\1\)",
+            r"\(\(a\)\|b\2\)",
+            r"\(a\|\(b\)\)\2",
+        ],
+    );
+    all_the_same(
+        lines,
+        &["-nE"],
+        &[
+            "(*)", "(+)", "(?)", "({)", "({1})", "(*|a)", "(a|*)", "(^*)", "(a$*)", "(**)", r"(\<*)", "*)",
+            "(*{)", "(a*)", "(a)|b\\1",
+        ],
+    );
+}
+
+#[test]
+fn bytes_that_are_no_characters_are_in_brackets() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    fs::write(scene.path().join("lines"), b"a\nb\n\xff\n-\nz\n").unwrap();
+    let patterns: [&[u8]; 10] = [
+        b"[\xff]",
+        b"[^\xff]",
+        b"[a\xff]",
+        b"[a-\xff]",
+        b"[\xff-z]",
+        b"[\xff",
+        b"[^a\xff]",
+        b"[\xff-]",
+        b"[[=\xff=]]",
+        b"[[.\xff\xfe.]]",
+    ];
+    for pattern in patterns {
+        let words = [&b"-an"[..], b"-e", pattern, b"lines"].map(OsStr::from_bytes);
+        let theirs = scene.run(Path::new("/usr/bin/grep"), words, "C.UTF-8").finish().unwrap();
+        let ours = scene.haul(words, "C.UTF-8").finish().unwrap();
+        assert_eq!(verdict(&ours, false), verdict(&theirs, false), "{}", pattern.escape_ascii());
+    }
+}
+
+#[test]
+fn bytes_asked_for_again_have_no_case_but_that_of_ascii() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    fs::write(scene.path().join("lines"), b"\xc9\xe9a\nBba\n\xc3\x89\xc3\xa9a\n").unwrap();
+    for locale in LOCALES {
+        same(&scene, &["-ain", r"\(.\)\1a", "lines"], locale);
+    }
 }

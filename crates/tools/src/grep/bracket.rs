@@ -125,13 +125,22 @@ impl Alphabet {
     }
 }
 
+/// Where a bracket expression stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a regular expression.
+    Expression,
+    /// In a pattern of the shell.
+    Glob,
+}
+
 /// Reads a bracket expression whose `[` was read; returns the set and how long the rest of it is.
 ///
 /// # Errors
 /// Why it is none.
-pub(super) fn read(text: &[u8], alphabet: Alphabet, negators: &[u8]) -> Result<(Class, usize), Refused> {
-    let mut reader = Reader { text, at: 0, alphabet, ranges: Vec::new() };
-    let negated = text.first().is_some_and(|byte| negators.contains(byte));
+pub(super) fn read(text: &[u8], alphabet: Alphabet, place: Place) -> Result<(Class, usize), Refused> {
+    let mut reader = Reader { text, at: 0, alphabet, place, ranges: Vec::new() };
+    let negated = matches!((text.first(), place), (Some(b'^'), _) | (Some(b'!'), Place::Glob));
     reader.at = usize::from(negated);
     let begin = reader.at;
     loop {
@@ -139,6 +148,12 @@ pub(super) fn read(text: &[u8], alphabet: Alphabet, negators: &[u8]) -> Result<(
         match rest {
             [] => return Err(Refused("Unmatched [, [^, [:, [., or [=")),
             [b']', ..] if reader.at > begin => break,
+            // Only as the first or the last is it itself, or as the end of a range.
+            [b'-', after @ ..]
+                if place == Place::Expression && reader.at > begin && after.first() != Some(&b']') =>
+            {
+                return Err(Refused("Invalid range end"));
+            }
             _ => reader.item()?,
         }
     }
@@ -153,6 +168,7 @@ struct Reader<'a> {
     text: &'a [u8],
     at: usize,
     alphabet: Alphabet,
+    place: Place,
     ranges: Vec<(char, char)>,
 }
 
@@ -181,11 +197,15 @@ impl Reader<'_> {
         }
         if let Some(same) = self.quoted(b'=')? {
             let character = self.only(&same)?;
-            self.ranges.push((character, character));
+            self.ranges.extend(character.map(|character| (character, character)));
             return self.no_range();
         }
         let start = self.end_of_range()?;
-        let is_range = matches!(&self.text[self.at..], [b'-', after, ..] if *after != b']');
+        let is_range = match &self.text[self.at..] {
+            [b'-'] => return Err(Refused("Unmatched [, [^, [:, [., or [=")),
+            [b'-', after, ..] => *after != b']',
+            _ => false,
+        };
         let end = if is_range {
             self.at += 1;
             if self.text[self.at..].starts_with(b"[:") || self.text[self.at..].starts_with(b"[=") {
@@ -195,10 +215,13 @@ impl Reader<'_> {
         } else {
             start
         };
-        if start > end {
-            return Err(Refused("Invalid range end"));
+        match (start, end) {
+            (Some(start), Some(end)) if start <= end => self.ranges.push((start, end)),
+            // To the C library, a byte that is no character is behind all characters.
+            (Some(start), None) => self.ranges.push((start, char::MAX)),
+            (None, None) if !is_range => {}
+            _ => return Err(Refused("Invalid range end")),
         }
-        self.ranges.push((start, end));
         Ok(())
     }
 
@@ -210,22 +233,28 @@ impl Reader<'_> {
         }
     }
 
-    fn end_of_range(&mut self) -> Result<char, Refused> {
+    /// Reads a character, or in an expression a byte that is none, which no set has.
+    fn end_of_range(&mut self) -> Result<Option<char>, Refused> {
         if let Some(symbol) = self.quoted(b'.')? {
             return self.only(&symbol);
         }
-        match self.alphabet.first(&self.text[self.at..]) {
-            Some((Ok(character), length)) => {
+        match (self.alphabet.first(&self.text[self.at..]), self.place) {
+            (Some((Ok(character), length)), _) => {
                 self.at += length;
-                Ok(character)
+                Ok(Some(character))
+            }
+            (Some((Err(_), length)), Place::Expression) => {
+                self.at += length;
+                Ok(None)
             }
             _ => Err(Refused("Unmatched [, [^, [:, [., or [=")),
         }
     }
 
-    fn only(&self, text: &[u8]) -> Result<char, Refused> {
-        match self.alphabet.first(text) {
-            Some((Ok(character), length)) if length == text.len() => Ok(character),
+    fn only(&self, text: &[u8]) -> Result<Option<char>, Refused> {
+        match (self.alphabet.first(text), self.place) {
+            (Some((Ok(character), length)), _) if length == text.len() => Ok(Some(character)),
+            (Some((Err(_), length)), Place::Expression) if length == text.len() => Ok(None),
             _ => Err(Refused("Invalid collation character")),
         }
     }

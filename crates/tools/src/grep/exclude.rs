@@ -7,7 +7,7 @@ use regex_automata::meta;
 use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, Look, Repetition};
 use serde::{Deserialize, Serialize};
 
-use super::bracket::{self, Alphabet};
+use super::bracket::{self, Alphabet, Place};
 
 /// One of the options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ fn hir(glob: &[u8], alphabet: Alphabet) -> Hir {
             [b'*', ..] => (any_number_of_bytes(), 1),
             [b'?', ..] => (Hir::class(alphabet.any()), 1),
             [b'\\', byte, ..] => (Hir::literal([*byte]), 2),
-            [b'[', rest @ ..] => match bracket::read(rest, alphabet, b"!^") {
+            [b'[', rest @ ..] => match bracket::read(rest, alphabet, Place::Glob) {
                 Ok((class, length)) => (Hir::class(class), 1 + length),
                 Err(_) => (Hir::literal(*b"["), 1),
             },

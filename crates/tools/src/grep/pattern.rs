@@ -8,7 +8,7 @@ use std::fmt;
 
 use regex_syntax::hir::{Class, Hir, Look, Repetition};
 
-use super::bracket::{self, Alphabet};
+use super::bracket::{self, Alphabet, Place};
 
 /// The most often that something can be repeated.
 const REPETITIONS_MAX: u32 = 32_767;
@@ -206,10 +206,14 @@ impl Parser<'_> {
     }
 
     fn alternation(&mut self) -> Result<Node, Refused> {
+        let before = self.closed.clone();
         let mut branches = vec![self.branch()?];
         while let (Token::Bar, length) = self.token() {
             self.at += length;
+            // What a branch closes can be asked for only in it and behind all of them.
+            let others = std::mem::replace(&mut self.closed, before.clone());
             branches.push(self.branch()?);
+            self.closed.extend(others);
         }
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternate(branches) })
     }
@@ -241,6 +245,9 @@ impl Parser<'_> {
             Node::Concat(nodes) => nodes.is_empty(),
             _ => false,
         };
+        if matches!(node, Node::Look(_)) {
+            self.check_close()?;
+        }
         let mut depth = 0;
         while (self.extended || !is_nothing) && self.at < self.text.len() {
             let token = self.token().0;
@@ -259,6 +266,7 @@ impl Parser<'_> {
 
     /// Reads an atom where nothing stands before that could be repeated.
     fn beginning(&mut self, first: bool) -> Result<Node, Refused> {
+        self.check_close()?;
         let (token, length) = self.token();
         if !matches!(token, Token::Star | Token::Plus | Token::Question | Token::Brace) {
             return self.atom(first);
@@ -274,6 +282,16 @@ impl Parser<'_> {
             return self.atom(first);
         }
         Ok(Node::Concat(Vec::new()))
+    }
+
+    /// Checks that after repetitions of nothing no group ends: the C library takes that `)` for itself, and misses another.
+    fn check_close(&self) -> Result<(), Refused> {
+        let rest = &self.text[self.at..];
+        let often = rest.iter().take_while(|byte| b"*+?{".contains(byte)).count();
+        if self.extended && self.open > 0 && often > 0 && rest.get(often) == Some(&b')') {
+            return Err(Refused("Unmatched ( or \\("));
+        }
+        Ok(())
     }
 
     /// Warns of a repetition of nothing.
@@ -349,7 +367,7 @@ impl Parser<'_> {
                 if rest.is_empty() {
                     return Err(Refused("Invalid regular expression"));
                 }
-                let (class, length) = bracket::read(rest, self.alphabet, b"^")?;
+                let (class, length) = bracket::read(rest, self.alphabet, Place::Expression)?;
                 self.at += 1 + length;
                 Ok(Node::Set(class))
             }
