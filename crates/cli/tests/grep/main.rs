@@ -6,6 +6,7 @@
 //! - [`ends`]: where nobody takes what is found.
 //! - [`streams`]: standard input and who reads it after, files that grow, results that wait.
 //! - [`patterns`]: patterns that POSIX leaves open, and what is none.
+//! - [`perl`]: patterns as Perl writes them.
 //! - [`ranks`]: the same by several processes.
 //! - [`words`]: classes of characters, whole words, and patterns that are empty.
 
@@ -15,6 +16,7 @@ mod differential;
 mod ends;
 mod large;
 mod patterns;
+mod perl;
 mod ranks;
 mod streams;
 mod trees;

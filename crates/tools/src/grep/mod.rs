@@ -15,6 +15,7 @@
 mod backtrack;
 mod bracket;
 mod content;
+mod dialect;
 mod exclude;
 mod find;
 mod large;

@@ -12,6 +12,7 @@ use regex_syntax::hir::{
 };
 
 use super::bracket::Alphabet;
+use super::dialect;
 use super::pattern::Refused;
 
 const NOT_REGULAR: Refused = Refused(
@@ -23,8 +24,14 @@ const NOT_REGULAR: Refused = Refused(
 /// # Errors
 /// When it is none, or not a regular one.
 pub(super) fn read(text: &[u8], alphabet: Alphabet) -> Result<Hir, Refused> {
-    let text = std::str::from_utf8(text).map_err(|_| Refused("the pattern is not valid UTF-8"))?;
-    let mut tree = Parser::new().parse(text).map_err(|_| NOT_REGULAR)?;
+    let characters: Vec<char> = if alphabet.utf8 {
+        let text = std::str::from_utf8(text).map_err(|_| Refused("the pattern is not valid UTF-8"))?;
+        text.chars().collect()
+    } else {
+        text.iter().copied().map(char::from).collect()
+    };
+    let text = dialect::rewritten(&characters, alphabet.utf8)?;
+    let mut tree = Parser::new().parse(&text).map_err(|_| NOT_REGULAR)?;
     to_ascii(&mut tree);
     let hir = TranslatorBuilder::new()
         .unicode(alphabet.utf8)
@@ -33,7 +40,7 @@ pub(super) fn read(text: &[u8], alphabet: Alphabet) -> Result<Hir, Refused> {
         .case_insensitive(alphabet.ignore_case)
         .line_terminator(alphabet.terminator)
         .build()
-        .translate(text, &tree)
+        .translate(&text, &tree)
         .map_err(|_| NOT_REGULAR)?;
     Ok(within_a_line(hir, alphabet.terminator))
 }
