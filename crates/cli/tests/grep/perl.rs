@@ -7,6 +7,7 @@ use std::path::Path;
 
 use haul_testkit::require;
 
+use super::words::LOCALES;
 use super::{Scene, needs_gnu, verdict};
 
 /// Searches a text for a pattern with these options, and has both programs find the same.
@@ -115,5 +116,43 @@ fn bytes_are_characters_where_text_is_not_utf_8() {
     ];
     for pattern in patterns {
         same_parts(&scene, text, &[b"-aoP", b"-e", pattern], "C");
+    }
+}
+
+#[test]
+fn newlines_in_a_line_that_ends_with_nul_are_perls() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    let text = b"foo\nbar\nbaz\n\0a\nb\0\nb\0ab\0b\n\0\0a\r\nb\0";
+    let patterns = [
+        r"foo.*\nb.*",
+        r"a.b",
+        r"(?m)^b",
+        r"(?m)a$",
+        r"(?m)^ba.$",
+        r"^b",
+        r"b$",
+        r"(?s)a.b",
+        r"[^a]",
+        r"\nb",
+        r"(?m)^a|^b",
+        r"(?m:^b)|^a",
+        r"^a(?m)$",
+        r"(?m)^.*$",
+        r"(?m)\Ab",
+        r"(?m)b\z",
+        r"(?m)a$\n^b",
+        r"(?m)\r$",
+        r"(?i)(?m)^B",
+        r"\x00",
+        r"a[^x]b",
+        r"(?m)^(foo|baz)$",
+    ];
+    for pattern in patterns {
+        for option in ["-zoP", "-zP", "-zwoP", "-zxP", "-zcP"] {
+            for locale in LOCALES {
+                same_parts(&scene, text, &[b"-a", option.as_bytes(), b"-e", pattern.as_bytes()], locale);
+            }
+        }
     }
 }

@@ -70,6 +70,8 @@ enum Exact {
     Sure,
     /// By the words in it.
     Words(Box<Words>),
+    /// By looking at it alone, where the pattern knows of newlines in it.
+    Alone(Box<meta::Regex>),
     /// By trying every way; for words or not.
     Back(Vec<Node>, Letters),
 }
@@ -88,6 +90,7 @@ pub(super) struct Matcher {
 pub(super) struct Scratch {
     filter: meta::Cache,
     words: Option<words::Cache>,
+    alone: Option<meta::Cache>,
     longest: longest::Cache,
     /// Text of which the NULs are taken for ends of lines.
     pub(super) lines: Vec<u8>,
@@ -102,11 +105,18 @@ impl Matcher {
         let alphabet = wanted.alphabet();
         let mut looks = LookMatcher::new();
         looks.set_line_terminator(alphabet.terminator);
-        let (hirs, nodes) = expressions(wanted, alphabet, warnings)?;
+        let (mut hirs, nodes) = expressions(wanted, alphabet, warnings)?;
+        let alone = alone(&hirs, wanted)?;
+        if wanted.syntax == Syntax::Perl {
+            hirs = hirs.into_iter().map(|hir| perl::among_lines(hir, alphabet.terminator)).collect();
+        }
         let plain = Hir::alternation(hirs);
         let whole = around(plain.clone(), places(wanted));
-        let filter = regex(if wanted.extent == Extent::Line { &whole } else { &plain }, alphabet)?;
-        let exact = if nodes.iter().any(Node::refers_back) {
+        let sought = if wanted.extent == Extent::Line { &whole } else { &plain };
+        let filter = regex(sought, alphabet)?;
+        let exact = if let Some(alone) = alone {
+            Exact::Alone(Box::new(alone))
+        } else if nodes.iter().any(Node::refers_back) {
             Exact::Back(to_be_tried(nodes, wanted.extent), Letters::new(alphabet))
         } else if wanted.extent == Extent::Words {
             Exact::Words(Box::new(Words::new((&plain, &whole), &looks, alphabet, wanted.syntax)?))
@@ -122,11 +132,16 @@ impl Matcher {
     pub(super) fn scratch(&self) -> Scratch {
         let words = match &self.exact {
             Exact::Words(words) => Some(words.cache()),
-            Exact::Sure | Exact::Back(..) => None,
+            _ => None,
+        };
+        let alone = match &self.exact {
+            Exact::Alone(alone) => Some(alone.create_cache()),
+            _ => None,
         };
         Scratch {
             filter: self.filter.create_cache(),
             words,
+            alone,
             longest: longest::Cache::default(),
             lines: Vec::new(),
         }
@@ -166,15 +181,19 @@ impl Matcher {
 
     /// Tells whether a line that may match does.
     fn selects(&self, scratch: &mut Scratch, text: &[u8], line: Range<usize>) -> Result<bool, Exhausted> {
-        match (&self.exact, &mut scratch.words) {
-            (Exact::Words(words), Some(cache)) => {
-                Ok(words.are_in((&self.filter, &mut scratch.filter), cache, text, line))
-            }
-            (Exact::Back(nodes, letters), _) => {
+        match &self.exact {
+            Exact::Words(words) => Ok(scratch
+                .words
+                .as_mut()
+                .is_none_or(|cache| words.are_in((&self.filter, &mut scratch.filter), cache, text, line))),
+            Exact::Back(nodes, letters) => {
                 let found = self.backtracker(text, line.end, letters).find(nodes, line.start, false)?;
                 Ok(found.is_some())
             }
-            _ => Ok(true),
+            Exact::Alone(alone) => Ok(scratch.alone.as_mut().is_none_or(|cache| {
+                alone.search_half_with(cache, &Input::new(&text[line]).earliest(true)).is_some()
+            })),
+            Exact::Sure => Ok(true),
         }
     }
 
@@ -193,6 +212,12 @@ impl Matcher {
     ) -> Result<Option<Range<usize>>, Exhausted> {
         let (start, end) = (within.start, within.end);
         let found = match (&self.exact, &mut scratch.words) {
+            (Exact::Alone(alone), _) => {
+                let begin = memchr::memrchr(self.alphabet.terminator, &text[..start]).map_or(0, |at| at + 1);
+                let input = Input::new(&text[begin..end]).range(start - begin..);
+                let found = scratch.alone.as_mut().and_then(|cache| alone.search_with(cache, &input));
+                return Ok(found.map(|found| begin + found.start()..begin + found.end()));
+            }
             (Exact::Back(nodes, letters), _) => {
                 return self.backtracker(text, end, letters).find(nodes, start, true);
             }
@@ -231,6 +256,20 @@ fn expressions(
     let nodes = wanted.patterns.iter().map(|text| pattern::read(text, wanted.syntax, alphabet, warnings));
     let nodes: Vec<Node> = nodes.collect::<Result<_, _>>()?;
     Ok((nodes.iter().map(Node::hir).collect(), nodes))
+}
+
+/// Makes an expression ready for lines that are looked at alone, if Perl's patterns ask for newlines in them.
+fn alone(hirs: &[Hir], wanted: &Wanted) -> Result<Option<meta::Regex>, Refused> {
+    if wanted.syntax != Syntax::Perl || !wanted.null_data || !hirs.iter().any(perl::knows_newlines) {
+        return Ok(None);
+    }
+    let places = match wanted.extent {
+        Extent::Line => Some(([Look::Start; 2], [Look::End; 2])),
+        _ => places(wanted),
+    };
+    let whole = around(Hir::alternation(hirs.to_vec()), places);
+    let alphabet = Alphabet { terminator: b'\n', ..wanted.alphabet() };
+    regex(&whole, alphabet).map(Some)
 }
 
 /// Says what may be before a match and what after it, of which one has to be.

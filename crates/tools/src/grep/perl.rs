@@ -36,9 +36,7 @@ pub(super) fn read(text: &[u8], alphabet: Alphabet) -> Result<Hir, Refused> {
     let hir = TranslatorBuilder::new()
         .unicode(alphabet.utf8)
         .utf8(false)
-        .multi_line(true)
         .case_insensitive(alphabet.ignore_case)
-        .line_terminator(alphabet.terminator)
         .build()
         .translate(&text, &tree)
         .map_err(|_| NOT_REGULAR)?;
@@ -101,11 +99,9 @@ fn to_ascii_item(item: &mut ClassSetItem) {
     }
 }
 
-/// Takes the end of a line out of everything that a pattern can match, and has a text begin and end where a line does.
+/// Takes the end of a line out of everything that a pattern can match.
 fn within_a_line(hir: Hir, terminator: u8) -> Hir {
-    let all = |hirs: Vec<Hir>| hirs.into_iter().map(|hir| within_a_line(hir, terminator)).collect();
-    match hir.into_kind() {
-        HirKind::Empty => Hir::empty(),
+    changed(hir, &mut |kind| match kind {
         HirKind::Literal(literal) if literal.0.contains(&terminator) => Hir::fail(),
         HirKind::Literal(literal) => Hir::literal(literal.0),
         HirKind::Class(Class::Unicode(mut set)) => {
@@ -117,18 +113,45 @@ fn within_a_line(hir: Hir, terminator: u8) -> Hir {
             set.difference(&ClassBytes::new([ClassBytesRange::new(terminator, terminator)]));
             Hir::class(Class::Bytes(set))
         }
+        HirKind::Look(look) => Hir::look(look),
+        _ => Hir::empty(),
+    })
+}
+
+/// Tells whether a pattern asks for newlines within a line, which there are where lines end with NUL.
+pub(super) fn knows_newlines(hir: &Hir) -> bool {
+    let looks = hir.properties().look_set();
+    looks.contains(Look::StartLF) || looks.contains(Look::EndLF)
+}
+
+/// Has a text begin and end where a line does. Newlines within one are not known, so that more may match than does.
+pub(super) fn among_lines(hir: Hir, terminator: u8) -> Hir {
+    changed(hir, &mut |kind| match kind {
+        HirKind::Literal(literal) => Hir::literal(literal.0),
+        HirKind::Class(class) => Hir::class(class),
         HirKind::Look(Look::Start) => Hir::look(Look::StartLF),
         HirKind::Look(Look::End) => Hir::look(Look::EndLF),
+        HirKind::Look(Look::StartLF | Look::EndLF) if terminator != b'\n' => Hir::empty(),
         HirKind::Look(look) => Hir::look(look),
+        _ => Hir::empty(),
+    })
+}
+
+/// Changes the parts of a pattern that have none themselves.
+fn changed(hir: Hir, change: &mut dyn FnMut(HirKind) -> Hir) -> Hir {
+    match hir.into_kind() {
         HirKind::Repetition(repetition) => {
-            let sub = Box::new(within_a_line(*repetition.sub, terminator));
+            let sub = Box::new(changed(*repetition.sub, change));
             Hir::repetition(Repetition { sub, ..repetition })
         }
         HirKind::Capture(capture) => {
-            let sub = Box::new(within_a_line(*capture.sub, terminator));
+            let sub = Box::new(changed(*capture.sub, change));
             Hir::capture(Capture { sub, ..capture })
         }
-        HirKind::Concat(hirs) => Hir::concat(all(hirs)),
-        HirKind::Alternation(hirs) => Hir::alternation(all(hirs)),
+        HirKind::Concat(hirs) => Hir::concat(hirs.into_iter().map(|hir| changed(hir, change)).collect()),
+        HirKind::Alternation(hirs) => {
+            Hir::alternation(hirs.into_iter().map(|hir| changed(hir, change)).collect())
+        }
+        kind => change(kind),
     }
 }
