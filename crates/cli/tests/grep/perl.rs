@@ -120,6 +120,20 @@ fn bytes_are_characters_where_text_is_not_utf_8() {
 }
 
 #[test]
+fn nothing_is_found_inside_of_a_character() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    let text = "aéb\n日本\né é\n\n-\n".as_bytes();
+    for pattern in ["", "x*", r"\B", "x*$", "^"] {
+        for option in ["-nP", "-nwP", "-nxP"] {
+            for locale in LOCALES {
+                same_parts(&scene, text, &[b"-a", option.as_bytes(), b"-e", pattern.as_bytes()], locale);
+            }
+        }
+    }
+}
+
+#[test]
 fn newlines_in_a_line_that_ends_with_nul_are_perls() {
     require!(needs_gnu());
     let scene = Scene::new();

@@ -113,7 +113,7 @@ impl Matcher {
         let plain = Hir::alternation(hirs);
         let whole = around(plain.clone(), places(wanted));
         let sought = if wanted.extent == Extent::Line { &whole } else { &plain };
-        let filter = regex(sought, alphabet)?;
+        let filter = regex(sought, alphabet, wanted.syntax)?;
         let exact = if let Some(alone) = alone {
             Exact::Alone(Box::new(alone))
         } else if nodes.iter().any(Node::refers_back) {
@@ -269,7 +269,7 @@ fn alone(hirs: &[Hir], wanted: &Wanted) -> Result<Option<meta::Regex>, Refused> 
     };
     let whole = around(Hir::alternation(hirs.to_vec()), places);
     let alphabet = Alphabet { terminator: b'\n', ..wanted.alphabet() };
-    regex(&whole, alphabet).map(Some)
+    regex(&whole, alphabet, wanted.syntax).map(Some)
 }
 
 /// Says what may be before a match and what after it, of which one has to be.
@@ -305,9 +305,10 @@ fn to_be_tried(nodes: Vec<Node>, extent: Extent) -> Vec<Node> {
     tried
 }
 
-pub(super) fn regex(hir: &Hir, alphabet: Alphabet) -> Result<meta::Regex, Refused> {
+pub(super) fn regex(hir: &Hir, alphabet: Alphabet, syntax: Syntax) -> Result<meta::Regex, Refused> {
     let config = meta::Config::new()
-        .utf8_empty(false)
+        // Perl's find nothing inside of a character, not even what is empty.
+        .utf8_empty(alphabet.utf8 && syntax == Syntax::Perl)
         .line_terminator(alphabet.terminator)
         .nfa_size_limit(Some(SIZE_MAX))
         .hybrid_cache_capacity(CACHE_BYTES)

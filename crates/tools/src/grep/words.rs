@@ -116,7 +116,7 @@ impl Words {
         } else {
             None
         };
-        Ok(Self { whole: regex(whole, alphabet)?, closely })
+        Ok(Self { whole: regex(whole, alphabet, syntax)?, closely })
     }
 
     /// Makes what a worker needs beside.
