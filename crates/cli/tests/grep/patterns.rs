@@ -140,3 +140,15 @@ fn bytes_asked_for_again_have_no_case_but_that_of_ascii() {
         same(&scene, &["-ain", r"\(.\)\1a", "lines"], locale);
     }
 }
+
+#[test]
+fn case_is_ignored_as_far_as_gnu_grep_does() {
+    require!(needs_gnu());
+    let letters: Vec<char> = "IiıİKkKSsſßẞµμΜθϑϴΘвВᲀΐΐΰΰﬅﬆǄǅǆᾀᾈᾳᾼΣσςÅåÅΩωΩιͅιΙꭰᎠ".chars().collect();
+    let lines: String = letters.iter().map(|letter| format!("{letter}\n")).collect();
+    let patterns: Vec<String> = letters.iter().map(char::to_string).collect();
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    all_the_same(lines.as_bytes(), &["-in"], &patterns);
+    all_the_same(lines.as_bytes(), &["-inF"], &patterns);
+    all_the_same("Σς\nßẞ\nθϴ\nᾀᾈ\nıI\nвᲀ\n".as_bytes(), &["-in"], &[r"\(.\)\1"]);
+}

@@ -10,6 +10,7 @@ use regex_automata::util::look::{Look, LookMatcher};
 use regex_syntax::hir::Class;
 
 use super::bracket::Alphabet;
+use super::case;
 use super::pattern::Node;
 use super::words::Letters;
 
@@ -269,9 +270,7 @@ impl<'a> Backtracker<'a> {
         while let Some((first, length)) = self.alphabet.first(left) {
             let (other, other_length) = self.alphabet.first(&self.text[after..self.end])?;
             let same = match (first, other) {
-                (Ok(first), Ok(other)) if self.alphabet.utf8 => {
-                    first == other || first.to_lowercase().eq(other.to_lowercase())
-                }
+                (Ok(first), Ok(other)) if self.alphabet.utf8 => case::capital(first) == case::capital(other),
                 (Ok(first), Ok(other)) => first.eq_ignore_ascii_case(&other),
                 (first, other) => first == other,
             };

@@ -2,6 +2,7 @@
 
 use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, HirKind};
 
+use super::case;
 use super::pattern::Refused;
 
 /// What a character is, and which case is ignored.
@@ -14,9 +15,6 @@ pub(super) struct Alphabet {
     /// The byte that ends a line, which no set has.
     pub(super) terminator: u8,
 }
-
-/// Characters that Unicode folds to letters and the C library does not.
-const NOT_FOLDED: [char; 3] = ['\u{2126}', '\u{212a}', '\u{212b}'];
 
 impl Alphabet {
     /// Returns the set of one character.
@@ -47,13 +45,7 @@ impl Alphabet {
         match &mut class {
             Class::Unicode(set) => {
                 if self.ignore_case {
-                    let kept = set.clone();
-                    // The tables are compiled in; without them case would not be ignored.
-                    set.try_case_fold_simple().unwrap_or_default();
-                    let mut foreign =
-                        ClassUnicode::new(NOT_FOLDED.map(|folded| ClassUnicodeRange::new(folded, folded)));
-                    foreign.difference(&kept);
-                    set.difference(&foreign);
+                    case::fold(set);
                 }
                 if negated {
                     set.negate();

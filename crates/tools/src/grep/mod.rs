@@ -14,6 +14,7 @@
 
 mod backtrack;
 mod bracket;
+mod case;
 mod content;
 mod dialect;
 mod exclude;
