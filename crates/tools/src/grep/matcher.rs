@@ -6,8 +6,8 @@
 //! which is the same for both, and an automaton that knows of all alternatives goes on from there to the last place that can
 //! be an end (`longest.rs`).
 //!
-//! Whole words (`words.rs`), and patterns that ask for a group's text again, are looked for as if they were not, and then
-//! checked line by line.
+//! Whole words (`words.rs`), patterns that ask for a group's text again, and Perl's that know of newlines in lines that end
+//! with NUL, are looked for as if they were not, and then checked line by line.
 
 use std::ops::Range;
 

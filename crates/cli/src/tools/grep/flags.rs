@@ -19,7 +19,9 @@ Differences from GNU grep:
   \\b, \\B, \\< and \\> take bytes that are no characters for no parts of words.
   An empty word (-w '') is not found inside of a character.
   A back-reference that takes too long for a line is an error.
-  -P takes several patterns; they cannot look around or refer back.";
+  -P takes several patterns; they cannot look around or refer back.
+  -P has no repetitions that give nothing back, no \\Q, and of flags only imsU.
+  With -P -z, (?m)^ also matches after a newline that is the end of a line.";
 
 /// Search for PATTERNS in each FILE, or in what is given on standard input
 #[derive(Clone, Debug, Parser)]
