@@ -127,7 +127,8 @@ fn links_are_followed_if_that_is_asked_for() {
 #[test]
 fn what_a_format_has_no_room_for_is_not_lost() {
     require!(needs::tool("tar").or_else(|| needs::tool("setfattr")));
-    let scene = Scene::of("truncate -s 1M hole; echo end >>hole; setfattr -n user.k -v v hole; echo it >file");
+    let scene =
+        Scene::of("truncate -s 1M hole; echo end >>hole; setfattr -n user.k -v v hole; echo it >file");
     for format in ["gnu", "ustar"] {
         let refused = scene.shell(&format!("$HAUL tar -S --format={format} -cf a.tar hole"));
         assert_eq!((refused.status(), refused.errors().contains("--format=pax")), (Some(2), true));

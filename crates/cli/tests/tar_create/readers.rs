@@ -104,10 +104,7 @@ fn each_file_is_opened_once() {
             cold::make(&scene.path().join("tree")).unwrap();
         }
         let told = scene.good(&format!("$HAUL tar {options} --debug -cf a.tar tree 2>&1; tar -df a.tar"));
-        assert!(
-            told.contains("members put off: 0\n"),
-            "{options} {is_cold}: {told}"
-        );
+        assert!(told.contains("members put off: 0\n"), "{options} {is_cold}: {told}");
     }
 }
 
