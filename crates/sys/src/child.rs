@@ -53,11 +53,7 @@ impl Leash {
     /// Asks the program and what it has started to end (`SIGTERM`): a shell that ends leaves its commands, which still write where
     /// it wrote.
     pub fn pull(&self) {
-        let below = family::below(self.pid, &self.fd);
-        for fd in std::iter::once(&self.fd).chain(&below) {
-            // It may have ended by itself, and then nothing is to be done.
-            rustix::process::pidfd_send_signal(fd, Signal::TERM).unwrap_or_default();
-        }
+        family::end(self.pid, &self.fd);
     }
 }
 
@@ -176,12 +172,16 @@ mod tests {
 
     #[test]
     fn a_leash_ends_what_a_program_has_started() {
-        let mut started = Started::begin(&["sh", "-c", "sh -c 'echo; exec sleep 600'; true"], false).unwrap();
-        let leash = started.leash().unwrap();
-        // The innermost is there when its line is.
-        started.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        leash.pull();
-        // Who has the streams open would have to end first.
-        assert_eq!(started.finish(b"").unwrap().code(), Err(15));
+        for turn in 0..50 {
+            // It starts others at any time, so also when the leash is pulled.
+            let script = "echo; for turn in $(seq 300); do sh -c :; done; sh -c 'sleep 600; true'; true";
+            let mut started = Started::begin(&["sh", "-c", script], false).unwrap();
+            let leash = started.leash().unwrap();
+            started.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(turn * 300));
+            leash.pull();
+            // Who has the streams open would have to end first.
+            assert_eq!(started.finish(b"").unwrap().code(), Err(15));
+        }
     }
 }

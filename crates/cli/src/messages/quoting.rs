@@ -371,6 +371,8 @@ mod tests {
             1..40,
         )) {
             prop_assume!(!name.contains(&b'/') && name != b"." && name != b"..");
+            // There each version of Unicode assigns characters, and that of the C library is another than ours.
+            prop_assume!(String::from_utf8_lossy(&name).chars().all(|character| character <= '\u{ffff}'));
             assert_file_name_quoted_alike(&name);
         }
     }
