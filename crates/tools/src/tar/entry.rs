@@ -1,8 +1,7 @@
 //! What is known of an entry that is to be a member, and what its headers will say.
 
-use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::Held;
 use haul_sys::{FileType, Identity, Mode, Stat};
@@ -151,8 +150,8 @@ impl Entry {
             mode: self.mode(options).bits(),
             owner,
             group,
-            owner_name: &owner_name,
-            group_name: &group_name,
+            owner_name,
+            group_name,
             size: self.stored_bytes(),
             sparse_size: self.map().map(|(map, _)| map.size),
             modified: options.modified.unwrap_or(self.stat.modified),
@@ -172,18 +171,43 @@ impl Entry {
     }
 }
 
-/// Names of users by number, each asked for once.
-#[derive(Default)]
-struct Known(RwLock<HashMap<u32, Arc<[u8]>>>);
+/// Names of users by number, each asked for once: chains that only grow, so that looking needs no lock.
+struct Known([OnceLock<Box<Name>>; CHAINS]);
+
+/// The number of chains. Most trees have fewer users, and then a name is the first of its chain.
+const CHAINS: usize = 1024;
+
+/// A name, and those behind it in its chain.
+struct Name {
+    number: u32,
+    name: Vec<u8>,
+    next: OnceLock<Box<Name>>,
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        // One after the other: a chain may be longer than calls can be deep.
+        let mut next = self.next.take();
+        while let Some(mut name) = next {
+            next = name.next.take();
+        }
+    }
+}
 
 impl Known {
-    fn name(&self, number: u32, ask: impl FnOnce(u32) -> Option<Vec<u8>>) -> Arc<[u8]> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
-        known.unwrap_or_else(|| {
-            let name: Arc<[u8]> = ask(number).unwrap_or_default().into();
-            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::clone(&name));
-            name
-        })
+    /// Begins with nobody known.
+    fn nobody() -> Self {
+        Self([const { OnceLock::new() }; CHAINS])
+    }
+
+    /// Returns a user's name, which is empty if there is none.
+    fn name(&self, number: u32, ask: impl Fn(u32) -> Option<Vec<u8>>) -> &[u8] {
+        let new = || Box::new(Name { number, name: ask(number).unwrap_or_default(), next: OnceLock::new() });
+        let mut known = self.0[number as usize % CHAINS].get_or_init(new);
+        while known.number != number {
+            known = known.next.get_or_init(new);
+        }
+        &known.name
     }
 }
 
@@ -197,11 +221,11 @@ pub(super) struct People {
 }
 
 impl People {
-    /// Begins with nobody known.
+    /// Begins with nobody asked for.
     pub(super) fn new(options: &Options) -> Self {
         Self {
-            users: Known::default(),
-            groups: Known::default(),
+            users: Known::nobody(),
+            groups: Known::nobody(),
             owner: options.owner.clone(),
             group: options.group.clone(),
             numbers_only: options.numeric_owner,
@@ -209,29 +233,56 @@ impl People {
     }
 
     /// Returns the number and the name that a file's owner has in the archive.
-    pub(super) fn owner(&self, number: u32) -> (u32, Arc<[u8]>) {
+    pub(super) fn owner(&self, number: u32) -> (u32, &[u8]) {
         self.represented(number, self.owner.as_ref(), |number| self.users.name(number, haul_sys::user_name))
     }
 
     /// Returns the number and the name that a file's group has in the archive.
-    pub(super) fn group(&self, number: u32) -> (u32, Arc<[u8]>) {
+    pub(super) fn group(&self, number: u32) -> (u32, &[u8]) {
         self.represented(number, self.group.as_ref(), |number| self.groups.name(number, haul_sys::group_name))
     }
 
-    fn represented(
-        &self,
+    fn represented<'a>(
+        &'a self,
         number: u32,
-        instead: Option<&Represented>,
-        name: impl FnOnce(u32) -> Arc<[u8]>,
-    ) -> (u32, Arc<[u8]>) {
-        let nobody = || Arc::from(Vec::new());
+        instead: Option<&'a Represented>,
+        name: impl FnOnce(u32) -> &'a [u8],
+    ) -> (u32, &'a [u8]) {
+        let shown = instead.and_then(|instead| instead.number).unwrap_or(number);
         match instead {
-            Some(Represented { name, number: other }) => {
-                let name = if self.numbers_only { nobody() } else { name.as_slice().into() };
-                (other.unwrap_or(number), name)
-            }
-            None if self.numbers_only => (number, nobody()),
-            None => (number, name(number)),
+            _ if self.numbers_only => (shown, b""),
+            Some(Represented { name, .. }) => (shown, name),
+            None => (shown, name(number)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn each_name_is_asked_for_once() {
+        let (known, asked) = (Known::nobody(), Cell::new(0));
+        let ask = |number| {
+            asked.set(asked.get() + 1);
+            (number % 2 == 0).then(|| format!("user {number}").into_bytes())
+        };
+        // All but the last are in one chain.
+        for number in [7, 7 + CHAINS as u32, 7 + 7 * CHAINS as u32, 8].repeat(2) {
+            let name = if number % 2 == 0 { format!("user {number}") } else { String::new() };
+            assert_eq!(known.name(number, ask), name.as_bytes());
+        }
+        assert_eq!(asked.get(), 4);
+    }
+
+    #[test]
+    fn a_long_chain_ends_without_calls_as_deep() {
+        let before = |next| Name { number: 0, name: Vec::new(), next };
+        let chain =
+            (0..1_000_000).fold(before(OnceLock::new()), |name, _| before(OnceLock::from(Box::new(name))));
+        drop(chain);
     }
 }

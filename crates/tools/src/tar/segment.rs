@@ -7,7 +7,7 @@ use super::format::in_blocks;
 
 /// How long a segment may become: large enough that writing it is worth a call, small enough that it stays in the second-level cache
 /// until then.
-pub(super) const SEGMENT_BYTES: usize = 256 << 10;
+pub(super) const SEGMENT_BYTES: usize = 128 << 10;
 
 /// Memory for segments, used again and again.
 #[derive(Default)]
