@@ -229,6 +229,8 @@ struct Asked {
     steps: Vec<Step>,
     /// The patterns of what is left out, and files with patterns.
     excluding: Vec<Excluding>,
+    /// Whether a format is asked for behind attributes that only one has room for.
+    format_is_last: bool,
 }
 
 /// A pattern, or a file with patterns.
@@ -272,7 +274,10 @@ impl FromArgMatches for Asked {
                 Excluding { text, is_file, is_anchored }
             }));
         }
-        Ok(Self { line, steps, excluding })
+        let last_of = |id, is_given: bool| matches.indices_of(id).filter(|_| is_given)?.last();
+        let attributes = last_of("xattrs", line.xattrs).max(last_of("acls", line.acls));
+        let format_is_last = attributes.is_some() && attributes < last_of("format", true);
+        Ok(Self { line, steps, excluding, format_is_last })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -324,7 +329,7 @@ impl Asked {
             attributes,
             confinement: if line.absolute_names { Confinement::Absolute } else { Confinement::Confined },
             numeric_owner: line.numeric_owner,
-            format: line.format()?,
+            format: self.format()?,
             order: match line.sort.as_str() {
                 "name" => MemberOrder::Name,
                 "inode" => MemberOrder::Inode,
@@ -358,6 +363,25 @@ impl Asked {
         })
     }
 
+    /// Says which format is written: only that of POSIX.1-2001 has room for attributes, and for maps of holes as haul writes them.
+    /// Attributes that are asked for behind another format ask for this one, as in GNU tar.
+    fn format(&self) -> Result<Format, String> {
+        let Line { create, sparse, xattrs, acls, .. } = self.line;
+        match self.line.format.as_str() {
+            "gnu" | "ustar" if create && sparse => {
+                Err("-S wants --format=pax: others have no room for the map of a file".to_owned())
+            }
+            "gnu" | "ustar" if create && self.format_is_last => {
+                let attributes = if xattrs { "xattrs" } else { "acls" };
+                Err(format!("--{attributes} can be used only on POSIX archives"))
+            }
+            _ if xattrs || acls => Ok(Format::Pax),
+            "gnu" => Ok(Format::Gnu),
+            "ustar" => Ok(Format::Ustar),
+            _ => Ok(Format::Pax),
+        }
+    }
+
     fn excludes(&self) -> Result<Vec<Exclude>, String> {
         let mut excludes = Vec::new();
         for Excluding { text, is_file, is_anchored } in &self.excluding {
@@ -388,19 +412,6 @@ impl Line {
             None => Ok(Archive::Standard),
             Some(file) if file == "-" => Ok(Archive::Standard),
             Some(file) => words::c_string(&file).map(Archive::File),
-        }
-    }
-
-    /// Says which format is written: only that of POSIX.1-2001 has room for attributes, and for maps of holes as haul writes them.
-    fn format(&self) -> Result<Format, String> {
-        match self.format.as_str() {
-            "gnu" | "ustar" if self.create && self.sparse => {
-                Err("-S wants --format=pax: others have no room for the map of a file".to_owned())
-            }
-            _ if self.xattrs || self.acls => Ok(Format::Pax),
-            "gnu" => Ok(Format::Gnu),
-            "ustar" => Ok(Format::Ustar),
-            _ => Ok(Format::Pax),
         }
     }
 
