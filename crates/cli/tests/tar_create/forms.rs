@@ -133,7 +133,15 @@ fn what_a_format_has_no_room_for_is_not_lost() {
         let refused = scene.shell(&format!("$HAUL tar -S --format={format} -cf a.tar hole"));
         assert_eq!((refused.status(), refused.errors().contains("--format=pax")), (Some(2), true));
         scene.good("test ! -e a.tar");
-        scene.good(&format!("$HAUL tar --xattrs --format={format} -cf a.tar hole; grep -q SCHILY a.tar"));
+        scene.good(&format!(
+            "$HAUL tar --format={format} --xattrs -cf a.tar hole; grep -q SCHILY a.tar; rm a.tar"
+        ));
+        let words = format!("--xattrs --format={format} -cf a.tar hole");
+        let [ours, theirs] = ["$HAUL tar", "tar"].map(|tar| scene.shell(&format!("{tar} {words}")));
+        assert_eq!((ours.status(), theirs.status()), (Some(2), Some(2)));
+        let told = "--xattrs can be used only on POSIX archives\n";
+        assert!(ours.errors().contains(told) && theirs.errors().contains(told), "{}", ours.errors());
+        scene.good("test ! -e a.tar");
         scene.good(&format!("$HAUL tar --format={format} -cf a.tar hole; tar -df a.tar; rm a.tar"));
     }
     scene.good("$HAUL tar -S -cf a.tar hole; tar -df a.tar; test $(stat -c %s a.tar) -lt 100000");

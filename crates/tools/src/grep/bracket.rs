@@ -5,6 +5,9 @@ use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassU
 use super::case;
 use super::pattern::Refused;
 
+/// A bracket expression has no end.
+pub(super) const UNMATCHED: Refused = Refused("Unmatched [, [^, [:, [., or [=");
+
 /// What a character is, and which case is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alphabet {
@@ -138,7 +141,7 @@ pub(super) fn read(text: &[u8], alphabet: Alphabet, place: Place) -> Result<(Cla
     loop {
         let rest = &text[reader.at..];
         match rest {
-            [] => return Err(Refused("Unmatched [, [^, [:, [., or [=")),
+            [] => return Err(UNMATCHED),
             [b']', ..] if reader.at > begin => break,
             // Only as the first or the last is it itself, or as the end of a range.
             [b'-', after @ ..]
@@ -173,7 +176,7 @@ impl Reader<'_> {
         }
         let inner = &rest[2..];
         let end = inner.windows(2).position(|pair| pair == [kind, b']']);
-        let end = end.ok_or(Refused("Unmatched [, [^, [:, [., or [="))?;
+        let end = end.ok_or(UNMATCHED)?;
         self.at += end + 4;
         Ok(Some(inner[..end].to_vec()))
     }
@@ -194,7 +197,7 @@ impl Reader<'_> {
         }
         let start = self.end_of_range()?;
         let is_range = match &self.text[self.at..] {
-            [b'-'] => return Err(Refused("Unmatched [, [^, [:, [., or [=")),
+            [b'-'] => return Err(UNMATCHED),
             [b'-', after, ..] => *after != b']',
             _ => false,
         };
@@ -230,6 +233,9 @@ impl Reader<'_> {
         if let Some(symbol) = self.quoted(b'.')? {
             return self.only(&symbol);
         }
+        if self.place == Place::Glob && self.text.get(self.at) == Some(&b'\\') {
+            self.at += 1;
+        }
         match (self.alphabet.first(&self.text[self.at..]), self.place) {
             (Some((Ok(character), length)), _) => {
                 self.at += length;
@@ -239,7 +245,7 @@ impl Reader<'_> {
                 self.at += length;
                 Ok(None)
             }
-            _ => Err(Refused("Unmatched [, [^, [:, [., or [=")),
+            _ => Err(UNMATCHED),
         }
     }
 

@@ -3,11 +3,10 @@
 //! The patterns are those of the shell as POSIX has them. A file below a directory is judged by its name alone; what the user
 //! named by all of its path, or by an end of it that begins behind a slash.
 
-use regex_automata::meta;
-use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, Look, Repetition};
+use regex_syntax::hir::{Hir, Look};
 use serde::{Deserialize, Serialize};
 
-use super::bracket::{self, Alphabet, Place};
+use super::glob::Glob;
 
 /// One of the options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +19,7 @@ pub struct Rule {
 
 /// Rules made ready.
 #[derive(Debug, Default)]
-pub(super) struct Rules(Vec<(meta::Regex, bool)>);
+pub(super) struct Rules(Vec<(Glob, bool)>);
 
 impl Rules {
     /// Makes rules for files ready. As in GNU grep, a pattern with a slash at its end is the name of none.
@@ -37,12 +36,12 @@ impl Rules {
     /// Tells whether a name is left out: the last rule that fits decides; if none does, the first says what the others are
     /// exceptions from.
     pub(super) fn leave_out(&self, name: &[u8], named_by_user: bool) -> bool {
-        let fits = |regex: &meta::Regex| {
+        let fits = |glob: &Glob| {
             let begins =
                 |at: &usize| *at == 0 || (named_by_user && name[at - 1] == b'/' && name[*at] != b'/');
-            (0..name.len().max(1)).filter(begins).any(|at| regex.is_match(&name[at.min(name.len())..]))
+            (0..name.len().max(1)).filter(begins).any(|at| glob.matches(&name[at.min(name.len())..]))
         };
-        let last = self.0.iter().rev().find(|(regex, _)| fits(regex));
+        let last = self.0.iter().rev().find(|(glob, _)| fits(glob));
         match (last, self.0.first()) {
             (Some((_, include)), _) => !include,
             (None, Some((_, include))) => *include,
@@ -51,44 +50,14 @@ impl Rules {
     }
 }
 
-/// Makes a rule ready. A pattern that is too large matches nothing, as one that is none.
-fn ready(glob: &[u8], include: bool, utf8: bool) -> Option<(meta::Regex, bool)> {
-    let alphabet = Alphabet { utf8, ignore_case: false, terminator: 0 };
-    let hir = Hir::concat(vec![Hir::look(Look::Start), hir(glob, alphabet), Hir::look(Look::End)]);
-    let config = meta::Config::new().utf8_empty(false);
-    let regex = meta::Builder::new().configure(config).build_from_hir(&hir).ok()?;
-    Some((regex, include))
+fn ready(glob: &[u8], include: bool, utf8: bool) -> Option<(Glob, bool)> {
+    let whole = |hir| Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)]);
+    Some((Glob::new(glob, utf8, whole)?, include))
 }
 
 fn without_slashes(glob: &[u8]) -> &[u8] {
     let end = glob.iter().rposition(|byte| *byte != b'/').map_or(glob.len(), |last| last + 1);
     &glob[..end]
-}
-
-fn hir(glob: &[u8], alphabet: Alphabet) -> Hir {
-    let mut parts = Vec::new();
-    let mut at = 0;
-    while at < glob.len() {
-        let (part, length) = match &glob[at..] {
-            [b'*', ..] => (any_number_of_bytes(), 1),
-            [b'?', ..] => (Hir::class(alphabet.any()), 1),
-            [b'\\', byte, ..] => (Hir::literal([*byte]), 2),
-            [b'[', rest @ ..] => match bracket::read(rest, alphabet, Place::Glob) {
-                Ok((class, length)) => (Hir::class(class), 1 + length),
-                Err(_) => (Hir::literal(*b"["), 1),
-            },
-            [byte, ..] => (Hir::literal([*byte]), 1),
-            [] => break,
-        };
-        parts.push(part);
-        at += length;
-    }
-    Hir::concat(parts)
-}
-
-fn any_number_of_bytes() -> Hir {
-    let any = Class::Bytes(ClassBytes::new([ClassBytesRange::new(0, u8::MAX)]));
-    Hir::repetition(Repetition { min: 0, max: None, greedy: true, sub: Box::new(Hir::class(any)) })
 }
 
 #[cfg(test)]

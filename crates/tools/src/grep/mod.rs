@@ -19,6 +19,7 @@ mod content;
 mod dialect;
 mod exclude;
 mod find;
+pub(crate) mod glob;
 mod large;
 mod longest;
 mod matcher;

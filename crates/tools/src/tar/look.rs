@@ -52,7 +52,7 @@ impl Look {
         Self {
             people: Arc::new(People::new(&options)),
             status: Arc::default(),
-            excludes: Excludes::new(&options.excludes),
+            excludes: Excludes::new(&options),
             naming: Naming::new(options.confinement),
             process: haul_sys::effective_identity(),
             archive,

@@ -105,8 +105,6 @@ pub struct Exclude {
     pub pattern: Vec<u8>,
     /// Whether it is matched against whole member names only, not after any slash in them (`--anchored`).
     pub anchored: bool,
-    /// Whether `*`, `?` and `[` mean themselves (`--no-wildcards`).
-    pub literal: bool,
 }
 
 /// A member or file that the user named, with the directory that `-C` had led to there.
@@ -172,6 +170,8 @@ pub struct Options {
     pub directory: Option<CString>,
     /// What is left out.
     pub excludes: Vec<Exclude>,
+    /// Whether names are characters of UTF-8, as the locale says, or only bytes.
+    pub utf8: bool,
     /// What beside the usual attributes is archived and made again.
     pub attributes: Attributes,
     /// Whether leading slashes and `..` stay.
@@ -230,6 +230,7 @@ impl Default for Options {
             named: Vec::new(),
             directory: None,
             excludes: Vec::new(),
+            utf8: false,
             attributes: Attributes::empty(),
             confinement: Confinement::default(),
             numeric_owner: false,

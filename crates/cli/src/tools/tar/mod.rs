@@ -21,6 +21,7 @@ use haul_tools::tar::{
 };
 
 use super::{Call, Tool};
+use crate::messages::Charset;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
 use crate::work::{Manner, Work};
@@ -274,7 +275,7 @@ impl FromArgMatches for Asked {
                 Excluding { text, is_file, is_anchored }
             }));
         }
-        let last_of = |id, is_given: bool| matches.indices_of(id).filter(|_| is_given)?.last();
+        let last_of = |id, is_given: bool| matches.indices_of(id).filter(|_| is_given)?.next_back();
         let attributes = last_of("xattrs", line.xattrs).max(last_of("acls", line.acls));
         let format_is_last = attributes.is_some() && attributes < last_of("format", true);
         Ok(Self { line, steps, excluding, format_is_last })
@@ -326,6 +327,7 @@ impl Asked {
             named,
             directory,
             excludes: self.excludes()?,
+            utf8: Charset::of_process() == Charset::Utf8,
             attributes,
             confinement: if line.absolute_names { Confinement::Absolute } else { Confinement::Confined },
             numeric_owner: line.numeric_owner,

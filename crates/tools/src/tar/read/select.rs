@@ -21,7 +21,7 @@ pub(crate) struct Selection {
 impl Selection {
     /// Reads the options.
     pub(crate) fn new(options: &Options) -> Self {
-        let excludes = Excludes::new(&options.excludes);
+        let excludes = Excludes::new(options);
         let names: Vec<_> = options.named.iter().map(|named| named.name.as_bytes().to_vec()).collect();
         let named = names.iter().enumerate().map(|(index, name)| (without_slashes(name).to_vec(), index));
         Self {
