@@ -115,6 +115,47 @@ fn names_are_taken_from_where_they_are_said_to_be() {
 }
 
 #[test]
+fn patterns_are_those_of_the_shell_in_any_locale() {
+    require!(needs::tool("tar"));
+    let names = r"a ab é ß2 'a]' ']' '\' 'a\b' '[a' ':]' x-y A 日本 '*' $'\377' s/a s/é";
+    let scene = Scene::of(&format!("mkdir -p t/s; cd t; touch {names}"));
+    let patterns = [
+        "?",
+        "??",
+        "é",
+        "[é]",
+        "[!a]",
+        "[^é]?",
+        "[[:alpha:]]",
+        "[[:alpha:][:digit:]]2",
+        "[]a]",
+        "a[\\]]",
+        "[\\]]",
+        "\\\\",
+        "[a-z]",
+        "[a-]",
+        "[a",
+        "[[=a=]]",
+        "[[.a.]]b",
+        "[[:none:]]",
+        "[z-a]",
+        "\\*",
+        "s/?",
+        "*/é",
+        "日*",
+    ];
+    for locale in ["C", "C.UTF-8"] {
+        for pattern in patterns {
+            let list = |tar: &str| {
+                let listed = "tar --quoting-style=literal -t | sort";
+                scene.good(&format!("export LC_ALL={locale}; {tar} -c --exclude='{pattern}' t | {listed}"))
+            };
+            assert_eq!(list("$HAUL tar"), list("tar"), "{locale}: {pattern}");
+        }
+    }
+}
+
+#[test]
 fn links_are_followed_if_that_is_asked_for() {
     require!(needs::tool("tar"));
     let scene =

@@ -10,7 +10,7 @@ use super::bracket::{self, Alphabet, Place, UNMATCHED};
 pub(crate) struct Glob {
     /// For names that are characters of UTF-8, where the locale and the pattern are.
     by_characters: Option<meta::Regex>,
-    /// For others, as in the C library: whatever the locale, of bytes.
+    /// For any, as bytes.
     by_bytes: meta::Regex,
 }
 
@@ -25,10 +25,10 @@ impl Glob {
         Some(Self { by_characters: is_text.then(|| regex(true)).flatten(), by_bytes: regex(false)? })
     }
 
-    /// Tells whether it matches a name.
+    /// Tells whether it matches a name. As with GNU's programs, one that is text may also be taken for bytes.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         let by_characters = self.by_characters.as_ref().filter(|_| str::from_utf8(name).is_ok());
-        by_characters.unwrap_or(&self.by_bytes).is_match(name)
+        by_characters.is_some_and(|regex| regex.is_match(name)) || self.by_bytes.is_match(name)
     }
 }
 
