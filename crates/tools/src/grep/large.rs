@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{Desk, Found, Problem, Stages, Tally, wording as flow};
-use haul_sys::{Cache, Error, Fd, Seek, read, seek};
+use haul_sys::{Cache, Errno, Error, Fd, Operation, Seek, read, seek, stat};
 
 use super::content::{Examined, JUDGED_BYTES, Window};
 use super::options::Order;
@@ -145,6 +145,10 @@ fn read_range(source: &Fd, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()
     let mut filled = 0;
     while filled < length {
         match read(source, range.start + filled as u64, &mut buffer[filled..], Cache::Keep)? {
+            // Where there still is more, an end that is none may not hide lines.
+            0 if stat(source)?.size > range.start + filled as u64 => {
+                return Err(Error::new(Operation::Read, String::new(), Errno::IO));
+            }
             0 => break,
             more => filled += more,
         }
