@@ -70,6 +70,7 @@ impl Null {
             accessed: epoch,
             modified: epoch,
             changed: epoch,
+            born: None,
         }
     }
 }

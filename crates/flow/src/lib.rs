@@ -10,6 +10,7 @@
 //! ```
 
 mod config;
+mod creation;
 mod driver;
 mod entered;
 mod held;
@@ -37,6 +38,7 @@ use std::sync::Mutex;
 use haul_engine::Engine;
 
 pub use config::{Config, Switches};
+pub use creation::{Creation, is_shared, temporary_name};
 pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Undertaking, Weigh};
 pub use entered::Entered;
 pub use haul_sys::Standard;

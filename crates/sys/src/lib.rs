@@ -35,6 +35,7 @@ mod metadata;
 mod names;
 mod open;
 mod operation;
+mod pinned;
 mod posix_aio;
 mod process;
 mod ring;
@@ -73,9 +74,10 @@ pub use metadata::{
 pub use names::{Entry, EntryType, Name, Names, PackedNames};
 pub use open::{Open, open, open_parent, open_path};
 pub use operation::Operation;
+pub use pinned::Pinned;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
-    Identity as ProcessIdentity, address_space_limit, descriptor_limit, effective_identity,
+    Identity as ProcessIdentity, address_space_limit, clock, descriptor_limit, effective_identity,
     raise_descriptor_limit, set_umask, umask, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};

@@ -21,7 +21,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    fn raw(self) -> (Option<Uid>, Option<Gid>) {
+    pub(crate) fn raw(self) -> (Option<Uid>, Option<Gid>) {
         (self.user.map(Uid::from_raw), self.group.map(Gid::from_raw))
     }
 }
@@ -36,7 +36,7 @@ pub struct Times {
 }
 
 impl Times {
-    fn raw(self) -> Timestamps {
+    pub(crate) fn raw(self) -> Timestamps {
         let raw = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanoseconds) };
         Timestamps { last_access: raw(self.accessed), last_modification: raw(self.modified) }
     }

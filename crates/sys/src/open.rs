@@ -31,6 +31,8 @@ impl Open {
         Open { flags: OFlags::RDONLY.union(OFlags::DIRECTORY).union(ALWAYS), mode: 0 };
     /// A directory to resolve names in only: works where it may be searched but not listed.
     pub const SEARCH: Open = Open { flags: OFlags::PATH.union(OFlags::DIRECTORY).union(ALWAYS), mode: 0 };
+    /// A file of any type, as a mere reference: nothing is read, written or waited for.
+    pub const PATH: Open = Open { flags: OFlags::PATH.union(ALWAYS), mode: 0 };
     /// An existing file to write. Does not block on a FIFO that stands where a regular file was expected.
     pub const WRITE: Open = Open { flags: OFlags::WRONLY.union(OFlags::NONBLOCK).union(ALWAYS), mode: 0 };
 
@@ -38,6 +40,13 @@ impl Open {
     #[must_use]
     pub const fn create(mode: Mode) -> Open {
         let flags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(ALWAYS);
+        Open { flags, mode: mode.bits() }
+    }
+
+    /// A new file to write that has no name, where the file system can make one: the name to open is its directory's.
+    #[must_use]
+    pub const fn unnamed(mode: Mode) -> Open {
+        let flags = OFlags::WRONLY.union(OFlags::TMPFILE).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
         Open { flags, mode: mode.bits() }
     }
 

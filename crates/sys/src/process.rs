@@ -3,7 +3,7 @@
 use rustix::fs::{Mode as RawMode, OFlags};
 use rustix::process::{Resource, Rlimit};
 
-use crate::stat::Mode;
+use crate::stat::{Mode, Timestamp};
 
 /// Returns how many descriptors the process may have open.
 #[must_use]
@@ -76,4 +76,11 @@ pub struct Identity {
 #[must_use]
 pub fn effective_identity() -> Identity {
     Identity { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
+}
+
+/// Returns the time by the clock that file systems stamp new files with. It ticks every few milliseconds.
+#[must_use]
+pub fn clock() -> Timestamp {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or_default() }
 }

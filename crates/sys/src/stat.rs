@@ -151,6 +151,8 @@ pub struct Stat {
     pub modified: Timestamp,
     /// Last change of anything that the kernel knows of it.
     pub changed: Timestamp,
+    /// Creation, if the file system records it.
+    pub born: Option<Timestamp>,
 }
 
 impl Stat {
@@ -191,6 +193,9 @@ impl From<&Statx> for Stat {
             accessed: time(raw.stx_atime.tv_sec, raw.stx_atime.tv_nsec),
             modified: time(raw.stx_mtime.tv_sec, raw.stx_mtime.tv_nsec),
             changed: time(raw.stx_ctime.tv_sec, raw.stx_ctime.tv_nsec),
+            born: StatxFlags::from_bits_retain(raw.stx_mask)
+                .contains(StatxFlags::BTIME)
+                .then(|| time(raw.stx_btime.tv_sec, raw.stx_btime.tv_nsec)),
         }
     }
 }
@@ -201,11 +206,14 @@ pub fn device_number(major: u32, minor: u32) -> u64 {
     libc::makedev(major, minor)
 }
 
+/// What every look asks for. The birth time costs nothing where a file system has it, and is absent elsewhere.
+pub(crate) const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
 fn look(directory: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {
     let directory = directory.as_fd();
     gate::call(
         Operation::Statx,
-        || rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS),
+        || rustix::fs::statx(directory, name, flags, WANTED),
         || format!("{}, {name:?}, {flags:?}", directory.as_raw_fd()),
     )
     .map(|raw| Stat::from(&raw))

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
-use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::answer::{counted, is_transient, word};
@@ -138,7 +138,7 @@ impl RingRequest {
             }
             Self::Statx { file } => opcode::Statx::new(fd(file), NO_NAME.as_ptr(), statx.cast())
                 .flags(AtFlags::EMPTY_PATH.bits().cast_signed())
-                .mask(StatxFlags::BASIC_STATS.bits())
+                .mask(crate::stat::WANTED.bits())
                 .build(),
             Self::Transfer(transfer) => {
                 let read = (part == SECOND).then(|| transfer.length());

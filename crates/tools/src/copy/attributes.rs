@@ -15,12 +15,9 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Desk, Held, HeldCache, Problem, Wording};
-use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Stat, Times, XattrNames};
-use haul_sys::{change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at};
-use haul_sys::{
-    get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, remove_xattr_at, set_xattr,
-    set_xattr_at, stat_at,
-};
+use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Pinned, Stat, Times, XattrNames};
+use haul_sys::{change_mode, change_owner, change_times, stat};
+use haul_sys::{get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr};
 
 use super::Copier;
 use super::births::Birth;
@@ -34,74 +31,91 @@ pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 /// A label that belongs to the place, not to the file, and is set by the kernel's policy.
 const SECURITY_LABEL: &CStr = c"security.selinux";
 
-/// Something that has attributes: an open file, or a name that cannot be opened.
+/// A source whose attributes are read: an open file, or a name that cannot be opened.
 #[derive(Clone, Copy)]
-pub(super) enum Object<'a> {
+pub(super) enum Source<'a> {
     /// An open file or directory.
     Open(&'a Fd),
     /// A symbolic link or special file.
     Named(&'a Fd, &'a CStr),
 }
 
-impl Object<'_> {
+impl Source<'_> {
     /// Returns a descriptor on the same file system.
     pub(super) fn descriptor(&self) -> &Fd {
         match self {
-            Object::Open(file) => file,
-            Object::Named(directory, _) => directory,
+            Source::Open(file) => file,
+            Source::Named(directory, _) => directory,
         }
     }
 
     fn list(self) -> Result<XattrNames, Error> {
         match self {
-            Object::Open(file) => list_xattrs(file),
-            Object::Named(directory, name) => list_xattrs_at(directory, name),
+            Source::Open(file) => list_xattrs(file),
+            Source::Named(directory, name) => list_xattrs_at(directory, name),
         }
     }
 
     pub(super) fn get(self, key: &CStr) -> Result<Vec<u8>, Error> {
         match self {
-            Object::Open(file) => get_xattr(file, key),
-            Object::Named(directory, name) => get_xattr_at(directory, name, key),
+            Source::Open(file) => get_xattr(file, key),
+            Source::Named(directory, name) => get_xattr_at(directory, name, key),
+        }
+    }
+}
+
+/// A copy that gets attributes: always an object, never a name, which may lead to another file by now.
+#[derive(Clone, Copy)]
+pub(super) enum Object<'a> {
+    /// An open file or directory.
+    Open(&'a Fd),
+    /// A symbolic link, a special file, or a directory that can't be read.
+    Pinned(&'a Pinned),
+}
+
+impl Object<'_> {
+    fn stat(self) -> Result<Stat, Error> {
+        match self {
+            Object::Open(file) => stat(file),
+            Object::Pinned(pinned) => pinned.stat(),
         }
     }
 
     pub(super) fn set(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
         match self {
             Object::Open(file) => set_xattr(file, key, value),
-            Object::Named(directory, name) => set_xattr_at(directory, name, key, value),
+            Object::Pinned(pinned) => pinned.set_xattr(key, value),
         }
     }
 
     pub(super) fn remove(self, key: &CStr) -> Result<(), Error> {
         match self {
             Object::Open(file) => remove_xattr(file, key),
-            Object::Named(directory, name) => remove_xattr_at(directory, name, key),
+            Object::Pinned(pinned) => pinned.remove_xattr(key),
         }
     }
 
     pub(super) fn own(self, owner: Owner) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_owner(file, owner),
-            Object::Named(directory, name) => change_owner_at(directory, name, owner),
+            Object::Pinned(pinned) => pinned.change_owner(owner),
         }
     }
 
     pub(super) fn chmod(self, mode: Mode) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_mode(file, mode),
-            Object::Named(directory, name) => change_mode_at(directory, name, mode),
+            Object::Pinned(pinned) => pinned.change_mode(mode),
         }
     }
 
-    /// Adds the set-id and sticky bits that something without a descriptor has now: only it was made with them, and
-    /// changing its owner took away some.
+    /// Adds the set-id and sticky bits that a special file has now: only it was made with them, and changing its
+    /// owner took some away.
     fn with_its_special_bits(self, mode: Mode) -> Result<Mode, Error> {
         match self {
             Object::Open(_) => Ok(mode),
-            Object::Named(directory, name) => {
-                let now = stat_at(directory, name)?.mode;
-                Ok(mode.without(Mode::SPECIAL).or(now.and(Mode::SPECIAL)))
+            Object::Pinned(pinned) => {
+                Ok(mode.without(Mode::SPECIAL).or(pinned.stat()?.mode.and(Mode::SPECIAL)))
             }
         }
     }
@@ -109,7 +123,7 @@ impl Object<'_> {
     pub(super) fn touch(self, times: Times) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_times(file, times),
-            Object::Named(directory, name) => change_times_at(directory, name, times),
+            Object::Pinned(pinned) => pinned.change_times(times),
         }
     }
 }
@@ -154,7 +168,7 @@ impl Copier {
     pub(super) fn read_xattrs(
         &self,
         desk: &Desk<'_, Self>,
-        source: Object<'_>,
+        source: Source<'_>,
         path: &dyn Fn() -> Vec<u8>,
     ) -> SourceXattrs {
         let mut found = SourceXattrs::default();
@@ -238,14 +252,12 @@ impl Copier {
         let same = match (subject.before, subject.object) {
             (Some(before), _) => (before.owner, before.group) == wanted,
             // A new file of our own is most often right already, which looking tells cheaper than setting.
-            (None, Object::Open(file)) if self.is_own(subject.stat) => {
-                haul_sys::stat(file).is_ok_and(|now| {
-                    if let Some((birth, directory)) = subject.birth {
-                        self.learn(directory, birth, &now);
-                    }
-                    self.is_own(&now)
-                })
-            }
+            (None, object) if self.is_own(subject.stat) => object.stat().is_ok_and(|now| {
+                if let Some((birth, directory)) = subject.birth {
+                    self.learn(directory, birth, &now);
+                }
+                self.is_own(&now)
+            }),
             (None, _) => false,
         };
         if same {

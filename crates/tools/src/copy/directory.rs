@@ -6,18 +6,18 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{Desk, Enter, Found, Node, Opened, Problem, Tally};
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
-use haul_sys::{change_mode_at, make_directory, open, stat, stat_at};
+use haul_flow::{Creation, Desk, Enter, Found, Node, Opened, Problem, Tally, is_shared};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat};
+use haul_sys::{make_directory, open, stat};
 
 use super::Copier;
-use super::attributes::{Object, SourceXattrs, Subject};
+use super::attributes::{Object, Source, SourceXattrs, Subject};
 use super::births::Births;
 use super::existing::looks_at_link;
 use super::options::{Dereference, Preserve};
 use super::place::Place;
 use super::target::{
-    MadeDirectory, TargetDirectory, failure, open_directory, problem, shown_directory, target_name,
+    MadeDirectory, TargetDirectory, failure, not_ours, open_directory, problem, shown_directory, target_name,
     target_path,
 };
 use super::wording;
@@ -54,8 +54,9 @@ impl Copier {
         let above = &found.node.own;
         if ready.is_new {
             let above_is_new = above.made.as_ref().is_some_and(|made| made.before.is_none());
-            if !above_is_new {
-                self.tops.record(ready.stat.identity, above.copy.index);
+            if !above_is_new && !self.tops.record(ready.stat.identity, above.copy.index) {
+                desk.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)));
+                return Enter::Over;
             }
             self.tell_copied(desk, found);
             if let Ok(source) = opened.source {
@@ -64,7 +65,7 @@ impl Copier {
         }
         desk.count(Tally { directories: 1, ..Tally::default() });
         let xattrs = match opened.source {
-            Ok(source) => self.read_xattrs(desk, Object::Open(source), &|| found.path()),
+            Ok(source) => self.read_xattrs(desk, Source::Open(source), &|| found.path()),
             Err(_) => SourceXattrs::default(),
         };
         let follow = !ready.is_new && !looks_at_link(&self.options, FileType::Directory);
@@ -89,6 +90,7 @@ impl Copier {
                 xattrs,
             }),
             reflink_refused: AtomicBool::new(above.refuses_reflink()),
+            is_shared: !ready.is_new && is_shared(&ready.stat, self.process.user),
             gives_access_list,
             births: Births::default(),
         };
@@ -182,9 +184,18 @@ impl Copier {
         source: &Stat,
         parent: &Fd,
     ) -> Result<Result<Ready, Problem>, Error> {
-        let name = target_name(found);
-        make_directory(parent, name, self.new_directory_mode(source).or(Mode::OWNER))?;
-        Ok(open_new_directory(found, parent))
+        let (name, mode) = (target_name(found), self.new_directory_mode(source).or(Mode::OWNER));
+        let creation = Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 });
+        make_directory(parent, name, mode)?;
+        let opened = creation.open_directory(parent, name, found.node.own.is_shared);
+        // The mode it was made with, so that leaving knows what the umask and the parent made of it.
+        Ok(opened.map(|(fd, stat)| Ready { fd: Arc::new(fd), stat, is_new: true }).map_err(|cause| {
+            let wording = match cause.operation() {
+                Operation::Fchmod => wording::SETTING_PERMISSIONS,
+                _ => wording::CANNOT_STAT,
+            };
+            not_ours(found, wording, cause)
+        }))
     }
 
     fn existing_directory(&self, found: &Found<Self>, parent: &Fd) -> Result<Ready, Problem> {
@@ -268,24 +279,4 @@ impl Copier {
             Mode::default()
         }
     }
-}
-
-/// Opens a directory that was just made, after giving its owner what working in it takes.
-fn open_new_directory(found: &Found<Copier>, parent: &Fd) -> Result<Ready, Problem> {
-    let name = target_name(found);
-    let problem = |wording| move |cause: Error| problem(found, wording, cause);
-    let made = stat_at(parent, name).map_err(problem(wording::CANNOT_STAT))?;
-    if !made.mode.contains(Mode::OWNER) {
-        // The umask took what the owner needs to work in it.
-        change_mode_at(parent, name, made.mode.or(Mode::OWNER))
-            .map_err(problem(wording::SETTING_PERMISSIONS))?;
-    }
-    let fd = open(parent, name, Open::DIRECTORY).map_err(problem(wording::CANNOT_STAT))?;
-    let stat = stat(&fd).map_err(problem(wording::CANNOT_STAT))?;
-    if stat.identity != made.identity {
-        let cause = Error::new(haul_sys::Operation::Openat, format!("{name:?}"), Errno::STALE);
-        return Err(problem(wording::CANNOT_CREATE_DIRECTORY)(cause));
-    }
-    // The mode it was made with, so that leaving knows what the umask and the parent made of it.
-    Ok(Ready { fd: Arc::new(fd), stat: Stat { mode: made.mode, ..stat }, is_new: true })
 }

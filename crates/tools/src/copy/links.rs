@@ -1,16 +1,13 @@
 //! Names that are one file in the source stay one file in the target.
 
 use std::ffi::{CStr, CString};
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use haul_flow::{Claim, Desk, Found, Held, Problem, Tally};
+use haul_flow::{Claim, Desk, Found, Held, Problem, Tally, temporary_name};
 use haul_sys::{Errno, Error, Fd, Identity, Stat};
 use haul_sys::{link_at_path, remove, rename, stat_path};
 
 use super::Copier;
-use super::operands::c_string;
 use super::options::{Dereference, Make, Preserve};
 use super::place::{Left, Place};
 use super::target::{open_directory, target_name, target_path};
@@ -161,7 +158,7 @@ pub(super) fn replace(
 ) -> Result<(), Error> {
     let mut tried = 0;
     let passing = loop {
-        let passing = passing_name();
+        let passing = temporary_name();
         match make(&passing) {
             Ok(()) => break passing,
             Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,
@@ -174,13 +171,4 @@ pub(super) fn replace(
         Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
         _ => outcome,
     }
-}
-
-/// Returns a name for what will be renamed at once, which no other worker uses, in this process or another, on this host or
-/// another: it is removed by name at last, and must not be another's then.
-fn passing_name() -> CString {
-    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    c_string(format!(".haul-{:016x}-{number}", *PROCESS).as_bytes())
 }

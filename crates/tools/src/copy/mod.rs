@@ -34,11 +34,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, HeldCache, LinkTable, Need, Node,
-    OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Split, Status,
-    Striping, Tool, Undertaking,
+    Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, Held, HeldCache, LinkTable, Need,
+    Node, OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Split, Status,
+    Striping, Tool, Undertaking, is_shared,
 };
-use haul_sys::{EntryType, Errno, Error, Fd, Identity, Mode, ProcessIdentity, Stat, stat_at};
+use haul_sys::{EntryType, Errno, Error, Fd, Identity, Mode, ProcessIdentity, Stat, stat, stat_at};
 
 pub use options::{
     Backup, CopyOptions, Dereference, Existing, LayoutRule, Make, Operands, Preserve, Reflink, Sparse, Update,
@@ -162,18 +162,18 @@ fn places(
     parents: &mut Parents<'_>,
 ) -> (Vec<Operand<Copier>>, Vec<Problem>) {
     let (mut operands, mut problems) = (Vec::with_capacity(group.len()), Vec::new());
-    let mut lists = HashMap::new();
+    let mut facts = HashMap::new();
     for (index, assignment) in group.iter().enumerate() {
         let Some(held) = parents.of(assignment) else { continue };
         let Assignment { text, target: (_, name), shown, .. } = assignment;
         let split = Split::of(text);
         match split.hold(cache) {
             Ok(place) => {
-                let gives_list = *lists
-                    .entry(held.identity())
-                    .or_insert_with(|| copier.operands_inherit_access_list(cache, &held));
+                let facts = *facts.entry(held.identity()).or_insert_with(|| {
+                    (copier.is_shared(cache, &held), copier.operands_inherit_access_list(cache, &held))
+                });
                 let names = (text.to_bytes().to_vec(), shown.clone());
-                let own = TargetDirectory::place(held, name.clone(), names, first + index, gives_list);
+                let own = TargetDirectory::place(held, name.clone(), names, first + index, facts);
                 operands.push(Operand::named(place, &operands::c_string(split.name), own));
             }
             Err(cause) => {
@@ -239,6 +239,12 @@ impl Copier {
             Dereference::Operands => found.is_operand(),
             Dereference::Always => true,
         }
+    }
+
+    /// True if somebody else may exchange the entries of a directory that operands are copied to.
+    fn is_shared(&self, cache: &HeldCache, held: &Arc<Held>) -> bool {
+        let looked = cache.open(held).and_then(|directory| stat(&*directory));
+        looked.map_or(true, |there| is_shared(&there, self.process.user))
     }
 
     /// Remembers what an operand was copied to.

@@ -1,20 +1,19 @@
 //! Entries that are not opened: symbolic links, special files, and whatever `-l` and `-s` make.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Claim, Desk, Found, Handled, Problem, Tally};
-use haul_sys::{
-    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation, Special, Stat, Times, change_times_at,
-};
+use haul_flow::{Claim, Creation, Desk, Found, Handled, Problem, Tally};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation, Special, Stat, Times};
 use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
 
 use super::Copier;
-use super::attributes::{Object, Subject};
+use super::attributes::{Object, Source, Subject};
 use super::links::{LinkedName, replace};
 use super::options::{Make, Preserve};
 use super::place::{Left, Made, Place};
 use super::stream;
-use super::target::{failure, open_directory, problem, target_name, target_path};
+use super::target::{failure, not_ours, open_directory, problem, target_name, target_path};
 use super::wording;
 
 impl Copier {
@@ -170,12 +169,20 @@ impl Copier {
             }
             _ => None,
         };
-        let make = |name: &CStr| match &content {
-            Some(content) => make_symlink(content, &directory, name),
-            None => {
-                let mode = source.mode.without(self.omitted(source.kind));
-                let special = Special { kind: source.kind, mode, device_number: source.device_number };
-                make_special(&directory, name, special)
+        let special = match &content {
+            Some(_) => SYMLINK,
+            None => Special {
+                kind: source.kind,
+                mode: source.mode.without(self.omitted(source.kind)),
+                device_number: source.device_number,
+            },
+        };
+        let creation = Cell::new(Creation::begin(special));
+        let make = |name: &CStr| {
+            creation.set(Creation::begin(special));
+            match &content {
+                Some(content) => make_symlink(content, &directory, name),
+                None => make_special(&directory, name, special),
             }
         };
         match make(name) {
@@ -194,8 +201,8 @@ impl Copier {
                 return Err(problem);
             }
         }
+        self.give_pinned_attributes(desk, found, source_directory, (&directory, creation.get()), source)?;
         self.count_remade(desk, source.kind);
-        self.give_named_attributes(desk, found, source_directory, &directory, source);
         Ok(Made::Whole)
     }
 
@@ -229,32 +236,44 @@ impl Copier {
         }
     }
 
-    /// Gives what was made its attributes, by name. What cannot be given is reported; the copy stands.
-    fn give_named_attributes(
+    /// Gives what was made its attributes. What can't be given is reported; the copy stands.
+    ///
+    /// # Errors
+    /// When it was replaced, or can't be pinned.
+    fn give_pinned_attributes(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         source_directory: &Fd,
-        directory: &Fd,
+        (directory, creation): (&Fd, Creation),
         source: &Stat,
-    ) {
-        let xattrs = self.read_xattrs(desk, Object::Named(source_directory, found.name()), &|| found.path());
+    ) -> Result<(), Problem> {
         let plain = source.mode.without(self.umask);
         let made_with = source.mode.without(self.omitted(source.kind)).without(self.umask);
+        let plain_mode = match self.options.default_mode {
+            true => Some(default_mode(source.kind).without(self.umask)),
+            false => (plain != made_with).then_some(plain),
+        };
+        let gets_mode = plain_mode.is_some() && source.kind != FileType::Symlink;
+        if self.options.preserve.difference(Preserve::LINKS).is_empty() && !gets_mode {
+            return Ok(());
+        }
+        let pinned = creation
+            .pin(directory, target_name(found), found.node.own.is_shared)
+            .map_err(|cause| not_ours(found, wording::PERMISSIONS, cause))?;
+        let xattrs = self.read_xattrs(desk, Source::Named(source_directory, found.name()), &|| found.path());
         let subject = Subject {
-            object: Object::Named(directory, target_name(found)),
+            object: Object::Pinned(&pinned),
             stat: source,
             xattrs: &xattrs,
             before: None,
-            plain_mode: match self.options.default_mode {
-                true => Some(default_mode(source.kind).without(self.umask)),
-                false => (plain != made_with).then_some(plain),
-            },
+            plain_mode,
             has_access_list: found.node.own.gives_access_list,
             birth: None,
             target_path: &|| target_path(found),
         };
         self.give_attributes(desk, &subject);
+        Ok(())
     }
 
     fn count_remade(&self, desk: &Desk<'_, Self>, kind: FileType) {
@@ -313,7 +332,11 @@ impl Copier {
         let directory = self.open_place(desk, found).map_err(failed)?;
         let leads = content.starts_with(b"/") || self.is_current_directory(found);
         let content = CString::new(content).unwrap_or_default();
-        let make = |name: &CStr| make_symlink(&content, &directory, name);
+        let creation = Cell::new(Creation::begin(SYMLINK));
+        let make = |name: &CStr| {
+            creation.set(Creation::begin(SYMLINK));
+            make_symlink(&content, &directory, name)
+        };
         if leads && !self.options.existing.backs_up() && make(target_name(found)).is_ok() {
             self.tell_copied(desk, found);
         } else {
@@ -336,8 +359,11 @@ impl Copier {
         }
         if self.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: source.accessed, modified: source.modified };
-            change_times_at(&directory, target_name(found), times)
-                .map_err(|cause| problem(found, wording::TIMES, cause))?;
+            creation
+                .get()
+                .pin(&directory, target_name(found), found.node.own.is_shared)
+                .and_then(|link| link.change_times(times))
+                .map_err(|cause| not_ours(found, wording::TIMES, cause))?;
         }
         desk.count(Tally { symlinks: 1, ..Tally::default() });
         Ok(Made::Whole)
@@ -376,6 +402,9 @@ struct Taken<'a> {
     /// The error that said so.
     exists: Error,
 }
+
+/// A new symbolic link.
+const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, device_number: 0 };
 
 /// The mode of a special file that gets none from its source.
 fn default_mode(kind: FileType) -> Mode {

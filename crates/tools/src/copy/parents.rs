@@ -11,12 +11,14 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_flow::{Held, HeldCache, Line, Problem, Report, Severity, Status};
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Owner, Stat, Times};
-use haul_sys::{change_mode_at, make_directory, open, open_path, stat, stat_at, stat_path};
+use haul_flow::{Creation, Held, HeldCache, Line, Problem, Report, Severity, Status, is_shared};
+use haul_sys::{
+    Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
+};
+use haul_sys::{make_directory, open, open_path, stat, stat_path};
 
 use super::Copier;
-use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
+use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, Source};
 use super::operands::{Assignment, c_string};
 use super::options::Preserve;
 use super::wording;
@@ -184,23 +186,23 @@ impl<'a> Parents<'a> {
         let directory = self.cache.open(above).map_err(problem(wording::CANNOT_MAKE_PARENT))?;
         let omitted = self.omitted(&source);
         let wanted = if self.copier.options.default_mode { Mode::ALL } else { source.mode };
-        make_directory(&directory, &component.name, wanted.without(omitted))
-            .map_err(problem(wording::CANNOT_MAKE_PARENT))?;
+        let is_shared = stat(&*directory).map_or(true, |above| is_shared(&above, self.copier.process.user));
+        let mode = wanted.without(omitted);
+        let creation = Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 });
+        make_directory(&directory, &component.name, mode).map_err(problem(wording::CANNOT_MAKE_PARENT))?;
         if self.copier.options.verbose {
             let names = vec![component.source.to_vec(), component.shown.to_vec()];
             self.report.line(Line { wording: wording::PARENT_MADE, names });
         }
-        let made = stat_at(&directory, &component.name).map_err(problem(wording::PARENT_ATTRIBUTES))?;
-        if !made.mode.contains(Mode::OWNER) {
-            change_mode_at(&directory, &component.name, made.mode.or(Mode::OWNER))
-                .map_err(problem(wording::SETTING_PERMISSIONS))?;
+        let opened = creation.open_directory(&directory, &component.name, is_shared);
+        let (fd, made) = opened.map_err(|cause| match cause.operation() {
+            Operation::Fchmod => problem(wording::SETTING_PERMISSIONS)(cause),
+            _ if cause.is(Errno::STALE) => replaced(component),
+            _ => problem(wording::PARENT_ATTRIBUTES)(cause),
+        })?;
+        if self.places.contains_key(&made.identity) {
+            return Err(replaced(component));
         }
-        let fd = open(&directory, &component.name, Open::SEARCH)
-            .and_then(|fd| match stat(&fd)?.identity == made.identity {
-                true => Ok(fd),
-                false => Err(error(component, Operation::Openat, Errno::STALE)),
-            })
-            .map_err(problem(wording::PARENT_ATTRIBUTES))?;
         let held = self.hold(above, component, Open::SEARCH, (made.identity, fd));
         Ok((held, source, self.plain_mode(omitted, made.mode)))
     }
@@ -250,13 +252,9 @@ impl<'a> Parents<'a> {
         let problem =
             |wording| move |cause: Error| Problem::new(wording).naming(changed.shown.clone()).because(cause);
         let opened = self.cache.open(&changed.held).map_err(problem(wording::PARENT_ATTRIBUTES))?;
-        // Its descriptor finds names and nothing else. One that serves for attributes cannot be had of a directory that may
-        // not be read: then the directory's own name for itself has to do.
-        let file = open(&opened, c".", Open::DIRECTORY);
-        let object = match &file {
-            Ok(file) => Object::Open(file),
-            Err(_) => Object::Named(&opened, c"."),
-        };
+        // The cache holds it for finding names, which is no descriptor that attributes can be set through.
+        let pinned = Pinned::open(&opened, c".").map_err(problem(wording::PARENT_ATTRIBUTES))?;
+        let object = Object::Pinned(&pinned);
         if self.copier.preserves(Preserve::OWNERSHIP) {
             self.give_owner(object, &changed.stat).map_err(problem(wording::OWNERSHIP))?;
         }
@@ -296,7 +294,7 @@ impl<'a> Parents<'a> {
 /// Sets mode and access lists as the source has them.
 fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
     let source = open_path(&changed.source, Open::SEARCH.following())?;
-    let lists = [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, Object::Named(&source, c".").get(key)));
+    let lists = [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, Source::Named(&source, c".").get(key)));
     object.remove(ACCESS_LIST)?;
     object.chmod(changed.stat.mode)?;
     for (key, list) in lists {
@@ -307,6 +305,10 @@ fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn replaced(component: &Component<'_>) -> Problem {
+    Problem::new(wording::REPLACED_WHILE_MADE).naming(component.shown)
 }
 
 /// Looks at the source's directory.

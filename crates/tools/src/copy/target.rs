@@ -21,9 +21,10 @@ pub(super) struct Tops {
 }
 
 impl Tops {
-    /// Records the top of a new tree.
-    pub(super) fn record(&self, directory: Identity, operand: usize) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(directory, operand);
+    /// Records the top of a new tree. Returns false if it is one already: no two names lead to one new directory,
+    /// unless somebody moves them about.
+    pub(super) fn record(&self, directory: Identity, operand: usize) -> bool {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(directory, operand).is_none()
     }
 
     /// Tells whether a directory with this inode number may be one of them.
@@ -75,6 +76,8 @@ pub struct TargetDirectory {
     pub(super) made: Option<MadeDirectory>,
     /// Whether sharing blocks with the source was refused here.
     pub(super) reflink_refused: AtomicBool,
+    /// True if somebody else may exchange its entries while they are made.
+    pub(super) is_shared: bool,
     /// Whether new entries inherit an access list from it. Looked at only where modes are preserved.
     pub(super) gives_access_list: bool,
     /// What new files in it are born with.
@@ -99,7 +102,7 @@ impl TargetDirectory {
         name: CString,
         (source, target): (Vec<u8>, Vec<u8>),
         index: usize,
-        gives_access_list: bool,
+        (is_shared, gives_access_list): (bool, bool),
     ) -> Self {
         let copy = Arc::new(Copy::new(index, source, target));
         Self {
@@ -108,6 +111,7 @@ impl TargetDirectory {
             copy,
             made: None,
             reflink_refused: AtomicBool::new(false),
+            is_shared,
             gives_access_list,
             births: Births::default(),
         }
@@ -168,6 +172,14 @@ pub(super) fn failure(found: &Found<Copier>, directory: &Fd, wording: Wording, c
     match stat_path(Some(directory), target_name(found), true) {
         Err(looked) if !above_is_new && !looked.is(Errno::NOENT) => problem(wording::CANNOT_STAT, looked),
         _ => problem(wording, cause),
+    }
+}
+
+/// Words why what was just made does not get its attributes: something else is in its place, or the cause.
+pub(super) fn not_ours(found: &Found<Copier>, wording: Wording, cause: Error) -> Problem {
+    match cause.is(Errno::STALE) {
+        true => Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)),
+        false => problem(found, wording, cause),
     }
 }
 

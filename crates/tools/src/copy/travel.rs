@@ -10,7 +10,9 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{Arrivals, Claim, Desk, Found, Node, OpenFile, OpenedFile, Portable, Problem, Way};
+use haul_flow::{
+    Arrivals, Claim, Desk, Found, Node, OpenFile, OpenedFile, Portable, Problem, Way, is_shared,
+};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,7 @@ struct PackedTarget {
     target: Vec<u8>,
     is_new: bool,
     is_place: bool,
+    is_shared: bool,
     gives_access_list: bool,
 }
 
@@ -135,6 +138,7 @@ impl Portable for Copier {
             target: own.copy.target.clone(),
             is_new: own.is_new(),
             is_place: own.made.is_none(),
+            is_shared: own.is_shared,
             gives_access_list: own.gives_access_list,
         };
         postcard::to_allocvec(&packed).unwrap_or_default()
@@ -162,6 +166,7 @@ impl Portable for Copier {
             copy: Arc::new(copy),
             made: (!packed.is_place).then_some(made),
             reflink_refused: AtomicBool::new(false),
+            is_shared: packed.is_shared,
             gives_access_list: packed.gives_access_list,
             births: Births::default(),
         })
@@ -191,18 +196,21 @@ impl Portable for Copier {
         };
         // Of the numbers of another host only that of the inode means something here.
         let identity = Identity { device: above.held.identity().device, ..identity };
-        if made.before.is_none() && !above.is_new() {
-            self.tops.record(identity, above.copy.index);
+        if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.copy.index) {
+            desk.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)));
+            return None;
         }
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         let place = (&above.held, target_name(found));
         let held = desk.cache().hold_shown(place, how, identity, None, None);
+        let is_shared = made.before.is_some_and(|before| is_shared(&before, self.process.user));
         Some(TargetDirectory {
             held,
             rename: None,
             copy: Arc::clone(&above.copy),
             made: Some(made),
             reflink_refused: AtomicBool::new(false),
+            is_shared,
             gives_access_list,
             births: Births::default(),
         })

@@ -2,13 +2,14 @@
 //!
 //! No data is read, so the source is not opened either, unless only that can tell whether it may be read, which GNU cp
 //! demands, or what its attributes are. A new file costs two calls, statx and mknodat; under `-a`, where files are known to be
-//! born as they should be (`births.rs`), four: statx, listxattrat, mknodat, utimensat.
+//! born as they should be (`births.rs`), five: statx, listxattrat, openat, utimensat, close. It is opened for that, because
+//! times set by name could be set on whatever somebody else has put there since.
 
 use haul_flow::{Desk, Found, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
-use super::attributes::{Object, SourceXattrs, Subject};
+use super::attributes::{Object, Source, SourceXattrs, Subject};
 use super::births::Birth;
 use super::layouts::Original;
 use super::options::Preserve;
@@ -32,11 +33,11 @@ impl Copier {
             None => None,
         };
         let looked_at = match &opened {
-            Some(opened) => Object::Open(opened),
-            None => Object::Named(directory, found.name()),
+            Some(opened) => Source::Open(opened),
+            None => Source::Named(directory, found.name()),
         };
         let xattrs = self.read_xattrs(desk, looked_at, &|| found.path());
-        let made = match self.make_at_once(desk, found, source, &xattrs) {
+        let made = match self.make_at_once(desk, found, source) {
             Some(made) => Ok(made),
             None => self.make_by_opening(desk, found, source, &xattrs),
         };
@@ -46,29 +47,20 @@ impl Copier {
         }
     }
 
-    /// Makes a new file that is born with all it gets but its times, without opening it. `None` if there is no such file to
-    /// make, or it cannot be made: then opening it says why.
-    fn make_at_once(
-        &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        source: &Stat,
-        xattrs: &SourceXattrs,
-    ) -> Option<Made> {
+    /// Makes a new file that gets no attributes but the mode it is made with, without opening it. `None` if it gets more,
+    /// or can't be made: then opening it says why.
+    fn make_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat) -> Option<Made> {
         let keeps = self.options.preserve.difference(Preserve::LINKS);
-        let birth = if keeps.is_empty() && self.plain_file_mode(source, None).is_none() {
-            Birth { is_final: true, ..self.private_birth(source) }
-        } else if xattrs.is_empty() && self.is_born_final(&found.node.own, source) {
-            Birth { mode: source.mode, is_final: true }
-        } else {
+        if !keeps.is_empty() || self.plain_file_mode(source, None).is_some() {
             return None;
-        };
+        }
         let directory = open_directory(desk, found).ok()?;
-        let file = Special { kind: FileType::Regular, mode: birth.mode, device_number: 0 };
+        let mode = self.private_birth(source).mode;
+        let file = Special { kind: FileType::Regular, mode, device_number: 0 };
         make_special(&directory, target_name(found), file).ok()?;
         self.tell_copied(desk, found);
-        let object = Object::Named(&directory, target_name(found));
-        Some(self.finish_without_data(desk, found, source, (object, None, Some(birth), xattrs)))
+        desk.count(Tally { files: 1, ..Tally::default() });
+        Some(Made::Whole)
     }
 
     /// Makes or opens a file and gives it its attributes.
@@ -79,7 +71,11 @@ impl Copier {
         source: &Stat,
         xattrs: &SourceXattrs,
     ) -> Result<Made, Problem> {
-        let target = match self.open_target(desk, found, Original::of(source), self.private_birth(source))? {
+        let birth = match xattrs.is_empty() && self.is_born_final(&found.node.own, source) {
+            true => Birth { mode: source.mode, is_final: true },
+            false => self.private_birth(source),
+        };
+        let target = match self.open_target(desk, found, Original::of(source), birth)? {
             Target::Open(target) => target,
             Target::Left(left) => return Ok(Made::Left(left)),
         };

@@ -35,6 +35,8 @@ wordings! {
     PARENT_PERMISSIONS = "failed to preserve permissions for {}";
     /// The line of `--verbose` for a directory on the way (`--parents`): GNU quotes no names in it.
     PARENT_MADE = "{bare} -> {bare}";
+    /// Somebody put something else in the place of what was just made, before it got its attributes.
+    REPLACED_WHILE_MADE = "not changing {}, as it was replaced while being made";
     /// A directory without `-r`.
     OMITTING_DIRECTORY = "-r not specified; omitting directory {}";
     /// One source named twice.

@@ -245,6 +245,7 @@ mod tests {
             accessed: moment,
             modified: moment,
             changed: moment,
+            born: None,
         };
         let mut entry = Entry::new(std::ffi::CString::new(name).unwrap(), stat).unwrap();
         entry.header_bytes = 1536;

@@ -23,6 +23,7 @@ fn stat(inode: u64, kind: FileType, links: u32) -> Stat {
         accessed: moment,
         modified: moment,
         changed: moment,
+        born: None,
     }
 }
 

@@ -1,0 +1,263 @@
+//! Proof that an entry is the one this process has just made.
+//!
+//! `mkdirat`, `mknodat` and `symlinkat` return no descriptor, so the new entry has to be opened by its name. Whoever
+//! may write to the directory can exchange the entry for another one first (`renameat2(RENAME_EXCHANGE)`): a private
+//! file of root's, say, which root would then give away. So an entry made where others may write is pinned
+//! and checked before anything is changed, and it is only ever changed through that descriptor:
+//!
+//! ```text
+//! clock ─► make ─► pin (O_PATH) ─► type, device number, owner, mode, links, birth time not before the clock ─► change
+//! ```
+//!
+//! The owner of a directory can't create a file that belongs to somebody else, and root's older files were
+//! born earlier; so what passes was made by this user at this moment. That no two names of a run lead to one new
+//! directory is for the caller to check.
+//!
+//! Some file systems map owners (vfat, `root_squash`), ignore modes, or stamp files by another host's clock or with
+//! whole seconds. There an entry that fails the check is compared with a regular file made for the purpose: creating
+//! one returns a descriptor, so nobody can put another file in its place.
+//!
+//! Invariant: an entry that was made by another user, or before the call, is refused wherever a file system keeps
+//! owners and times (tests: the races on targets, and those below).
+
+use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_sys::{
+    DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Operation, Pinned, Result, Special, Stat,
+    Timestamp, change_mode, clock, effective_identity, open, remove, stat,
+};
+
+/// Times of a file system that rounds them are off by no more than this (vfat).
+const GRANULARITY_SECONDS: i64 = 2;
+
+/// True if somebody other than `user` or root may exchange entries of a directory.
+///
+/// An access list that lets others write shows in the group bits of the mode. In a sticky directory only its owner,
+/// root, and the owner of an entry may rename or remove the entry.
+#[must_use]
+pub fn is_shared(directory: &Stat, user: u32) -> bool {
+    const STICKY: Mode = Mode::new(0o1000);
+    let trusted = directory.owner == user || directory.owner == 0;
+    let closed = directory.mode.and(Mode::GROUP_AND_OTHER_WRITE).is_empty();
+    !(trusted && (closed || directory.mode.contains(STICKY)))
+}
+
+/// The making of one entry: begin before the system call, then check what the name leads to.
+#[derive(Clone, Copy, Debug)]
+pub struct Creation {
+    began: Timestamp,
+    asked: Special,
+}
+
+impl Creation {
+    /// Begins to make an entry of this type, mode and device number.
+    #[must_use]
+    pub fn begin(asked: Special) -> Self {
+        Self { began: clock(), asked }
+    }
+
+    /// Pins the entry made as `name` in `directory`, and checks it if others may write there.
+    ///
+    /// # Errors
+    /// `ESTALE` when it is another one; else the kernel's.
+    pub fn pin(&self, directory: &Fd, name: &CStr, is_shared: bool) -> Result<Pinned> {
+        let pinned = Pinned::open(directory, name)?;
+        if is_shared {
+            self.check(directory, &pinned.stat()?)?;
+        }
+        Ok(pinned)
+    }
+
+    /// Opens the directory made as `name` in `directory`, whose owner may then work in it; returns what it was made
+    /// as, too. Where others may write, it is checked, and must be empty.
+    ///
+    /// # Errors
+    /// `ESTALE` when it is another one; else the kernel's.
+    pub fn open_directory(&self, directory: &Fd, name: &CStr, is_shared: bool) -> Result<(Fd, Stat)> {
+        let (file, made) = match open(directory, name, Open::DIRECTORY) {
+            // The umask, or a default access list, took the right to read it.
+            Err(cause) if cause.is(Errno::ACCESS) => {
+                let pinned = self.pin(directory, name, is_shared)?;
+                let made = pinned.stat()?;
+                pinned.change_mode(made.mode.or(Mode::OWNER))?;
+                (open(&pinned, c".", Open::DIRECTORY)?, made)
+            }
+            outcome => {
+                let file = outcome?;
+                let made = stat(&file)?;
+                if is_shared {
+                    self.check(directory, &made)?;
+                }
+                if !made.mode.contains(Mode::OWNER) {
+                    change_mode(&file, made.mode.or(Mode::OWNER))?;
+                }
+                (file, made)
+            }
+        };
+        let is_ours = !is_shared || is_empty(&file)?;
+        if is_ours { Ok((file, made)) } else { Err(stale(&made)) }
+    }
+
+    /// Checks that an open entry of `directory` is the one made.
+    ///
+    /// # Errors
+    /// `ESTALE` when it is another one; the kernel's when that can't be found out.
+    pub fn check(&self, directory: &Fd, made: &Stat) -> Result<()> {
+        let Special { kind, device_number, .. } = self.asked;
+        let links_max = if kind == FileType::Directory { 2 } else { 1 };
+        let is_device = matches!(kind, FileType::CharacterDevice | FileType::BlockDevice);
+        let has_number = !is_device || made.device_number == device_number;
+        let is_alike = made.kind == kind && has_number && made.links <= links_max;
+        if is_alike && (self.is_ours(made) || self.is_like(&reference(directory)?, made)) {
+            return Ok(());
+        }
+        Err(stale(made))
+    }
+
+    fn is_ours(&self, made: &Stat) -> bool {
+        made.owner == effective_identity().user
+            && made.mode.without(self.asked.mode).without(Mode::SPECIAL).is_empty()
+            && first_seen(made) >= self.began
+    }
+
+    /// Compares an entry with a file that is surely ours, made since.
+    fn is_like(&self, reference: &Stat, made: &Stat) -> bool {
+        let keeps_modes = reference.mode.without(Mode::OWNER).is_empty();
+        let has_mode = made.mode.without(self.asked.mode).without(Mode::SPECIAL).is_empty();
+        let reference_seen = first_seen(reference);
+        let is_recent = if reference_seen >= self.began {
+            first_seen(made) >= self.began
+        } else {
+            // Stamped by a clock that is behind this one, or rounded down.
+            let behind = clock().seconds.saturating_sub(reference_seen.seconds);
+            let seen = first_seen(made).seconds.saturating_add(behind);
+            seen.saturating_add(GRANULARITY_SECONDS) >= self.began.seconds
+        };
+        made.owner == reference.owner && (has_mode || !keeps_modes) && is_recent
+    }
+}
+
+fn stale(found: &Stat) -> Error {
+    Error::new(Operation::Openat, format!("{found:?}"), Errno::STALE)
+}
+
+fn is_empty(directory: &Fd) -> Result<bool> {
+    let mut names = Names::new();
+    while names.is_empty() && DirectoryReader::new().read(directory, &mut names, 1)? {}
+    Ok(names.is_empty())
+}
+
+/// The earliest time a file can have come into being at, as far as its owner alone decides.
+///
+/// Without a birth time it is that of the last modification: renaming and exchanging leave it as it is.
+fn first_seen(file: &Stat) -> Timestamp {
+    file.born.unwrap_or(file.modified)
+}
+
+/// Makes a file in `directory`, looks at it, and removes it.
+fn reference(directory: &Fd) -> Result<Stat> {
+    if let Ok(file) = open(directory, c".", Open::unnamed(Mode::OWNER)) {
+        return stat(&file);
+    }
+    let name = temporary_name();
+    let file = open(directory, &name, Open::create(Mode::OWNER))?;
+    let looked = stat(&file);
+    remove(directory, &name)?;
+    file.close()?;
+    looked
+}
+
+/// Returns a name for an entry that is renamed or removed at once. No other worker uses it, in this process or
+/// another, on this host or another: it is removed by name in the end and must not be somebody else's then.
+#[must_use]
+pub fn temporary_name() -> CString {
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    CString::new(format!(".haul-{:016x}-{number}", *PROCESS)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: u32 = 1000;
+
+    fn directory(owner: u32, mode: u32) -> Stat {
+        let now = clock();
+        Stat {
+            identity: haul_sys::Identity { device: 1, inode: 2 },
+            kind: FileType::Directory,
+            mode: Mode::new(mode),
+            owner,
+            group: 0,
+            size: 0,
+            blocks: 0,
+            block_size: 4096,
+            links: 2,
+            device_number: 0,
+            accessed: now,
+            modified: now,
+            changed: now,
+            born: Some(now),
+        }
+    }
+
+    #[test]
+    fn a_directory_is_shared_if_others_may_exchange_its_entries() {
+        for (owner, mode, shared) in [
+            (USER, 0o755, false),
+            (USER, 0o700, false),
+            (USER, 0o775, true),
+            (USER, 0o757, true),
+            (0, 0o1777, false),
+            (USER, 0o1777, false),
+            (0, 0o777, true),
+            (1001, 0o755, true),
+            (1001, 0o1777, true),
+        ] {
+            assert_eq!(is_shared(&directory(owner, mode), USER), shared, "{owner} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn an_entry_passes_only_if_it_was_made_by_this_user_just_now() {
+        let folder = std::env::temp_dir().join(format!("haul-creation-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = std::ffi::CString::new(folder.to_str().unwrap()).unwrap();
+        let place = haul_sys::open_path(&path, Open::DIRECTORY).unwrap();
+        let asked = Special { kind: FileType::Directory, mode: Mode::OWNER, device_number: 0 };
+        let creation = Creation::begin(asked);
+        haul_sys::make_directory(&place, c"new", Mode::OWNER).unwrap();
+        let made = creation.pin(&place, c"new", true).unwrap().stat().unwrap();
+        let refuses = |other: Stat| creation.check(&place, &other).unwrap_err().is(Errno::STALE);
+        let early = Timestamp { seconds: creation.began.seconds - 3600, ..creation.began };
+        assert!(refuses(Stat { born: Some(early), ..made }));
+        assert!(refuses(Stat { born: None, modified: early, ..made }));
+        assert!(refuses(Stat { owner: made.owner + 1, ..made }));
+        assert!(refuses(Stat { mode: Mode::new(0o755), ..made }));
+        assert!(refuses(Stat { kind: FileType::Fifo, ..made }));
+        assert!(refuses(Stat { links: 3, ..made }));
+        assert!(creation.check(&place, &Stat { born: None, ..made }).is_ok());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn where_files_are_stamped_or_owned_otherwise_a_file_made_since_decides() {
+        let asked = Special { kind: FileType::Directory, mode: Mode::OWNER, device_number: 0 };
+        let creation = Creation::begin(asked);
+        let at = |seconds: i64| Some(Timestamp { seconds: creation.began.seconds + seconds, nanoseconds: 0 });
+        let like = |reference: Stat, made: Stat| creation.is_like(&reference, &made);
+        let file = |owner, mode, seconds| Stat { born: at(seconds), ..directory(owner, mode) };
+        // The server's clock is a minute behind.
+        assert!(like(file(0, 0o600, -60), file(0, 0o700, -60)));
+        assert!(!like(file(0, 0o600, -60), file(0, 0o700, -600)));
+        // Everything belongs to the user who mounted it, and has one mode.
+        assert!(like(file(7, 0o777, 1), file(7, 0o777, 1)));
+        assert!(!like(file(7, 0o777, 1), file(8, 0o777, 1)));
+        assert!(!like(file(7, 0o600, 1), file(7, 0o777, 1)));
+    }
+}

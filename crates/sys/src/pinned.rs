@@ -1,0 +1,242 @@
+//! A file held by an `O_PATH` descriptor, and its metadata changed through that descriptor.
+//!
+//! Symbolic links, FIFOs, sockets and devices can't be opened for this (a link has no open form, opening a FIFO
+//! waits, opening a device may do anything), so most programs change them by name. Whoever may write to the
+//! directory can exchange the name for another file in between. A [`Pinned`] is the object itself: nothing done
+//! through it reaches anything else.
+//!
+//! The kernel takes an `O_PATH` descriptor in two forms: `AT_EMPTY_PATH`, and the magic link
+//! `/proc/self/fd/N`, which leads to the object and no further even if that is a symbolic link. Each call
+//! tries one and falls back to the other: libraries that interpose the C library (fakeroot) know only paths,
+//! and a chroot may lack `/proc`.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::{AtFlags, CWD, Mode as RawMode, XattrFlags};
+
+use crate::error::{Errno, Result};
+use crate::fd::{Fd, last_errno};
+use crate::gate;
+use crate::metadata::{Owner, Times};
+use crate::open::{Open, open};
+use crate::operation::Operation;
+use crate::stat::{Mode, Stat, stat};
+use crate::xattr::{remove_at, set_at};
+
+/// A file of any type, held by an `O_PATH` descriptor.
+#[derive(Debug)]
+pub struct Pinned(Fd);
+
+impl Pinned {
+    /// Pins the entry `name` of `directory`; a symbolic link itself.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open(directory: impl AsFd, name: &CStr) -> Result<Self> {
+        open(directory, name, Open::PATH).map(Self)
+    }
+
+    /// Looks at it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn stat(&self) -> Result<Stat> {
+        stat(&self.0)
+    }
+
+    /// Sets its mode.
+    ///
+    /// # Errors
+    /// The kernel's; `EOPNOTSUPP` for a symbolic link.
+    pub fn change_mode(&self, mode: Mode) -> Result<()> {
+        let raw = RawMode::from_raw_mode(mode.bits());
+        self.call(
+            Operation::Fchmod,
+            || {
+                by_path_first(
+                    || rustix::fs::chmodat(CWD, self.path(), raw, AtFlags::empty()),
+                    || {
+                        // SAFETY: passes a descriptor, an empty NUL-terminated name, and two numbers.
+                        let outcome = unsafe {
+                            let (fd, flags) = (self.0.as_raw_fd(), libc::AT_EMPTY_PATH);
+                            libc::syscall(libc::SYS_fchmodat2, fd, c"".as_ptr(), mode.bits(), flags)
+                        };
+                        if outcome == 0 { Ok(()) } else { Err(last_errno()) }
+                    },
+                )
+            },
+            || format!("{:#o}", mode.bits()),
+        )
+    }
+
+    /// Sets its owner and group.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn change_owner(&self, owner: Owner) -> Result<()> {
+        let (user, group) = owner.raw();
+        self.call(
+            Operation::Fchown,
+            || {
+                by_descriptor_first(
+                    || rustix::fs::chownat(&self.0, c"", user, group, AtFlags::EMPTY_PATH),
+                    || rustix::fs::chownat(CWD, self.path(), user, group, AtFlags::empty()),
+                )
+            },
+            || format!("{owner:?}"),
+        )
+    }
+
+    /// Sets its times.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn change_times(&self, times: Times) -> Result<()> {
+        let raw = times.raw();
+        self.call(
+            Operation::Utimensat,
+            || {
+                by_descriptor_first(
+                    || rustix::fs::utimensat(&self.0, c"", &raw, AtFlags::EMPTY_PATH),
+                    || rustix::fs::utimensat(CWD, self.path(), &raw, AtFlags::empty()),
+                )
+            },
+            || format!("{times:?}"),
+        )
+    }
+
+    /// Sets its extended attribute `key`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_xattr(&self, key: &CStr, value: &[u8]) -> Result<()> {
+        self.call(
+            Operation::Fsetxattr,
+            || {
+                by_path_first(
+                    || rustix::fs::setxattr(self.path(), key, value, XattrFlags::empty()),
+                    || set_at(&self.0, c"", libc::AT_EMPTY_PATH, key, value),
+                )
+            },
+            || format!("{key:?}, {} bytes", value.len()),
+        )
+    }
+
+    /// Removes its extended attribute `key`; one that isn't there is no error.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove_xattr(&self, key: &CStr) -> Result<()> {
+        self.call(
+            Operation::Fremovexattr,
+            || {
+                let removed = by_path_first(
+                    || rustix::fs::removexattr(self.path(), key),
+                    || remove_at(&self.0, c"", libc::AT_EMPTY_PATH, key),
+                );
+                match removed {
+                    Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+                    outcome => outcome,
+                }
+            },
+            || format!("{key:?}"),
+        )
+    }
+
+    /// The path of the magic link to it.
+    fn path(&self) -> CString {
+        CString::new(format!("/proc/self/fd/{}", self.0.as_raw_fd())).unwrap_or_default()
+    }
+
+    fn call(
+        &self,
+        operation: Operation,
+        perform: impl FnMut() -> rustix::io::Result<()>,
+        describe: impl FnOnce() -> String,
+    ) -> Result<()> {
+        gate::call(operation, perform, || format!("{}, {}", self.0.as_raw_fd(), describe()))
+    }
+}
+
+impl AsFd for Pinned {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Tries the descriptor with an empty path, then the magic link. `ENOENT` and `EINVAL` can't come from a kernel
+/// that knows `AT_EMPTY_PATH` (`utimensat` since 5.8): an interposing library looked the empty path up.
+fn by_descriptor_first(
+    by_descriptor: impl FnOnce() -> rustix::io::Result<()>,
+    by_path: impl FnOnce() -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    match by_descriptor() {
+        Err(Errno::NOENT | Errno::INVAL) => by_path(),
+        outcome => outcome,
+    }
+}
+
+/// Tries the magic link, then, without a `/proc`, the descriptor with an empty path: a newer system call that
+/// no interposing library knows.
+fn by_path_first(
+    by_path: impl FnOnce() -> rustix::io::Result<()>,
+    by_descriptor: impl FnOnce() -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    match by_path() {
+        Err(Errno::NOENT | Errno::NOTDIR) => by_descriptor(),
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+    use crate::stat::Timestamp;
+
+    fn folder(name: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("haul-pinned-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_is_pinned_is_changed_though_the_name_leads_elsewhere() {
+        let folder = folder("renamed");
+        for name in ["one", "other"] {
+            std::fs::write(folder.join(name), name).unwrap();
+            std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o644)).unwrap();
+        }
+        let directory = std::fs::File::open(&folder).unwrap();
+        let pinned = Pinned::open(&directory, c"one").unwrap();
+        std::fs::rename(folder.join("one"), folder.join("moved")).unwrap();
+        std::fs::rename(folder.join("other"), folder.join("one")).unwrap();
+        let moment = Timestamp { seconds: 1_000_000, nanoseconds: 5 };
+        pinned.change_mode(Mode::OWNER_READ).unwrap();
+        pinned.change_times(Times { accessed: moment, modified: moment }).unwrap();
+        pinned.change_owner(Owner { user: None, group: None }).unwrap();
+        pinned.remove_xattr(c"user.absent").unwrap();
+        let (moved, one) = (folder.join("moved").metadata().unwrap(), folder.join("one").metadata().unwrap());
+        assert_eq!((moved.mode() & 0o7777, moved.mtime(), moved.mtime_nsec()), (0o400, 1_000_000, 5));
+        assert_eq!(one.mode() & 0o7777, 0o644);
+        assert_ne!(one.mtime(), 1_000_000);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_is_changed_itself() {
+        let folder = folder("link");
+        std::fs::write(folder.join("end"), "").unwrap();
+        symlink("end", folder.join("link")).unwrap();
+        let directory = std::fs::File::open(&folder).unwrap();
+        let pinned = Pinned::open(&directory, c"link").unwrap();
+        let moment = Timestamp { seconds: 77, nanoseconds: 0 };
+        pinned.change_times(Times { accessed: moment, modified: moment }).unwrap();
+        assert!(pinned.change_mode(Mode::OWNER_READ).unwrap_err().is(Errno::OPNOTSUPP));
+        assert_eq!(folder.join("link").symlink_metadata().unwrap().mtime(), 77);
+        assert_ne!(folder.join("end").metadata().unwrap().mtime(), 77);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
