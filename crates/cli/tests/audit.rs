@@ -114,7 +114,7 @@ impl<'a> Audit<'a> {
     fn look_at(&mut self, call: &Call) {
         if BY_PATH.contains(&call.name.as_str()) {
             let path = call.path(0).unwrap_or_default();
-            if self.is_below(Path::new(&lossy(&path))) || path.starts_with(b"/proc/self/fd") {
+            if self.is_below(Path::new(&lossy(&path))) || is_below_descriptor(&path) {
                 self.violation("a call that takes a path", call);
             }
         }
@@ -128,7 +128,7 @@ impl<'a> Audit<'a> {
 
     fn look_at_name(&mut self, call: &Call, directory: usize, name: usize) {
         let Some(text) = call.path(name) else { return };
-        if text.starts_with(b"/proc/self/fd") || text.starts_with(b"/proc/thread-self/fd") {
+        if is_below_descriptor(&text) {
             self.violation("a descriptor is turned into a path", call);
         }
         let Some(base) = call.descriptor_path(directory) else { return };
@@ -179,18 +179,16 @@ impl<'a> Audit<'a> {
                     call.argument(2).rsplit('|').next().and_then(|mode| u32::from_str_radix(mode, 8).ok());
                 self.look_at_mode(call, mode, whole);
             }
-            "newfstatat" | "fchownat" | "utimensat"
-                if !call.has_flag(3, "AT_SYMLINK_NOFOLLOW") && call.name != "fchownat" =>
-            {
+            "newfstatat" if !call.has_flag(3, "AT_SYMLINK_NOFOLLOW") => {
                 self.violation("a link would be followed", call);
             }
             "statx" if !call.has_flag(2, "AT_SYMLINK_NOFOLLOW") => {
                 self.violation("a link would be followed", call)
             }
-            "fchownat" if !call.has_flag(4, "AT_SYMLINK_NOFOLLOW") => {
-                self.violation("a link would be followed", call)
+            // By now the name may lead to something that this run did not make.
+            "fchownat" | "utimensat" | "fchmodat" | "fchmodat2" | "setxattrat" | "removexattrat" => {
+                self.violation("metadata set by name", call);
             }
-            "fchmodat" => self.violation("a mode set by name", call),
             _ => {}
         }
     }
@@ -217,6 +215,12 @@ fn is_born_right(made: &Path, mode: u32) -> bool {
     let listed = haul_testkit::rustix::fs::lgetxattr(made, ACCESS_ACL, &mut [0u8; 256][..]).is_ok();
     fs::symlink_metadata(made)
         .is_ok_and(|now| now.is_file() && now.uid() == process && now.mode() & 0o7777 == mode && !listed)
+}
+
+/// Says whether a path goes through a descriptor to another file. The descriptor alone is that file itself.
+fn is_below_descriptor(path: &[u8]) -> bool {
+    let inner = [b"/proc/self/fd/".as_slice(), b"/proc/thread-self/fd/"];
+    inner.iter().filter_map(|prefix| path.strip_prefix(*prefix)).any(|rest| rest.contains(&b'/'))
 }
 
 fn lossy(bytes: &[u8]) -> String {

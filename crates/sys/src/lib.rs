@@ -72,7 +72,7 @@ pub use metadata::{
     Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,
 };
 pub use names::{Entry, EntryType, Name, Names, PackedNames};
-pub use open::{Open, open, open_parent, open_path};
+pub use open::{Open, open, open_parent, open_path, open_path_without_links};
 pub use operation::Operation;
 pub use pinned::Pinned;
 pub use posix_aio::{AioPassing, PosixAio};

@@ -1,15 +1,15 @@
 //! Opening files: a single component below a held directory, or an operand's path.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{CWD, Mode as RawMode, OFlags};
 
-use crate::error::Result;
+use crate::error::{Errno, Error, Result};
 use crate::fd::Fd;
 use crate::gate;
 use crate::operation::Operation;
-use crate::stat::Mode;
+use crate::stat::{FileType, Mode, stat_at};
 
 /// How to open a file. Starts from one of the constants; the methods add to it.
 ///
@@ -151,4 +151,28 @@ pub fn open_path(path: &CStr, how: Open) -> Result<Fd> {
         || format!("AT_FDCWD, {path:?}, {:?}, {:#o}", how.flags, how.mode),
     )
     .map(Fd::new)
+}
+
+/// Opens a directory by its path, for resolving names in only; no component may be a symbolic link.
+///
+/// Walks component by component, which needs no `openat2`: sandboxes refuse it, and interposing libraries don't know it.
+///
+/// # Errors
+/// The kernel's; `ELOOP` when a component is a symbolic link.
+pub fn open_path_without_links(path: &CStr) -> Result<Fd> {
+    let bytes = path.to_bytes();
+    let start = if bytes.starts_with(b"/") { c"/" } else { c"." };
+    let mut directory = open_path(start, Open::SEARCH)?;
+    for component in bytes.split(|byte| *byte == b'/').filter(|component| !component.is_empty()) {
+        // Part of a C string, so without a NUL.
+        let name = CString::new(component).unwrap_or_default();
+        directory = open(&directory, &name, Open::SEARCH).map_err(|cause| {
+            // With `O_DIRECTORY` the kernel says `ENOTDIR` of a link, too.
+            match stat_at(&directory, &name).is_ok_and(|there| there.kind == FileType::Symlink) {
+                true => Error::new(Operation::Openat, cause.arguments().to_owned(), Errno::LOOP),
+                false => cause,
+            }
+        })?;
+    }
+    Ok(directory)
 }

@@ -283,7 +283,7 @@ impl Run {
 
     /// Puts another command before this one, such as `strace -o log`.
     #[must_use]
-    pub(crate) fn behind(mut self, program: &Path, arguments: Vec<OsString>) -> Self {
+    pub fn behind(mut self, program: &Path, arguments: Vec<OsString>) -> Self {
         let inner = std::mem::replace(&mut self.program, program.to_owned());
         let rest = std::mem::replace(&mut self.arguments, arguments);
         self.arguments.push(inner.into_os_string());

@@ -50,6 +50,8 @@ pub(crate) enum Error {
     ReflinkWithSparse,
     /// `--preserve=context` on a kernel that has no contexts.
     NoContexts,
+    /// Two flags that contradict each other.
+    Exclusive { flag: &'static str, other: &'static str },
     /// A flag that says something of what only another asks for.
     Requires { flag: &'static str, other: &'static str },
     /// An operand that no file can be named by.

@@ -153,6 +153,7 @@ pub(crate) struct Typed {
     pub(crate) copy_contents: bool,
     pub(crate) parents: bool,
     pub(crate) strip_trailing_slashes: bool,
+    pub(crate) strict: bool,
     sets_context: bool,
     warnings: Vec<Warning>,
     reflink: Reflink,
@@ -195,6 +196,7 @@ impl Default for Typed {
             copy_contents: false,
             parents: false,
             strip_trailing_slashes: false,
+            strict: false,
             sets_context: false,
             warnings: Vec::new(),
             reflink: Reflink::Auto,
@@ -355,6 +357,9 @@ impl Typed {
         if self.reflink == Reflink::Always && self.sparse != Sparse::Auto {
             return Err(Error::ReflinkWithSparse);
         }
+        if let Some(other) = self.strict.then(|| self.not_strict()).flatten() {
+            return Err(Error::Exclusive { flag: "--strict", other });
+        }
         let existing = Existing {
             update,
             ask: self.interactive == Interactive::Ask,
@@ -384,6 +389,15 @@ impl Typed {
         };
         let Self { config, cluster, statistics, progress, .. } = self;
         Ok(Request { operands, options, config, cluster, statistics, progress })
+    }
+
+    /// The option given, if any, that asks for what `--strict` rules out.
+    fn not_strict(&self) -> Option<&'static str> {
+        let existing = &self.existing;
+        existing
+            .keep_directory_symlink
+            .then_some("--keep-directory-symlink")
+            .or(self.attributes_only.then_some("--attributes-only"))
     }
 
     /// Checks that blocks that go past the page cache are whole sectors.
@@ -451,7 +465,8 @@ impl Typed {
             run: None,
             verbose: self.verbose || self.debug,
             debug: self.debug,
-            through_dangling: environment.posixly_correct,
+            through_dangling: environment.posixly_correct && !self.strict,
+            strict: self.strict,
         }
     }
 }

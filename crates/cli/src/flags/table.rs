@@ -212,6 +212,13 @@ pub(crate) static TABLE: &[Flag] = &[
         "show the version and exit",
     ),
     Flag::own(
+        "",
+        "strict",
+        Plain(|typed| typed.strict = true),
+        "for copying into a directory that others may write to: follow no symbolic link in the target, replace existing \
+         files instead of writing to them, and leave the attributes of existing directories alone",
+    ),
+    Flag::own(
         "j",
         "jobs",
         Required("N", |typed, value| {

@@ -201,6 +201,9 @@ impl Messages {
             Error::NoContexts => {
                 b"cannot preserve security context without an SELinux-enabled kernel".to_vec()
             }
+            Error::Exclusive { flag, other } => {
+                format!("options {flag} and {other} are mutually exclusive").into_bytes()
+            }
             Error::Requires { flag, other } => {
                 format!("option '{flag}' has no effect without '{other}'").into_bytes()
             }

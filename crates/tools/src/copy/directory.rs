@@ -235,7 +235,9 @@ impl Copier {
         let own = &node.own;
         let (Some(made), Some(source)) = (&own.made, &node.stat) else { return };
         let path = || own.held.path();
+        let keeps_its_own = self.options.strict && made.before.is_some();
         match desk.cache().open(&own.held) {
+            Ok(_) if keeps_its_own => {}
             Ok(fd) => {
                 let subject = Subject {
                     object: Object::Open(&fd),

@@ -107,7 +107,7 @@ pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
         // Without recursion, and if it is asked for, special files are read like regular ones.
         _ => options.recursive && !options.copy_contents,
     };
-    as_such || options.make != Make::Copy || options.existing.backs_up() || remove
+    as_such || options.strict || options.make != Make::Copy || options.existing.backs_up() || remove
 }
 
 /// Decides what is done about what stands in a target's place.
@@ -160,7 +160,9 @@ fn skipped(existing: &Existing, sight: &impl Sight) -> Option<Skip> {
 fn is_removed(case: &Case<'_>) -> bool {
     let other_names = case.options.preserve.contains(Preserve::LINKS) && case.there.links > 1;
     let cannot_be_written = !case.follows && case.source.kind != FileType::Regular;
-    case.options.existing.remove || (!case.options.attributes_only && (other_names || cannot_be_written))
+    case.options.existing.remove
+        || case.options.strict
+        || (!case.options.attributes_only && (other_names || cannot_be_written))
 }
 
 /// Whether source and target are one file, and what of it.

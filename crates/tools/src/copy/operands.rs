@@ -10,7 +10,8 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Held, HeldCache, Problem, Split};
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, open, open_path, stat, stat_path};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
+use haul_sys::{open, open_path, open_path_without_links, stat, stat_path};
 
 use super::backup::backup_name;
 use super::options::{Backup, CopyOptions, Dereference, Existing, Operands};
@@ -120,7 +121,7 @@ pub(super) fn onto_backup(operands: &Operands, options: &CopyOptions) -> Option<
 }
 
 /// Finds out what goes where.
-pub(super) fn assign(operands: &Operands, cache: &HeldCache) -> Result<Vec<Assignment>, Stop> {
+pub(super) fn assign(operands: &Operands, strict: bool, cache: &HeldCache) -> Result<Vec<Assignment>, Stop> {
     let names = &operands.names;
     match (names.as_slice(), &operands.target_directory) {
         ([], _) => return Err(Stop::Usage(Problem::new(wording::MISSING_OPERAND))),
@@ -135,7 +136,7 @@ pub(super) fn assign(operands: &Operands, cache: &HeldCache) -> Result<Vec<Assig
                 Err(Stop::Usage(Problem::new(wording::PARENTS_WANT_DIRECTORY)))
             }
             (Some(_), _) => Err(Stop::Fatal(Problem::new(wording::BOTH_TARGET_OPTIONS))),
-            (None, [source, target]) => to_name(source, target, cache),
+            (None, [source, target]) => to_name(source, target, strict, cache),
             (None, [_, _, extra, ..]) => {
                 Err(Stop::Usage(Problem::new(wording::EXTRA_OPERAND).naming(extra.to_bytes())))
             }
@@ -143,25 +144,39 @@ pub(super) fn assign(operands: &Operands, cache: &HeldCache) -> Result<Vec<Assig
         };
     }
     if let Some(directory) = &operands.target_directory {
-        let held = hold_target(directory, cache).map_err(|cause| {
+        let held = hold_target(directory, strict, cache).map_err(|cause| {
             Stop::Fatal(Problem::new(wording::TARGET_DIRECTORY).naming(directory.to_bytes()).because(cause))
         })?;
         return Ok(into_directory(names, &held, operands));
     }
     let Some((last, sources)) = names.split_last() else { return Ok(Vec::new()) };
-    match (hold_target(last, cache), sources) {
+    match (hold_target(last, strict, cache), sources) {
         (Ok(held), _) => Ok(into_directory(sources, &held, operands)),
+        // A link to a directory is not a name to copy to, either.
+        (Err(cause), _) if strict && cause.is(Errno::LOOP) => {
+            Err(Stop::Fatal(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause)))
+        }
         (Err(_), [_]) if operands.parents => Err(Stop::Usage(Problem::new(wording::PARENTS_WANT_DIRECTORY))),
-        (Err(_), [source]) => to_name(source, last, cache),
+        (Err(_), [source]) => to_name(source, last, strict, cache),
         (Err(cause), _) => {
             Err(Stop::Fatal(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause)))
         }
     }
 }
 
-fn hold_target(path: &CStr, cache: &HeldCache) -> Result<Arc<Held>, Error> {
+fn hold_target(path: &CStr, strict: bool, cache: &HeldCache) -> Result<Arc<Held>, Error> {
     let shown = without_trailing_slashes(path.to_bytes());
-    cache.hold_operand(path, Open::SEARCH.following(), shown.to_vec())
+    let held = cache.hold_operand(path, Open::SEARCH.following(), shown.to_vec())?;
+    if strict { without_links(path, held) } else { Ok(held) }
+}
+
+/// Checks that the path of a directory leads to it without a symbolic link.
+fn without_links(path: &CStr, held: Arc<Held>) -> Result<Arc<Held>, Error> {
+    let directory = open_path_without_links(path)?;
+    match stat(&directory)?.identity == held.identity() {
+        true => Ok(held),
+        false => Err(Error::new(Operation::Openat, format!("{path:?}"), Errno::STALE)),
+    }
 }
 
 fn into_directory(sources: &[CString], held: &Arc<Held>, operands: &Operands) -> Vec<Assignment> {
@@ -169,9 +184,16 @@ fn into_directory(sources: &[CString], held: &Arc<Held>, operands: &Operands) ->
 }
 
 /// Copies one source to a name.
-fn to_name(source: &CString, target: &CString, cache: &HeldCache) -> Result<Vec<Assignment>, Stop> {
+fn to_name(
+    source: &CString,
+    target: &CString,
+    strict: bool,
+    cache: &HeldCache,
+) -> Result<Vec<Assignment>, Stop> {
     let split = Split::of(target);
-    let held = match split.hold(cache) {
+    let place = if split.display.is_empty() { c".".to_owned() } else { c_string(split.display) };
+    let held = split.hold(cache);
+    let held = match if strict { held.and_then(|held| without_links(&place, held)) } else { held } {
         Ok(held) => held,
         // The place may not be there: making the copy will say so, in the words that fit what is made.
         Err(cause) if cause.is(Errno::NOENT) => {

@@ -187,6 +187,9 @@ pub struct CopyOptions {
     pub debug: bool,
     /// Whether a dangling symbolic link in the target's place is written through (`POSIXLY_CORRECT`).
     pub through_dangling: bool,
+    /// In the target no symbolic link is followed, and nothing that exists is written to or changed: a file is replaced by
+    /// a new one, and an existing directory keeps its attributes (`--strict`).
+    pub strict: bool,
     /// The number of the run of several processes that this one goes on with, if it does.
     pub run: Option<u64>,
 }
@@ -213,6 +216,7 @@ impl Default for CopyOptions {
             verbose: false,
             debug: false,
             through_dangling: false,
+            strict: false,
             run: None,
         }
     }

@@ -106,7 +106,7 @@ impl<'a> Parents<'a> {
         if let Some(held) = self.known.get(&component.key) {
             return Ok(Arc::clone(held));
         }
-        let how = Open::SEARCH.following();
+        let how = if self.copier.options.strict { Open::SEARCH } else { Open::SEARCH.following() };
         let fd = open(self.cache.open(above)?, &component.name, how)?;
         let identity = stat(&fd)?.identity;
         Ok(self.hold(above, component, how, (identity, fd)))
@@ -141,7 +141,7 @@ impl<'a> Parents<'a> {
         for component in way {
             match self.step(&held, component) {
                 Ok(there) => {
-                    if preserves {
+                    if preserves && !self.copier.options.strict {
                         changes.push((Arc::clone(&there), component, source_stat(component)?, None));
                     }
                     (held, is_new) = (there, false);

@@ -72,7 +72,7 @@ impl Copier {
         let found = &file.found;
         let (name, follow) = match &file.own.provisional {
             Some(provisional) => (provisional.clone(), false),
-            None => (target_name(found).to_owned(), true),
+            None => (target_name(found).to_owned(), !self.options.strict),
         };
         Ticket::new(name, follow, &file.stat).pack()
     }

@@ -1,0 +1,289 @@
+//! Root copies into a directory whose owner exchanges each new entry for a private one of root's.
+//!
+//! The owner of a directory may rename what is in it, whoever it belongs to. So he loops `renameat2(RENAME_EXCHANGE)`
+//! between an entry of root's that he may not touch and the name that root is about to make; what root then sets by
+//! name, it sets on the private entry: it is given away, or opened up. Promised: nothing that this run did not make
+//! is changed, whatever the kind of entry and the engine. Each test runs GNU cp in the same race, which must fail at
+//! least once, or the race proves nothing.
+//!
+//! Each kind is tried with every engine, at natural speed and with a pause after the call that makes the entry
+//! (strace holds it), in which the exchange surely happens. `HAUL_RACE_RUNS` sets the number of runs of each
+//! kind at natural speed (300; with `HAUL_FULL=1` each engine has as many).
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use haul_testkit::rustix::fs::{CWD, FileType, Mode, RenameFlags, makedev, mknodat, renameat_with};
+use haul_testkit::sandbox::remove_tree;
+use haul_testkit::{Program, Sandbox, needs, note, program, require};
+
+const ENGINES: [&str; 5] = ["sync", "io-uring", "posix-aio", "kernel-aio", "retry"];
+
+/// The user who owns the target directory, and what the source belongs to.
+const ATTACKER: u32 = 4_242;
+
+/// Exchanges two names as fast as it can, also while one of them is not there yet.
+struct Exchanger {
+    stop: Arc<AtomicBool>,
+    hits: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Exchanger {
+    fn start(one: &Path, other: &Path) -> Self {
+        let (stop, hits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (thread_stop, thread_hits) = (Arc::clone(&stop), Arc::clone(&hits));
+        let (one, other) = (one.to_owned(), other.to_owned());
+        let thread = std::thread::spawn(move || {
+            while !thread_stop.load(Ordering::Relaxed) {
+                if renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).is_ok() {
+                    thread_hits.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        Self { stop, hits, thread: Some(thread) }
+    }
+
+    /// Stops, and returns how often the names were exchanged.
+    fn stop(&mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        self.hits.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Exchanger {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A kind of entry: how it and root's private one are made, and what root runs.
+#[derive(Clone, Copy)]
+struct Attack {
+    name: &'static str,
+    /// Makes an entry of this kind.
+    make: fn(&Path),
+    mode: u32,
+    /// The private entry's mode.
+    private_mode: u32,
+    options: &'static [&'static str],
+    source: &'static str,
+    /// The call that strace holds after.
+    call: &'static str,
+    gnu_fails: bool,
+}
+
+fn node(path: &Path, kind: FileType, device: u64) {
+    mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device).unwrap();
+}
+
+const FIFO: Attack = Attack {
+    name: "FIFO",
+    make: |path| node(path, FileType::Fifo, 0),
+    mode: 0o666,
+    private_mode: 0o600,
+    options: &["-a"],
+    source: "source/.",
+    call: "mknodat",
+    gnu_fails: true,
+};
+const SOCKET: Attack = Attack { name: "socket", make: |path| node(path, FileType::Socket, 0), ..FIFO };
+const DEVICE: Attack =
+    Attack { name: "device", make: |path| node(path, FileType::CharacterDevice, makedev(1, 3)), ..FIFO };
+const LINK: Attack = Attack {
+    name: "link",
+    make: |path| std::os::unix::fs::symlink("nowhere", path).unwrap(),
+    mode: 0,
+    private_mode: 0,
+    call: "symlinkat",
+    ..FIFO
+};
+const DIRECTORY: Attack = Attack {
+    name: "directory",
+    make: |path| fs::create_dir(path).unwrap(),
+    mode: 0o777,
+    private_mode: 0o700,
+    call: "mkdirat",
+    ..FIFO
+};
+const MODE_ONLY: Attack = Attack { name: "FIFO, mode only", options: &["-r", "--preserve=mode"], ..FIFO };
+const TIMES_OF_LINK: Attack =
+    Attack { name: "link, times only", options: &["-r", "--preserve=timestamps"], ..LINK };
+const PARENT: Attack = Attack {
+    name: "directory of --parents",
+    options: &["-a", "--parents"],
+    source: "./entry/below",
+    ..DIRECTORY
+};
+const EMPTY_FILE: Attack = Attack {
+    name: "file without data",
+    make: |path| fs::write(path, "").unwrap(),
+    options: &["-a", "--attributes-only"],
+    call: "openat",
+    // It sets everything through the descriptor that made the file.
+    gnu_fails: false,
+    ..FIFO
+};
+const REPLACED_LINK: Attack =
+    Attack { name: "replaced link", options: &["-a", "--remove-destination"], ..LINK };
+const BACKED_UP_FIFO: Attack =
+    Attack { name: "backed up FIFO", options: &["-a", "--backup=numbered"], ..FIFO };
+
+/// Everything about an entry but its name.
+#[derive(Debug, PartialEq, Eq)]
+struct Facts {
+    inode: u64,
+    mode: u32,
+    owner: (u32, u32),
+    modified: (i64, i64),
+    entries: Vec<OsString>,
+}
+
+impl Attack {
+    fn build(&self, root: &Path) {
+        let (source, target) = (root.join("source"), root.join("target"));
+        fs::create_dir_all(&source).unwrap();
+        self.make_as(&source.join("entry"), self.mode, ATTACKER);
+        if self.source.contains("below") {
+            fs::write(source.join("entry/below"), "content").unwrap();
+        }
+        fs::create_dir(&target).unwrap();
+        chown(&target, Some(ATTACKER), Some(ATTACKER)).unwrap();
+        self.make_as(&target.join("private"), self.private_mode, 0);
+        if ["--remove-destination", "--backup=numbered"].iter().any(|flag| self.options.contains(flag)) {
+            self.make_as(&target.join("entry"), self.mode, ATTACKER);
+        }
+    }
+
+    fn make_as(&self, path: &Path, mode: u32, owner: u32) {
+        (self.make)(path);
+        lchown(path, Some(owner), Some(owner)).unwrap();
+        if mode != 0 {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+
+    fn facts(path: &Path) -> Option<Facts> {
+        let stat = fs::symlink_metadata(path).ok()?;
+        let mut entries = Vec::new();
+        if stat.is_dir() {
+            entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        }
+        let (mode, owner) = (stat.mode(), (stat.uid(), stat.gid()));
+        Some(Facts { inode: stat.ino(), mode, owner, modified: (stat.mtime(), stat.mtime_nsec()), entries })
+    }
+
+    /// Runs one copy while the names are exchanged. Returns what became of root's private entry, if it was changed, and how
+    /// often the names were exchanged.
+    fn run_once(&self, program: &Program, own: &[&str], held: bool, root: &Path) -> (Option<String>, u64) {
+        remove_tree(root);
+        self.build(root);
+        let target = root.join("target");
+        let (private, entry) = (target.join("private"), target.join("entry"));
+        let before = Self::facts(&private).unwrap();
+        let mut run = program.run_with(own).args(self.options).args([self.source, "../target"]);
+        run = run.in_folder(&root.join("source"));
+        if self.source == "source/." {
+            run = program.run_with(own).args(self.options).args(["source/.", "target"]).in_folder(root);
+        }
+        if held {
+            let strace = needs::find_tool("strace").unwrap();
+            let inject = format!("inject={}:delay_exit=3000", self.call);
+            let log = root.join("log");
+            let trace = format!("trace={}", self.call);
+            let head = ["-f", "-qq", "-e", &trace, "-e", &inject, "-o", log.to_str().unwrap(), "--"];
+            run = run.behind(&strace, head.map(OsString::from).into());
+        }
+        let mut exchanger = Exchanger::start(&private, &entry);
+        let outcome = run.finish().unwrap();
+        let hits = exchanger.stop();
+        assert!(!outcome.crashed(), "{} {own:?}: {:?} {}", self.name, outcome.ending, outcome.errors());
+        // Renaming changes nothing but the name, so it is found by its inode.
+        let names: Vec<PathBuf> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let after = names.iter().filter_map(|path| Self::facts(path)).find(|now| now.inode == before.inode);
+        let failure = match after {
+            Some(after) if after == before => None,
+            Some(after) => Some(format!("{before:?} became {after:?}")),
+            // What the owner of the directory puts in the place of a file to be replaced, he gives up himself.
+            None if self.options.iter().any(|option| *option == "--remove-destination") => None,
+            None => Some("it is gone".to_owned()),
+        };
+        (failure, hits)
+    }
+
+    fn hold(&self) {
+        require!(needs::root());
+        require!(Program::needs_gnu());
+        let (ours, gnu) = (program!(), Program::gnu().unwrap());
+        let sandbox = Sandbox::in_memory().unwrap();
+        let root = sandbox.join("root");
+        let runs = needs::count_from("HAUL_RACE_RUNS", 300);
+        let each = if needs::is_full_run() { runs } else { runs.div_ceil(ENGINES.len()) };
+        let (mut failures, mut hits) = (Vec::new(), 0);
+        for engine in ENGINES.map(|engine| format!("--engine={engine}")) {
+            for jobs in (0..each).map(|index| if index % 2 == 0 { "-j1" } else { "-j4" }) {
+                let (failure, swapped) = self.run_once(&ours, &[&engine, jobs], false, &root);
+                failures.extend(failure.map(|failure| format!("{engine} {jobs}: {failure}")));
+                hits += swapped;
+            }
+        }
+        let held = needs::tool("strace").is_none();
+        for engine in ENGINES.map(|engine| format!("--engine={engine}")).iter().filter(|_| held) {
+            let (failure, swapped) = self.run_once(&ours, &[engine], true, &root);
+            failures.extend(failure.map(|failure| format!("{engine}, held: {failure}")));
+            hits += swapped;
+        }
+        let mut gnu_failures = 0;
+        for index in 0..runs {
+            let (failure, _) = self.run_once(&gnu, &[], held && index % 4 == 0, &root);
+            gnu_failures += usize::from(failure.is_some());
+            if gnu_failures >= 3 {
+                break;
+            }
+        }
+        let tried = each * ENGINES.len();
+        note!(
+            "{}: {tried} runs: {} changed; {hits} exchanges; GNU cp: {gnu_failures}",
+            self.name,
+            failures.len()
+        );
+        assert!(hits > 0, "the race did not run");
+        assert!(gnu_failures > 0 || !self.gnu_fails, "GNU cp held: the race is too weak");
+        if ours.is_haul() {
+            assert!(failures.is_empty(), "{}: {}", self.name, failures.join("\n"));
+        }
+    }
+}
+
+macro_rules! attacks {
+    ($($test:ident: $attack:ident;)+) => {
+        $(#[test]
+        fn $test() {
+            $attack.hold();
+        })+
+    };
+}
+
+attacks! {
+    a_new_fifo_exchanged: FIFO;
+    a_new_socket_exchanged: SOCKET;
+    a_new_device_exchanged: DEVICE;
+    a_new_link_exchanged: LINK;
+    a_new_directory_exchanged: DIRECTORY;
+    a_new_fifo_that_gets_its_mode_exchanged: MODE_ONLY;
+    a_new_link_that_gets_its_times_exchanged: TIMES_OF_LINK;
+    a_new_parent_directory_exchanged: PARENT;
+    a_new_file_without_data_exchanged: EMPTY_FILE;
+    a_link_made_anew_exchanged: REPLACED_LINK;
+    a_fifo_made_beside_its_backup_exchanged: BACKED_UP_FIFO;
+}
