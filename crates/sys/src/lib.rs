@@ -28,6 +28,7 @@ mod family;
 mod fd;
 mod file_system;
 mod gate;
+mod interposer;
 mod kernel_aio;
 mod local_time;
 mod make;
@@ -62,6 +63,7 @@ pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result};
 pub use fd::Fd;
 pub use file_system::{file_system_type, mount_type};
+pub use interposer::interposer;
 pub use kernel_aio::{Gather, KernelAio};
 pub use local_time::{LocalTime, local_time};
 pub use make::{
