@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use crate::error::{Errno, Result};
 use crate::fd::last_errno;
 use crate::gate;
+use crate::interposer::interposer;
 use crate::names::{EntryType, Names};
 use crate::operation::Operation;
 
@@ -96,6 +97,8 @@ fn append(mut records: &[u8], names: &mut Names) {
 
 fn kind(listed: u8) -> EntryType {
     match listed {
+        // fakeroot keeps a regular file for each device, and says so only when the file is looked at.
+        libc::DT_REG if interposer().is_some() => EntryType::Unknown,
         libc::DT_REG => EntryType::Regular,
         libc::DT_DIR => EntryType::Directory,
         libc::DT_LNK => EntryType::Symlink,

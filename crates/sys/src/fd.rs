@@ -1,5 +1,6 @@
 //! Owned descriptors whose close is a result.
 
+use std::ffi::CString;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
@@ -46,6 +47,11 @@ pub(crate) fn last_errno() -> rustix::io::Errno {
     std::io::Error::last_os_error()
         .raw_os_error()
         .map_or(rustix::io::Errno::IO, rustix::io::Errno::from_raw_os_error)
+}
+
+/// Names an open file by its descriptor: the way to it for functions that want a path.
+pub(crate) fn through_proc(file: impl AsFd) -> rustix::io::Result<CString> {
+    CString::new(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())).map_err(|_| rustix::io::Errno::INVAL)
 }
 
 impl AsFd for Fd {

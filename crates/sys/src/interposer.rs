@@ -4,9 +4,9 @@
 //! those functions and no others, so this crate makes them that way wherever the C library has a function. The
 //! engines that hand operations to the kernel themselves go past it, which is why they ask here first.
 //!
-//! `fakeroot` 1.31 keeps owners and modes in another process, by inode. Its `fchownat` and `fchmodat` look the file up
-//! without `AT_EMPTY_PATH`, so with an empty name they fail with `ENOENT`; its `chown`, `chmod` and `setxattr` of
-//! `/proc/self/fd/N` reach the inode that `N` holds, a symbolic link held by `O_PATH|O_NOFOLLOW` included.
+//! `fakeroot` keeps owners and modes in another process, by inode. Before 1.24.1 its `fchownat` and `fchmodat` knew no
+//! `AT_EMPTY_PATH`: with an empty name they fail with `ENOENT`, where `chown` and `chmod` of `/proc/self/fd/N` reach the
+//! inode that `N` holds, a symbolic link held by `O_PATH|O_NOFOLLOW` included.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;

@@ -1,12 +1,13 @@
 //! Opening files: a single component below a held directory, or an operand's path.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{CWD, Mode as RawMode, OFlags};
+use rustix::fs::{CWD, FileType as RawType, Mode as RawMode, OFlags};
+use rustix::io::Errno;
 
-use crate::error::{Errno, Error, Result};
-use crate::fd::Fd;
+use crate::error::{Error, Result};
+use crate::fd::{Fd, through_proc};
 use crate::gate;
 use crate::operation::Operation;
 use crate::stat::{FileType, Mode, stat_at};
@@ -126,7 +127,7 @@ pub fn open(directory: impl AsFd, name: &CStr, how: Open) -> Result<Fd> {
     let directory = directory.as_fd();
     gate::call(
         Operation::Openat,
-        || rustix::fs::openat(directory, name, how.flags, RawMode::from_raw_mode(how.mode)),
+        || open_or_wait(directory, name, how),
         || format!("{}, {name:?}, {:?}, {:#o}", directory.as_raw_fd(), how.flags, how.mode),
     )
     .map(Fd::new)
@@ -147,7 +148,7 @@ pub fn open_parent(directory: impl AsFd) -> Result<Fd> {
 pub fn open_path(path: &CStr, how: Open) -> Result<Fd> {
     gate::call(
         Operation::Openat,
-        || rustix::fs::openat(CWD, path, how.flags, RawMode::from_raw_mode(how.mode)),
+        || open_or_wait(CWD, path, how),
         || format!("AT_FDCWD, {path:?}, {:?}, {:#o}", how.flags, how.mode),
     )
     .map(Fd::new)
@@ -175,4 +176,33 @@ pub fn open_path_without_links(path: &CStr) -> Result<Fd> {
         })?;
     }
     Ok(directory)
+}
+
+/// Opens a file, and waits for who holds a lease on it (a Samba client, `nfsd`) to give way.
+///
+/// `O_NONBLOCK`, which is there for FIFOs, makes the kernel answer `EWOULDBLOCK` for a leased file after it asked for the
+/// lease back. The file is then opened once more, as a reference (`O_PATH`, which breaks no lease), and if that is a regular
+/// file, opened through `/proc/self/fd` without `O_NONBLOCK`. What the reference holds stays a regular file whatever
+/// happens to its name, so this waits for a lease and for nothing else: at most `/proc/sys/fs/lease-break-time`.
+fn open_or_wait(directory: BorrowedFd<'_>, name: &CStr, how: Open) -> rustix::io::Result<OwnedFd> {
+    let mode = RawMode::from_raw_mode(how.mode);
+    let outcome = rustix::fs::openat(directory, name, how.flags, mode);
+    if !matches!(outcome, Err(Errno::AGAIN)) || !how.flags.contains(OFlags::NONBLOCK) {
+        return outcome;
+    }
+    let reference = OFlags::PATH.union(OFlags::CLOEXEC).union(how.flags.intersection(OFlags::NOFOLLOW));
+    let Ok(reference) = rustix::fs::openat(directory, name, reference, RawMode::empty()) else {
+        return outcome;
+    };
+    let is_regular = |stat: rustix::fs::Stat| RawType::from_raw_mode(stat.st_mode) == RawType::RegularFile;
+    if !rustix::fs::fstat(&reference).is_ok_and(is_regular) {
+        return outcome;
+    }
+    // The path is a link itself.
+    let waiting = how.flags.difference(OFlags::NONBLOCK.union(OFlags::NOFOLLOW));
+    match rustix::fs::openat(CWD, through_proc(&reference)?, waiting, mode) {
+        // Without /proc the caller learns why the first attempt failed.
+        Err(Errno::NOENT) => outcome,
+        reopened => reopened,
+    }
 }

@@ -10,13 +10,13 @@
 //! tries one and falls back to the other: libraries that interpose the C library (fakeroot) know only paths,
 //! and a chroot may lack `/proc`.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode as RawMode, XattrFlags};
 
 use crate::error::{Errno, Result};
-use crate::fd::{Fd, last_errno};
+use crate::fd::{Fd, last_errno, through_proc};
 use crate::gate;
 use crate::metadata::{Owner, Times};
 use crate::open::{Open, open};
@@ -55,7 +55,7 @@ impl Pinned {
             Operation::Fchmod,
             || {
                 by_path_first(
-                    || rustix::fs::chmodat(CWD, self.path(), raw, AtFlags::empty()),
+                    || rustix::fs::chmodat(CWD, through_proc(&self.0)?, raw, AtFlags::empty()),
                     || {
                         // SAFETY: passes a descriptor, an empty NUL-terminated name, and two numbers.
                         let outcome = unsafe {
@@ -81,7 +81,7 @@ impl Pinned {
             || {
                 by_descriptor_first(
                     || rustix::fs::chownat(&self.0, c"", user, group, AtFlags::EMPTY_PATH),
-                    || rustix::fs::chownat(CWD, self.path(), user, group, AtFlags::empty()),
+                    || rustix::fs::chownat(CWD, through_proc(&self.0)?, user, group, AtFlags::empty()),
                 )
             },
             || format!("{owner:?}"),
@@ -99,7 +99,7 @@ impl Pinned {
             || {
                 by_descriptor_first(
                     || rustix::fs::utimensat(&self.0, c"", &raw, AtFlags::EMPTY_PATH),
-                    || rustix::fs::utimensat(CWD, self.path(), &raw, AtFlags::empty()),
+                    || rustix::fs::utimensat(CWD, through_proc(&self.0)?, &raw, AtFlags::empty()),
                 )
             },
             || format!("{times:?}"),
@@ -115,7 +115,7 @@ impl Pinned {
             Operation::Fsetxattr,
             || {
                 by_path_first(
-                    || rustix::fs::setxattr(self.path(), key, value, XattrFlags::empty()),
+                    || rustix::fs::setxattr(through_proc(&self.0)?, key, value, XattrFlags::empty()),
                     || set_at(&self.0, c"", libc::AT_EMPTY_PATH, key, value),
                 )
             },
@@ -132,7 +132,7 @@ impl Pinned {
             Operation::Fremovexattr,
             || {
                 let removed = by_path_first(
-                    || rustix::fs::removexattr(self.path(), key),
+                    || rustix::fs::removexattr(through_proc(&self.0)?, key),
                     || remove_at(&self.0, c"", libc::AT_EMPTY_PATH, key),
                 );
                 match removed {
@@ -142,11 +142,6 @@ impl Pinned {
             },
             || format!("{key:?}"),
         )
-    }
-
-    /// The path of the magic link to it.
-    fn path(&self) -> CString {
-        CString::new(format!("/proc/self/fd/{}", self.0.as_raw_fd())).unwrap_or_default()
     }
 
     fn call(

@@ -3,6 +3,8 @@
 use rustix::fs::{Mode as RawMode, OFlags};
 use rustix::process::{Resource, Rlimit};
 
+use crate::data::read_on;
+use crate::open::{Open, open_path};
 use crate::stat::{Mode, Timestamp};
 
 /// Returns how many descriptors the process may have open.
@@ -55,12 +57,32 @@ pub fn set_umask(mask: Mode) {
     rustix::process::umask(RawMode::from_raw_mode(mask.bits()));
 }
 
-/// Returns the process's umask. Call before other threads create files: reading it means setting it for a moment.
+/// Returns the process's umask.
+///
+/// The kernel tells it in `/proc/self/status` since Linux 4.7. Where it does not, the umask is set for a moment, which
+/// other threads that create files then would notice.
 #[must_use]
 pub fn umask() -> Mode {
-    let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
-    rustix::process::umask(mask);
-    Mode::new(mask.as_raw_mode())
+    told_umask().unwrap_or_else(|| {
+        let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
+        rustix::process::umask(mask);
+        Mode::new(mask.as_raw_mode())
+    })
+}
+
+/// Reads the umask from `/proc`; the whole of its page arrives in one read.
+fn told_umask() -> Option<Mode> {
+    let file = open_path(c"/proc/self/status", Open::READ).ok()?;
+    let mut room = [0; 4 << 10];
+    let length = read_on(&file, &mut room).ok()?;
+    file.close().ok()?;
+    umask_in(&room[..length])
+}
+
+fn umask_in(status: &[u8]) -> Option<Mode> {
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
+    let digits = std::str::from_utf8(line.trim_ascii()).ok()?;
+    u32::from_str_radix(digits, 8).ok().map(Mode::new)
 }
 
 /// Who the process acts as.
@@ -83,4 +105,25 @@ pub fn effective_identity() -> Identity {
 pub fn clock() -> Timestamp {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or_default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_umask_is_read_and_stays() {
+        let mut command = std::process::Command::new("sh");
+        let set = command.args(["-c", "umask"]).output().unwrap().stdout;
+        let set = u32::from_str_radix(std::str::from_utf8(&set).unwrap().trim(), 8).unwrap();
+        assert_eq!(umask(), Mode::new(set));
+        assert_eq!(told_umask().unwrap_or(umask()), Mode::new(set));
+    }
+
+    #[test]
+    fn the_umask_is_the_line_of_that_name() {
+        assert_eq!(umask_in(b"Name:\tUmask: 7\nUmask:\t0027\nState:\tR\n"), Some(Mode::new(0o027)));
+        assert_eq!(umask_in(b"Name:\tcp\nState:\tR\n"), None);
+        assert_eq!(umask_in(b""), None);
+    }
 }

@@ -1,8 +1,8 @@
 //! Extended attributes of open files, and of single names that cannot be opened.
 //!
-//! For names there are `getxattrat` and its siblings since Linux 6.13; before, the same is reached through
-//! `/proc/self/fd/N/name`, where `N` is the held directory and only the one component `name` is resolved, without
-//! following a link there.
+//! A name is reached through `/proc/self/fd/N/name`, where `N` is the held directory and only the one component `name`
+//! is resolved, without following a link there. Linux 6.13 has `getxattrat` and its siblings for that, but the C library
+//! has no functions for them that `fakeroot` could see; they serve where there is no `/proc`.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -97,8 +97,9 @@ pub fn list_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<XattrNames> {
         Operation::Flistxattr,
         || {
             none_if_unsupported(fitting(|room| {
+                let outcome = rustix::fs::llistxattr(below(directory, name)?, &mut *room);
                 // SAFETY: the kernel writes at most `room.len()` bytes to `room`, and reads the NUL-terminated name.
-                let outcome = unsafe {
+                or_call(outcome, || unsafe {
                     libc::syscall(
                         LISTXATTRAT,
                         directory.as_raw_fd(),
@@ -107,8 +108,7 @@ pub fn list_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<XattrNames> {
                         room.as_mut_ptr(),
                         room.len(),
                     )
-                };
-                length_or(outcome, || rustix::fs::llistxattr(below(directory, name)?, &mut *room))
+                })
             }))
         },
         || format!("{}, {name:?}", directory.as_raw_fd()),
@@ -116,22 +116,23 @@ pub fn list_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<XattrNames> {
     .map(XattrNames)
 }
 
-/// Takes the result of a new call, or does `otherwise` where the kernel does not have it.
-fn length_or(
-    outcome: libc::c_long,
-    otherwise: impl FnOnce() -> rustix::io::Result<usize>,
+/// Returns what the C library's function answered; where it found nothing, perhaps because there is no `/proc`, makes the
+/// new call.
+fn or_call(
+    outcome: rustix::io::Result<usize>,
+    call: impl FnOnce() -> libc::c_long,
 ) -> rustix::io::Result<usize> {
-    match usize::try_from(outcome) {
-        Ok(length) => Ok(length),
-        Err(_) => match last_errno() {
+    match outcome {
+        Err(Errno::NOENT) => usize::try_from(call()).map_err(|_| match last_errno() {
             // Sandboxes answer calls they do not know with either.
-            Errno::NOSYS | Errno::PERM => otherwise(),
-            errno => Err(errno),
-        },
+            Errno::NOSYS | Errno::PERM => Errno::NOENT,
+            errno => errno,
+        }),
+        outcome => outcome,
     }
 }
 
-/// Names the entry by the held directory's descriptor, for kernels before 6.13.
+/// Names the entry by the held directory's descriptor.
 fn below(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<CString> {
     let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     path.extend_from_slice(name.to_bytes());
@@ -161,10 +162,11 @@ pub fn get_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr) -> Result<Vec
         Operation::Fgetxattr,
         || {
             fitting(|room| {
+                let outcome = rustix::fs::lgetxattr(below(directory, name)?, key, &mut *room);
                 let mut arguments =
                     Arguments { value: room.as_mut_ptr() as u64, size: room_bytes(room), flags: 0 };
                 // SAFETY: `arguments` points to `room`, both live through the call; the kernel writes at most `size`.
-                let outcome = unsafe {
+                or_call(outcome, || unsafe {
                     libc::syscall(
                         GETXATTRAT,
                         directory.as_raw_fd(),
@@ -174,8 +176,7 @@ pub fn get_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr) -> Result<Vec
                         &raw mut arguments,
                         size_of::<Arguments>(),
                     )
-                };
-                length_or(outcome, || rustix::fs::lgetxattr(below(directory, name)?, key, &mut *room))
+                })
             })
         },
         || format!("{}, {name:?}, {key:?}", directory.as_raw_fd()),
@@ -207,11 +208,8 @@ pub fn set_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr, value: &[u8])
     let directory = directory.as_fd();
     gate::call(
         Operation::Fsetxattr,
-        || match set_at(directory, name, libc::AT_SYMLINK_NOFOLLOW, key, value) {
-            // Sandboxes answer calls they do not know with either.
-            Err(Errno::NOSYS | Errno::PERM) => {
-                rustix::fs::lsetxattr(below(directory, name)?, key, value, XattrFlags::empty())
-            }
+        || match rustix::fs::lsetxattr(below(directory, name)?, key, value, XattrFlags::empty()) {
+            Err(Errno::NOENT) => set_at(directory, name, libc::AT_SYMLINK_NOFOLLOW, key, value),
             outcome => outcome,
         },
         || format!("{}, {name:?}, {key:?}, {} bytes", directory.as_raw_fd(), value.len()),
@@ -267,14 +265,15 @@ pub fn remove_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr) -> Result<
     let directory = directory.as_fd();
     gate::call(
         Operation::Fremovexattr,
-        || match remove_at(directory, name, libc::AT_SYMLINK_NOFOLLOW, key) {
-            // Sandboxes answer calls they do not know with either.
-            Err(Errno::NOSYS | Errno::PERM) => match rustix::fs::lremovexattr(below(directory, name)?, key) {
+        || {
+            let removed = match rustix::fs::lremovexattr(below(directory, name)?, key) {
+                Err(Errno::NOENT) => remove_at(directory, name, libc::AT_SYMLINK_NOFOLLOW, key),
+                outcome => outcome,
+            };
+            match removed {
                 Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
                 outcome => outcome,
-            },
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-            outcome => outcome,
+            }
         },
         || format!("{}, {name:?}, {key:?}", directory.as_raw_fd()),
     )

@@ -211,6 +211,14 @@ impl<'r, T: Tool> Run<'r, T> {
         }
         let Settings { jobs, window, block_bytes, held, .. } = self.settings;
         let caps = engine.caps();
+        if let Some(library) = haul_sys::interposer() {
+            let effect = match self.settings.engine {
+                Choice::Auto => "not changing from sync to io-uring, whose calls it does not see",
+                Choice::Sync | Choice::Retry => "it sees all calls of this engine",
+                _ => "it does not see the reads and writes of this engine",
+            };
+            self.report.debug(&format!("{} is preloaded: {effect}", library.display()));
+        }
         let asked = if self.settings.engine == Choice::Auto { " (auto)" } else { "" };
         self.report.debug(&format!(
             "engine {}{asked}, {jobs} workers, {} files in flight each, blocks of {block_bytes} bytes, {held} directories held",

@@ -89,7 +89,8 @@ impl<'r, T: Tool> Worker<'r, T> {
             depth: caps.depth,
             pairs: false,
             probes: false,
-            may_change_engine: run.settings.engine == Choice::Auto,
+            // A preloaded library sees blocking calls only.
+            may_change_engine: run.settings.engine == Choice::Auto && haul_sys::interposer().is_none(),
             absent_in_a_row: 0,
             reader: DirectoryReader::new(),
             chunk: None,
