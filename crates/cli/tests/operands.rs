@@ -56,6 +56,7 @@ fn prepare(folder: &Path) -> io::Result<()> {
         link("dangling", "nowhere"),
         link("loop", "loop"),
         Node::new(3, "to-x", Kind::Symlink("../d/x".into())),
+        Node::file(5, "sub", 9, 92),
     ];
     Spec { nodes }.build(folder)
 }
@@ -115,6 +116,21 @@ const ONE_TO_ONE: &[&str] = &[
 ];
 
 const MANY_TO_ONE: &[&str] = &[
+    // A directory whose copy failed is copied where it is named, or met, again.
+    "-r d d/. m",
+    "-r d ./d d/ m",
+    "-r d/sub d n m",
+    "-r d/sub d d/. m",
+    "-r --parents d ./d n",
+    "-r d d/. n",
+    "-r d/. d n",
+    "-r d/sub d n",
+    "-r d d/sub n",
+    // A source in a directory that another source is copied onto.
+    "-r d n/../m/d m",
+    "-r m/a m/d d .",
+    "-rT d/sub d/.",
+    "-r d/sub m/sub d d",
     "",
     "a",
     "-r",

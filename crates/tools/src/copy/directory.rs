@@ -14,6 +14,7 @@ use super::Copier;
 use super::attributes::{Object, Source, SourceXattrs, Subject};
 use super::births::Births;
 use super::existing::looks_at_link;
+use super::named::NamedCopy;
 use super::options::{Dereference, Preserve};
 use super::place::Place;
 use super::target::{
@@ -36,11 +37,11 @@ impl Copier {
         found: &Found<Self>,
         opened: &Opened<'_>,
     ) -> Enter<TargetDirectory> {
-        if self.is_taken(desk, found, opened.stat.identity) {
+        if self.is_own_copy(desk, found, opened.stat.identity) {
             return Enter::Over;
         }
-        if self.options.dereference == Dereference::Always && found.node.is_within(opened.stat.identity) {
-            desk.problem(self.refuse_cycle(desk, found, opened.stat));
+        if let Some(refusal) = self.refusal(found, opened.stat) {
+            desk.problem(self.refuse(desk, found, opened.stat, refusal));
             return Enter::Over;
         }
         let ready = match self.ready_directory(found, opened.stat, desk) {
@@ -52,6 +53,13 @@ impl Copier {
             }
         };
         let above = &found.node.own;
+        if found.is_operand() {
+            self.named.record(opened.stat.identity, || NamedCopy {
+                operand: above.copy.index,
+                place: (above.held.identity(), target_name(found).to_owned()),
+                shown: target_path(found),
+            });
+        }
         if ready.is_new {
             let above_is_new = above.made.as_ref().is_some_and(|made| made.before.is_none());
             if !above_is_new && !self.tops.record(ready.stat.identity, above.copy.index) {
@@ -106,41 +114,42 @@ impl Copier {
         }
     }
 
-    /// Tells whether a directory is to be left alone because another part of this run deals with it: it is the top of
-    /// what the run has made, or another operand. Tells the user what GNU tells.
+    /// True if a directory is the top of what this run has made, and so to be left alone. Tells the user what GNU tells.
     ///
     /// GNU meets operands one after the other, and so refuses what an earlier one has done. Here it is the order of the
     /// operands that counts too, whoever comes first.
-    fn is_taken(&self, desk: &Desk<'_, Self>, found: &Found<Self>, directory: Identity) -> bool {
-        let index = found.node.own.copy.index;
-        if let Some(operand) = self.tops.operand(directory) {
-            if operand <= index {
-                self.tell_into_itself(desk, found);
-            }
-            return true;
+    fn is_own_copy(&self, desk: &Desk<'_, Self>, found: &Found<Self>, directory: Identity) -> bool {
+        let Some(operand) = self.tops.operand(directory) else { return false };
+        if operand <= found.node.own.copy.index {
+            self.tell_into_itself(desk, found);
         }
-        if found.is_operand() || self.options.dereference == Dereference::Always {
-            return false;
-        }
-        match self.named.get(&directory) {
-            Some((operand, path)) if *operand < index => {
-                let problem = Problem::new(wording::NO_DIRECTORY_LINK).naming(target_path(found));
-                desk.problem(problem.naming(path.clone()));
-                true
-            }
-            _ => false,
-        }
+        true
     }
 
-    /// Words the refusal of a symbolic link to a directory it is in. What stands in the place matters first, as to GNU.
-    fn refuse_cycle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat) -> Problem {
-        let cyclic = Problem::new(wording::CYCLIC_LINK).naming(found.path());
-        let Ok(parent) = open_directory(desk, found) else { return cyclic };
+    /// Words the refusal of a directory that was copied for another operand, or that a symbolic link in it leads to.
+    fn refusal(&self, found: &Found<Self>, source: &Stat) -> Option<Problem> {
+        let follows = self.follows_here(found);
+        if self.options.dereference == Dereference::Always && found.node.is_within(source.identity) {
+            return Some(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
+        }
+        let own = &found.node.own;
+        let copied = self.named.of(source.identity).filter(|copied| copied.operand < own.copy.index)?;
+        if found.is_operand() && copied.is_in(own.held.identity(), target_name(found)) {
+            let problem = Problem::new(wording::DIRECTORY_TWICE).naming(own.copy.source.clone());
+            return Some(problem.as_warning());
+        }
+        let problem = || Problem::new(wording::NO_DIRECTORY_LINK).naming(target_path(found));
+        (!follows).then(|| problem().naming(copied.shown))
+    }
+
+    /// Refuses a directory. What stands in the place matters first, as to GNU.
+    fn refuse(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat, refusal: Problem) -> Problem {
+        let Ok(parent) = open_directory(desk, found) else { return refusal };
         if self.options.existing.backs_up() {
-            return cyclic;
+            return refusal;
         }
         // Without backups nothing gives way to a directory, so this only looks.
-        self.clear(desk, found, &parent, &mut None, source).err().unwrap_or(cyclic)
+        self.clear(desk, found, &parent, &mut None, source).err().unwrap_or(refusal)
     }
 
     /// Makes the target directory, or finds it there. `None` if it is left out, and that was told.

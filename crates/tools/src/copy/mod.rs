@@ -14,6 +14,7 @@ mod existing;
 mod holes;
 mod layouts;
 mod links;
+mod named;
 mod operands;
 mod options;
 mod other;
@@ -50,7 +51,8 @@ use age::Resolutions;
 use backup::Backups;
 use layouts::Layouts;
 use links::LinkedName;
-use operands::{Assignment, Named, Stop};
+use named::NamedCopies;
+use operands::{Assignment, Stop};
 use parents::Parents;
 use regular::CopiedFile;
 use target::{TargetDirectory, Tops, open_directory, target_name, target_path};
@@ -102,10 +104,10 @@ pub fn run_by(
         Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
         Err(Stop::Fatal(problem)) => return Outcome::Fatal(problem),
     };
-    let (assignments, named, mut left_out) = operands::without_repetitions(assignments, options);
+    let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
     let mut status = Status::Success;
-    let groups = operands::groups(assignments, options, &named, &cache);
-    let copier = Copier::new(options.clone(), named, groups.len() > 1);
+    let groups = operands::groups(assignments, options, &cache);
+    let copier = Copier::new(options.clone(), groups.len() > 1);
     let mut parents = Parents::new(&copier, &cache, report);
     let mut first = 0;
     for group in &groups {
@@ -193,8 +195,8 @@ pub struct Copier {
     links: LinkTable<Found<Copier>, LinkedName>,
     /// What operands were copied to, kept only if two of them have the same last component.
     created: Option<Mutex<HashSet<(CString, Identity)>>>,
-    /// The directories that the user named, if several operands were.
-    named: Named,
+    /// The directories that were copied because the user named them.
+    named: NamedCopies,
     /// The tops of the trees that this run has made.
     tops: Tops,
     backups: Backups,
@@ -209,7 +211,7 @@ pub struct Copier {
 }
 
 impl Copier {
-    fn new(options: CopyOptions, named: Named, names_repeat: bool) -> Self {
+    fn new(options: CopyOptions, several_groups: bool) -> Self {
         let run = options.run.unwrap_or_else(rand::random);
         Self {
             options,
@@ -217,8 +219,8 @@ impl Copier {
             umask: haul_sys::umask(),
             offload_bytes: OFFLOAD_BYTES,
             links: LinkTable::new(),
-            created: names_repeat.then(|| Mutex::new(HashSet::new())),
-            named,
+            created: several_groups.then(|| Mutex::new(HashSet::new())),
+            named: NamedCopies::new(several_groups),
             tops: Tops::default(),
             backups: Backups::default(),
             layouts: Layouts::default(),

@@ -4,7 +4,6 @@
 //! split into the directory it stands in, which is held, and its last component, which is the only part of a name that
 //! is ever resolved again.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -35,6 +34,8 @@ pub(super) struct Assignment {
     pub(super) way: Vec<u8>,
     /// The copy as messages name it.
     pub(super) shown: Vec<u8>,
+    /// Where the source lies; known only if a directory is among several sources.
+    lineage: Option<Lineage>,
 }
 
 impl Assignment {
@@ -53,7 +54,7 @@ impl Assignment {
             (false, name) => (&b""[..], name, name),
         };
         let shown = concatenated(without_trailing_slashes(&held.path()), written);
-        Self { text, target: (Arc::clone(held), c_string(name)), way: way.to_vec(), shown }
+        Self { text, target: (Arc::clone(held), c_string(name)), way: way.to_vec(), shown, lineage: None }
     }
 
     /// Tells whether the copy goes onto the target directory itself.
@@ -85,9 +86,6 @@ fn concatenated(directory: &[u8], name: &[u8]) -> Vec<u8> {
     };
     [directory, between, name].concat()
 }
-
-/// The directories among several operands: which operand names each first, and the path of its copy.
-pub(super) type Named = HashMap<Identity, (usize, Vec<u8>)>;
 
 /// Makes a C string of bytes that came from one, or from several without a NUL.
 pub(super) fn c_string(bytes: &[u8]) -> CString {
@@ -211,88 +209,86 @@ fn to_name(
         target: (held, c_string(split.name)),
         way: Vec::new(),
         shown,
+        lineage: None,
     }])
 }
 
-/// Leaves out sources that are named more than once, however they are spelled, and returns the directories among the others
-/// and what is to be said of those left out, each with the number of sources that come before it.
+/// Leaves out files that are named more than once, however they are spelled, and returns what is to be said of them, each
+/// with the number of sources that come before it. A directory that is named again can only be judged when its turn comes:
+/// the first copy may have failed (`named.rs`).
 ///
-/// Where backups are made, a file may be named more than once: each copy replaces the one before. A file is the same source if it is the same entry of the same directory; a directory, if it is the same directory.
+/// Where backups are made, a file may be named more than once: each copy replaces the one before. A file is the same source
+/// if it is the same entry of the same directory.
 pub(super) fn without_repetitions(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
-) -> (Vec<Assignment>, Named, Vec<(usize, Problem)>) {
-    let follow = options.dereference != Dereference::Never;
+) -> (Vec<Assignment>, Vec<(usize, Problem)>) {
     if assignments.len() < 2 {
-        return (assignments, Named::new(), Vec::new());
+        return (assignments, Vec::new());
     }
+    let follow = options.dereference != Dereference::Never;
     let mut kept: Vec<Assignment> = Vec::with_capacity(assignments.len());
-    let (mut problems, mut files, mut directories) = (Vec::new(), HashSet::new(), Named::new());
-    for assignment in assignments {
+    let (mut problems, mut files, mut lineages) = (Vec::new(), HashSet::new(), Lineages::default());
+    for mut assignment in assignments {
         let text = &assignment.text;
         let split = Split::of(text);
         let place = if split.display.is_empty() { c".".to_owned() } else { c_string(split.display) };
         let looked = stat_path::<&Fd>(None, text, follow)
             .and_then(|stat| Ok((stat, stat_path::<&Fd>(None, &place, true)?.identity)));
-        let problem = match looked {
-            Err(_) => None,
-            Ok((stat, _)) if stat.kind == FileType::Directory && !options.recursive => None,
+        match looked {
             Ok((stat, _)) if stat.kind == FileType::Directory => {
-                let path = assignment.shown.clone();
-                match directories.entry(stat.identity) {
-                    Entry::Vacant(entry) => {
-                        entry.insert((kept.len(), path));
-                        None
-                    }
-                    Entry::Occupied(first) if first.get().1 == path => {
-                        Some(Problem::new(wording::DIRECTORY_TWICE).naming(text.to_bytes()).as_warning())
-                    }
-                    Entry::Occupied(_) if follow => None,
-                    Entry::Occupied(first) => {
-                        let problem = Problem::new(wording::NO_DIRECTORY_LINK);
-                        Some(problem.naming(path).naming(first.get().1.clone()))
-                    }
+                if options.recursive {
+                    assignment.lineage = Some(lineages.of_directory(text, stat.identity));
                 }
             }
-            Ok(_) if options.existing.backs_up() => None,
-            Ok((_, place)) => {
-                let is_new = files.insert((place, split.base().to_vec()));
-                (!is_new).then(|| Problem::new(wording::SOURCE_TWICE).naming(text.to_bytes()).as_warning())
+            Ok((_, above)) => {
+                if !options.existing.backs_up() && !files.insert((above, split.base().to_vec())) {
+                    let problem = Problem::new(wording::SOURCE_TWICE).naming(text.to_bytes());
+                    problems.push((kept.len(), problem.as_warning()));
+                    continue;
+                }
+                assignment.lineage = Some(Lineage { own: None, above: vec![above] });
             }
-        };
-        match problem {
-            Some(problem) => problems.push((kept.len(), problem)),
-            None => kept.push(assignment),
+            Err(_) => {}
         }
+        kept.push(assignment);
     }
-    (kept, directories, problems)
+    lineages.complete(&mut kept);
+    (kept, problems)
 }
 
-/// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, and none
-/// is below another, so their order cannot matter. What is copied onto the target directory itself may have any of their
-/// names in it, and is a group of its own; so is each if the user is asked, and if the target directory is in one of the sources, which grows
-/// while it is read.
+/// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, none is
+/// below another, and no source is part of another source or of another's copy, so their order cannot matter. What is copied
+/// onto the target directory itself may have any of their names in it, and is a group of its own; so is each if the user is
+/// asked, and if the target directory is in one of the sources, which grows while it is read.
 pub(super) fn groups(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
-    named: &Named,
     cache: &HeldCache,
 ) -> Vec<Vec<Assignment>> {
-    if options.existing.ask
-        || assignments.first().is_some_and(|first| is_within(&first.target.0, named, cache))
-    {
+    let directories: HashSet<_> =
+        assignments.iter().filter_map(|assignment| assignment.lineage.as_ref()?.own).collect();
+    let Some(target) = assignments.first().map(|first| &first.target.0) else { return Vec::new() };
+    if options.existing.ask || is_within(target, &directories, cache) {
         return assignments.into_iter().map(|assignment| vec![assignment]).collect();
     }
+    let is_in_target = |assignment: &Assignment| {
+        let lineage = assignment.lineage.as_ref();
+        lineage.is_some_and(|lineage| lineage.above.contains(&target.identity()))
+    };
+    let any_in_target = !directories.is_empty() && assignments.iter().any(is_in_target);
     let mut groups: Vec<Vec<Assignment>> = Vec::new();
-    let mut names = Names::default();
+    let (mut names, mut sources) = (Names::default(), Sources::default());
     for assignment in assignments {
-        let is_new = names.insert(&assignment);
+        let copy = if any_in_target { standing_copy(&assignment, cache) } else { None };
+        let is_new = names.insert(&assignment) & sources.insert(assignment.lineage.as_ref(), copy);
         let is_alone = assignment.is_onto_target() || names.whole.contains(&b"."[..]);
         match groups.last_mut() {
             Some(group) if is_new && !is_alone => group.push(assignment),
             _ => {
-                names = Names::default();
+                (names, sources) = (Names::default(), Sources::default());
                 names.insert(&assignment);
+                sources.insert(assignment.lineage.as_ref(), copy);
                 groups.push(vec![assignment]);
             }
         }
@@ -300,15 +296,23 @@ pub(super) fn groups(
     groups
 }
 
-/// Tells whether a directory is one of the named ones, or below one.
-fn is_within(directory: &Arc<Held>, named: &Named, cache: &HeldCache) -> bool {
+/// Returns the directory that stands where a source's copy goes.
+fn standing_copy(assignment: &Assignment, cache: &HeldCache) -> Option<Identity> {
+    let directory = cache.open(&assignment.target.0).ok()?;
+    let name = assignment.components().next()?;
+    let there = stat_path(Some(&*directory), &c_string(name), true).ok()?;
+    (there.kind == FileType::Directory).then_some(there.identity)
+}
+
+/// True if a directory is one of the `named` ones, or below one.
+fn is_within(directory: &Arc<Held>, named: &HashSet<Identity>, cache: &HeldCache) -> bool {
     if named.is_empty() {
         return false;
     }
     let Ok(mut above) = cache.open(directory) else { return false };
     let mut identity = directory.identity();
     loop {
-        if named.contains_key(&identity) {
+        if named.contains(&identity) {
             return true;
         }
         let Ok(parent) = open(&*above, c"..", Open::SEARCH) else { return false };
@@ -318,6 +322,80 @@ fn is_within(directory: &Arc<Held>, named: &Named, cache: &HeldCache) -> bool {
             _ => return false,
         }
         above = Arc::new(parent);
+    }
+}
+
+/// Where a source lies.
+struct Lineage {
+    /// The source, if it is a directory.
+    own: Option<Identity>,
+    /// The directories above it, the nearest first.
+    above: Vec<Identity>,
+}
+
+/// What is known of the directories above sources: the one above each.
+#[derive(Default)]
+struct Lineages(HashMap<Identity, Identity>);
+
+impl Lineages {
+    fn of_directory(&mut self, text: &CStr, own: Identity) -> Lineage {
+        let mut path = text.to_bytes().to_vec();
+        let (mut above, mut below) = (Vec::new(), own);
+        loop {
+            path.extend_from_slice(b"/..");
+            let parent = self.0.get(&below).copied().or_else(|| {
+                let found = stat_path::<&Fd>(None, &c_string(&path), true).ok()?.identity;
+                self.0.insert(below, found);
+                Some(found)
+            });
+            match parent {
+                // The root is above itself.
+                Some(parent) if parent != below => {
+                    above.push(parent);
+                    below = parent;
+                }
+                _ => return Lineage { own: Some(own), above },
+            }
+        }
+    }
+
+    /// Adds what is above the directories of files, as far as it matters: if there is a directory among the sources.
+    fn complete(&mut self, assignments: &mut [Assignment]) {
+        if self.0.is_empty() {
+            return assignments.iter_mut().for_each(|assignment| assignment.lineage = None);
+        }
+        for assignment in assignments {
+            let Assignment { text, lineage: Some(lineage), .. } = assignment else { continue };
+            if lineage.own.is_none()
+                && let Some(&place) = lineage.above.first()
+            {
+                let display = Split::of(text).display;
+                let path = if display.is_empty() { c".".to_owned() } else { c_string(display) };
+                lineage.above.extend(self.of_directory(&path, place).above);
+            }
+        }
+    }
+}
+
+/// Where the sources of a group lie, and the directories that stand where their copies go.
+#[derive(Default)]
+struct Sources {
+    own: HashSet<Identity>,
+    above: HashSet<Identity>,
+    copies: HashSet<Identity>,
+}
+
+impl Sources {
+    /// Adds a source; returns false if it is part of another, or another of it, or one of the other's copy.
+    fn insert(&mut self, lineage: Option<&Lineage>, copy: Option<Identity>) -> bool {
+        let Some(Lineage { own, above }) = lineage else { return true };
+        let is_part = |of: &Identity| self.own.contains(of) || self.copies.contains(of);
+        let has_part = |of: &Identity| self.own.contains(of) || self.above.contains(of);
+        let is_new = !own.iter().chain(above).any(is_part) && !own.iter().chain(&copy).any(has_part);
+        self.own.extend(own);
+        self.above.extend(above);
+        self.copies.extend(copy);
+        is_new
     }
 }
 
@@ -377,7 +455,7 @@ mod tests {
         let groups_of = |parents: bool, names: &[&CStr]| {
             let operands = Operands { parents, ..Operands::default() };
             let assigned = names.iter().map(|name| Assignment::into_directory(name, &held, &operands));
-            groups(assigned.collect(), &CopyOptions::default(), &Named::new(), &cache)
+            groups(assigned.collect(), &CopyOptions::default(), &cache)
                 .iter()
                 .map(Vec::len)
                 .collect::<Vec<_>>()

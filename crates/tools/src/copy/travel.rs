@@ -117,7 +117,7 @@ impl Portable for Copier {
 
     fn briefed(brief: &[u8]) -> Option<Self> {
         let Brief { options, run } = postcard::from_bytes(brief).ok()?;
-        Some(Self { run, ..Self::new(options, super::operands::Named::new(), false) })
+        Some(Self { run, ..Self::new(options, false) })
     }
 
     fn leader_counts(&self) -> bool {
@@ -177,7 +177,9 @@ impl Portable for Copier {
         self.options.dereference != Dereference::Always
             && !node.own.held.is_absent()
             && !self.tops.may_be(inode)
-            && !self.named.keys().any(|named| named.inode == inode)
+            // A named directory is recorded when it is entered, and one that was copied is refused.
+            && !(node.is_operands_place() && self.named.are_kept())
+            && !self.named.may_have(inode)
     }
 
     fn unpack_entered(
