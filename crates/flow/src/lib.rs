@@ -43,7 +43,7 @@ pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Und
 pub use entered::Entered;
 pub use haul_sys::Standard;
 pub use held::{Held, HeldCache};
-pub use links::{Claim, LinkTable};
+pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
 pub use node::{Found, Node};
 pub use operand::{Operand, Split};

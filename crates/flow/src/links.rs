@@ -12,19 +12,52 @@
 //!        abandon: waiting names returned
 //! ```
 //!
+//! An inode number alone doesn't identify a file for the length of a run: when the file is deleted, the next one that is
+//! made may get its number. The birth time tells the two apart ([`FileKey`]).
+//!
 //! Invariant: every name that waited is returned exactly once, by `complete` or `abandon`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use haul_sys::Identity;
+use haul_sys::{Identity, Stat, Timestamp};
 
 /// Locks taken by different files should differ.
 const SHARDS: usize = 16;
 
+/// A file, told from any other that has its inode number before or after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileKey {
+    /// Which file it is among those that exist at one time.
+    pub identity: Identity,
+    since: Since,
+}
+
+/// What differs between two files that have had one inode number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Since {
+    Born(Timestamp),
+    /// For file systems without birth times: the last change, and the size. Whoever changes the file during the run
+    /// makes it another one, which costs a link and never mixes up contents.
+    Changed(Timestamp, u64),
+}
+
+impl From<&Stat> for FileKey {
+    fn from(stat: &Stat) -> Self {
+        let since = stat.born.map_or(Since::Changed(stat.changed, stat.size), Since::Born);
+        Self { identity: stat.identity, since }
+    }
+}
+
 enum Progress<W, A> {
     InProgress(Vec<W>),
     Known(A),
+}
+
+/// The file that has, or had, an inode number when it was claimed.
+struct Claimed<W, A> {
+    since: Since,
+    progress: Progress<W, A>,
 }
 
 /// What a claim comes to.
@@ -36,11 +69,14 @@ pub enum Claim<W, A> {
     Waits,
     /// It is done already; the caller gets its name back, with the answer.
     Known(W, A),
+    /// Another file with the same inode number is in progress, although that must have been deleted meanwhile. The caller
+    /// does this name by itself.
+    Alone(W),
 }
 
 /// The files met so far that have several names. `W` is a name that waits, `A` what those who wait need to know.
 pub struct LinkTable<W, A> {
-    shards: [Mutex<HashMap<Identity, Progress<W, A>>>; SHARDS],
+    shards: [Mutex<HashMap<Identity, Claimed<W, A>>>; SHARDS],
 }
 
 impl<W, A: Clone> Default for LinkTable<W, A> {
@@ -59,41 +95,60 @@ impl<W, A: Clone> LinkTable<W, A> {
     fn with_shard<R>(
         &self,
         file: Identity,
-        change: impl FnOnce(&mut HashMap<Identity, Progress<W, A>>) -> R,
+        change: impl FnOnce(&mut HashMap<Identity, Claimed<W, A>>) -> R,
     ) -> R {
         let shard = &self.shards[file.inode as usize % SHARDS];
         change(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Says who does `file`; `waiter` is the caller's name for it.
-    pub fn claim(&self, file: Identity, waiter: W) -> Claim<W, A> {
-        self.with_shard(file, |files| match files.get_mut(&file) {
-            None => {
-                files.insert(file, Progress::InProgress(Vec::new()));
+    pub fn claim(&self, file: FileKey, waiter: W) -> Claim<W, A> {
+        let FileKey { identity, since } = file;
+        self.with_shard(identity, |files| match files.get_mut(&identity) {
+            Some(claimed) if claimed.since == since => match &mut claimed.progress {
+                Progress::InProgress(waiting) => {
+                    waiting.push(waiter);
+                    Claim::Waits
+                }
+                Progress::Known(answer) => Claim::Known(waiter, answer.clone()),
+            },
+            Some(Claimed { progress: Progress::InProgress(_), .. }) => Claim::Alone(waiter),
+            // Unknown, or known as a file that is gone.
+            _ => {
+                files.insert(identity, Claimed { since, progress: Progress::InProgress(Vec::new()) });
                 Claim::First(waiter)
             }
-            Some(Progress::InProgress(waiting)) => {
-                waiting.push(waiter);
-                Claim::Waits
-            }
-            Some(Progress::Known(answer)) => Claim::Known(waiter, answer.clone()),
         })
     }
 
-    /// Records that `file` is done and returns the names that waited.
+    /// Records that the file that was claimed under an identity is done and returns the names that waited.
     pub fn complete(&self, file: Identity, answer: A) -> Vec<W> {
-        self.with_shard(file, |files| match files.insert(file, Progress::Known(answer)) {
-            Some(Progress::InProgress(waiting)) => waiting,
-            _ => Vec::new(),
+        self.with_shard(file, |files| {
+            let Some(claimed) = files.get_mut(&file) else { return Vec::new() };
+            match std::mem::replace(&mut claimed.progress, Progress::Known(answer)) {
+                Progress::InProgress(waiting) => waiting,
+                Progress::Known(_) => Vec::new(),
+            }
         })
     }
 
-    /// Forgets `file`, which could not be done, and returns the names that waited.
+    /// Forgets the file that was claimed under an identity and could not be done, and returns the names that waited.
     pub fn abandon(&self, file: Identity) -> Vec<W> {
         self.with_shard(file, |files| match files.remove(&file) {
-            Some(Progress::InProgress(waiting)) => waiting,
+            Some(Claimed { progress: Progress::InProgress(waiting), .. }) => waiting,
             _ => Vec::new(),
         })
+    }
+
+    /// Forgets a file whose answer no longer holds, so that the next name is the first again.
+    pub fn forget(&self, file: Identity, is_stale: impl FnOnce(&A) -> bool) {
+        self.with_shard(file, |files| {
+            if let Some(Claimed { progress: Progress::Known(answer), .. }) = files.get(&file)
+                && is_stale(answer)
+            {
+                files.remove(&file);
+            }
+        });
     }
 }
 
@@ -101,16 +156,46 @@ impl<W, A: Clone> LinkTable<W, A> {
 mod tests {
     use super::*;
 
-    const FILE: Identity = Identity { device: 1, inode: 2 };
+    const ID: Identity = Identity { device: 1, inode: 2 };
+    const FILE: FileKey = file(1);
+
+    const fn file(seconds: i64) -> FileKey {
+        FileKey { identity: ID, since: Since::Born(Timestamp { seconds, nanoseconds: 0 }) }
+    }
+
+    #[test]
+    fn a_file_that_got_the_number_of_another_is_a_file_of_its_own() {
+        let table = LinkTable::new();
+        assert_eq!(table.claim(file(1), "old"), Claim::First("old"));
+        assert_eq!(table.claim(file(2), "early"), Claim::Alone("early"));
+        assert!(table.complete(ID, 7).is_empty());
+        assert_eq!(table.claim(file(1), "old"), Claim::Known("old", 7));
+        assert_eq!(table.claim(file(2), "new"), Claim::First("new"));
+        assert!(table.complete(ID, 8).is_empty());
+        assert_eq!(table.claim(file(2), "newer"), Claim::Known("newer", 8));
+    }
+
+    #[test]
+    fn only_a_stale_answer_is_forgotten() {
+        let table = LinkTable::new();
+        assert_eq!(table.claim(FILE, "a"), Claim::First("a"));
+        table.forget(ID, |_| true);
+        assert_eq!(table.claim(FILE, "b"), Claim::Waits);
+        assert_eq!(table.complete(ID, 7), ["b"]);
+        table.forget(ID, |answer| *answer == 6);
+        assert_eq!(table.claim(FILE, "c"), Claim::Known("c", 7));
+        table.forget(ID, |answer| *answer == 7);
+        assert_eq!(table.claim(FILE, "d"), Claim::First("d"));
+    }
 
     #[test]
     fn names_wait_and_are_returned_once() {
         let table = LinkTable::new();
         assert_eq!(table.claim(FILE, "a"), Claim::First("a"));
         assert_eq!(table.claim(FILE, "b"), Claim::Waits);
-        assert_eq!(table.complete(FILE, 7), ["b"]);
+        assert_eq!(table.complete(ID, 7), ["b"]);
         assert_eq!(table.claim(FILE, "c"), Claim::Known("c", 7));
-        assert!(table.complete(FILE, 7).is_empty());
+        assert!(table.complete(ID, 7).is_empty());
     }
 
     #[test]
@@ -118,7 +203,7 @@ mod tests {
         let table = LinkTable::<_, u8>::new();
         assert_eq!(table.claim(FILE, "a"), Claim::First("a"));
         assert_eq!(table.claim(FILE, "b"), Claim::Waits);
-        assert_eq!(table.abandon(FILE), ["b"]);
+        assert_eq!(table.abandon(ID), ["b"]);
         assert_eq!(table.claim(FILE, "b"), Claim::First("b"));
     }
 }

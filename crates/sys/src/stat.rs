@@ -109,7 +109,7 @@ pub struct Identity {
 }
 
 /// A moment, in seconds since 1970 (negative before) and nanoseconds after that second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Timestamp {
     /// Seconds since 1970.
     pub seconds: i64,

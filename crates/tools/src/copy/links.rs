@@ -3,9 +3,9 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Claim, Desk, Found, Held, Problem, Tally, temporary_name};
-use haul_sys::{Errno, Error, Fd, Identity, Stat};
-use haul_sys::{link_at_path, remove, rename, stat_path};
+use haul_flow::{Claim, Desk, FileKey, Found, Held, Problem, Tally, temporary_name};
+use haul_sys::{Errno, Error, Fd, Identity, Stat, Timestamp};
+use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
 
 use super::Copier;
 use super::options::{Dereference, Make, Preserve};
@@ -16,69 +16,115 @@ use super::wording;
 /// Names tried for what will be renamed at once. None is taken, but by what an earlier process left.
 const TRIES: usize = 100;
 
-/// The first name of a file in the target: what further names are linked to.
+/// A file that this run has made. Birth times count only where both are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MadeFile(Identity, Option<Timestamp>);
+
+impl MadeFile {
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self(stat.identity, stat.born)
+    }
+
+    fn is(&self, stat: &Stat) -> bool {
+        self.0 == stat.identity && (self.1 == stat.born || self.1.is_none() || stat.born.is_none())
+    }
+}
+
+/// The first name of a file in the target: what further names are linked to, as long as it is still that file's.
 #[derive(Clone, Debug)]
 pub(super) struct LinkedName {
     held: Arc<Held>,
     name: CString,
+    file: MadeFile,
 }
 
-impl LinkedName {
-    /// The name an entry was copied to.
-    pub(super) fn of(found: &Found<Copier>) -> Self {
-        Self { held: Arc::clone(&found.node.own.held), name: target_name(found).to_owned() }
-    }
+/// Who copies the file an entry is a name of.
+pub(super) enum NameClaim {
+    /// The caller. With an identity, other names may wait, and it must complete or abandon that.
+    First(Option<Identity>),
+    /// Somebody is at it; the entry is dealt with when that is done.
+    Waits,
+    /// It is copied, and the entry's name is linked to it, as far as that was possible.
+    Over,
+}
+
+/// What came of giving a copy a further name.
+enum Linking {
+    Done,
+    /// Something else stays in the place, and that was told.
+    Left,
+    /// The first name is another file's now, or nobody's.
+    Stale,
 }
 
 impl Copier {
-    /// Says who copies the file an entry is a name of, if it may have several names.
-    ///
-    /// `First(None)` means that nobody else can be interested; `First(Some(file))` obliges the caller to complete or
-    /// abandon `file`. A known file is linked here.
-    pub(super) fn claim(
-        &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        stat: &Stat,
-    ) -> Claim<Option<Identity>, ()> {
+    /// Says who copies the file an entry is a name of. A file that is copied already is linked here.
+    pub(super) fn claim(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stat: &Stat) -> NameClaim {
         let follows = match self.options.dereference {
             Dereference::Always => true,
             Dereference::Operands => found.is_operand(),
             Dereference::Never => false,
         };
         if !self.preserves(Preserve::LINKS) || !(stat.links > 1 || follows) {
-            return Claim::First(None);
+            return NameClaim::First(None);
         }
         if let Some(part) = &found.node.part {
             // Only the process that walks knows of all names.
             if part.errand.claimed {
-                return Claim::First(Some(stat.identity));
+                return NameClaim::First(Some(stat.identity));
             }
             desk.give_back(found);
-            return Claim::Waits;
+            return NameClaim::Waits;
         }
-        match self.links.claim(stat.identity, found.clone()) {
-            Claim::First(_) => Claim::First(Some(stat.identity)),
-            Claim::Waits => Claim::Waits,
-            Claim::Known(found, first) => {
-                self.link_to(desk, &found, &first);
-                Claim::Known(None, ())
+        loop {
+            match self.links.claim(FileKey::from(stat), found.clone()) {
+                Claim::First(_) => return NameClaim::First(Some(stat.identity)),
+                Claim::Waits => return NameClaim::Waits,
+                Claim::Alone(_) => return NameClaim::First(None),
+                Claim::Known(found, first) => {
+                    if self.is_linked(desk, &found, &first) {
+                        return NameClaim::Over;
+                    }
+                    // Forgotten: the next claim is the first, or finds what another worker has made meanwhile.
+                    self.forget(stat.identity, &first);
+                }
             }
         }
     }
 
-    /// Links the names that waited for a file that is now copied.
+    fn forget(&self, file: Identity, stale: &LinkedName) {
+        self.links.forget(file, |first| first.file.0 == stale.file.0);
+    }
+
+    /// Links the names that waited for a file that is now copied. Without `made`, the file is what has the entry's name.
     pub(super) fn complete_link(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         file: Identity,
-        first: LinkedName,
+        made: Option<MadeFile>,
     ) {
         desk.note_completed(found);
+        if found.node.part.is_some() {
+            return;
+        }
+        let by_name = || {
+            let directory = open_directory(desk, found)?;
+            stat_at(&directory, target_name(found)).map(|stat| MadeFile::of(&stat))
+        };
+        let Ok(made) = made.map_or_else(by_name, Ok) else {
+            // Gone already: nothing to link to.
+            return self.abandon_link(desk, Some(file));
+        };
+        let held = Arc::clone(&found.node.own.held);
+        let first = LinkedName { held, name: target_name(found).to_owned(), file: made };
         for waiting in self.links.complete(file, first.clone()) {
-            self.link_to(desk, &waiting, &first);
-            desk.settle(&waiting);
+            if self.is_linked(desk, &waiting, &first) {
+                desk.settle(&waiting);
+            } else {
+                self.forget(file, &first);
+                desk.retry(waiting);
+            }
         }
     }
 
@@ -91,27 +137,33 @@ impl Copier {
         }
     }
 
-    /// Gives the copy of an entry's file the further name that the entry asks for.
-    fn link_to(&self, desk: &Desk<'_, Self>, found: &Found<Self>, first: &LinkedName) {
+    /// Gives the copy of an entry's file the further name that the entry asks for. False if there is no copy any more; all
+    /// else is told here.
+    fn is_linked(&self, desk: &Desk<'_, Self>, found: &Found<Self>, first: &LinkedName) -> bool {
         match self.try_link(desk, found, first) {
-            Ok(true) => desk.count(Tally { hard_links: 1, ..Tally::default() }),
-            Ok(false) => {}
+            Ok(Linking::Done) => desk.count(Tally { hard_links: 1, ..Tally::default() }),
+            Ok(Linking::Left) => {}
+            Ok(Linking::Stale) => return false,
             Err(problem) => desk.problem(problem),
         }
+        true
     }
 
-    /// Links; returns whether the entry has its copy.
     fn try_link(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         first: &LinkedName,
-    ) -> Result<bool, Problem> {
+    ) -> Result<Linking, Problem> {
         let failed = |cause| {
             let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found));
             problem.naming(first.held.path_of(&first.name)).because(cause)
         };
         let old = desk.cache().open(&first.held).map_err(failed)?;
+        // Somebody may have replaced the first copy since.
+        if !stat_at(&old, &first.name).is_ok_and(|stat| first.file.is(&stat)) {
+            return Ok(Linking::Stale);
+        }
         let new = open_directory(desk, found).map_err(failed)?;
         // The first name may be a symbolic link that `-s` has made. Where links are followed GNU follows it too.
         let follow = self.options.make == Make::Symlink && self.follows_here(found);
@@ -120,7 +172,7 @@ impl Copier {
             Err(cause) if cause.is(Errno::EXIST) => {}
             outcome => {
                 self.tell_copied(desk, found);
-                return outcome.map(|()| true).map_err(failed);
+                return outcome.map(|()| Linking::Done).map_err(failed);
             }
         }
         let unseen = |cause| Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause);
@@ -131,13 +183,13 @@ impl Copier {
             .map_err(unseen)?;
         let mut turn = self.turn(found);
         match self.clear(desk, found, &new, &mut turn, &source)? {
-            Place::Left(Left::AsItIs) => return Ok(false),
+            Place::Left(Left::AsItIs) => return Ok(Linking::Left),
             // It is not older than the source, but it has to be the file that the source's other names became.
             Place::Left(Left::AsCopy) => {}
             Place::Taken(_) => self.tell_copied(desk, found),
             Place::Free(backup) => {
                 self.tell_copied_over(desk, found, backup.as_deref());
-                return make(target_name(found)).map(|()| true).map_err(|cause| {
+                return make(target_name(found)).map(|()| Linking::Done).map_err(|cause| {
                     self.put_back(desk, found, backup.as_deref());
                     failed(cause)
                 });
@@ -145,7 +197,7 @@ impl Copier {
         }
         replace(&new, target_name(found), &make).map_err(failed)?;
         self.tell_removed(desk, found);
-        Ok(true)
+        Ok(Linking::Done)
     }
 }
 

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Claim, Creation, Desk, Found, Handled, Problem, Tally};
+use haul_flow::{Creation, Desk, Found, Handled, Problem, Tally};
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation, Special, Stat, Times};
 use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
 
 use super::Copier;
 use super::attributes::{Object, Source, Subject};
-use super::links::{LinkedName, replace};
+use super::links::{NameClaim, replace};
 use super::options::{Make, Preserve};
 use super::place::{Left, Made, Place};
 use super::stream;
@@ -58,9 +58,9 @@ impl Copier {
             Make::Symlink | Make::Copy => {}
         }
         let link = match self.claim(desk, found, &source) {
-            Claim::First(link) => link,
-            Claim::Waits => return Ok(Handled::Deferred),
-            Claim::Known(..) => return Ok(Handled::Over),
+            NameClaim::First(link) => link,
+            NameClaim::Waits => return Ok(Handled::Deferred),
+            NameClaim::Over => return Ok(Handled::Over),
         };
         let made = match (self.is_read_as_file(source.kind), self.options.attributes_only) {
             _ if self.options.make == Make::Symlink => self.make_link_to_source(desk, found, &source),
@@ -73,7 +73,7 @@ impl Copier {
             // A file that is as good as a copy is one for its other names too.
             Ok(Made::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
-                    self.complete_link(desk, found, file, LinkedName::of(found));
+                    self.complete_link(desk, found, file, None);
                 }
             }
             Ok(Made::Left(Left::AsItIs) | Made::Broken) => self.abandon_link(desk, link),
@@ -138,7 +138,7 @@ impl Copier {
     /// Records that an entry's copy stands.
     fn made(&self, desk: &Desk<'_, Self>, found: &Found<Self>, link: Option<Identity>) {
         if let Some(file) = link {
-            self.complete_link(desk, found, file, LinkedName::of(found));
+            self.complete_link(desk, found, file, None);
         }
         if found.is_operand() {
             self.record_created(desk, found);

@@ -4,9 +4,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::layout::Bearer;
-use haul_flow::{
-    Begin, Block, Claim, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer,
-};
+use haul_flow::{Begin, Block, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
 use haul_sys::{open, reflink, remove, stat, stat_at, stat_path, truncate};
 
@@ -15,7 +13,7 @@ use super::attributes::{Object, Source, SourceXattrs, Subject};
 use super::births::Birth;
 use super::holes;
 use super::layouts::Original;
-use super::links::LinkedName;
+use super::links::{MadeFile, NameClaim};
 use super::options::{CopyOptions, Preserve, Reflink, Sparse};
 use super::place::{Left, Place};
 use super::stream;
@@ -31,6 +29,8 @@ pub struct CopiedFile {
     backup: Option<CString>,
     /// The file's identity, if other names wait for it.
     link: Option<Identity>,
+    /// The new file, if other names may be linked to it.
+    made: Option<MadeFile>,
     /// Whether its blocks are shared with the source.
     reflinked: bool,
     /// Whether the kernel was asked to copy it by itself.
@@ -52,6 +52,7 @@ impl CopiedFile {
             before: None,
             backup: None,
             link: None,
+            made: None,
             reflinked: false,
             offloaded: false,
             skips_holes: false,
@@ -98,9 +99,9 @@ impl Copier {
     ) -> Begin<CopiedFile> {
         let OpenedFile { stat, .. } = opened;
         let link = match self.claim(desk, found, stat) {
-            Claim::First(claimed) => claimed,
-            Claim::Waits => return Begin::Deferred,
-            Claim::Known(..) => return Begin::Over,
+            NameClaim::First(claimed) => claimed,
+            NameClaim::Waits => return Begin::Deferred,
+            NameClaim::Over => return Begin::Over,
         };
         let birth = self.birth(&found.node.own, opened.source, stat);
         let layout = self.wanted_layout(desk, found, (opened.source, stat), Bearer::File);
@@ -114,7 +115,7 @@ impl Copier {
             Ok(Target::Open(target)) => self.fill(desk, found, opened, target, link),
             Ok(Target::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
-                    self.complete_link(desk, found, file, LinkedName::of(found));
+                    self.complete_link(desk, found, file, None);
                 }
                 return Begin::Over;
             }
@@ -163,10 +164,15 @@ impl Copier {
         if reflinked {
             desk.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
         }
+        // What is written through a symbolic link is not what has the name.
+        let has_the_name = link.is_some() && birth.is_some();
+        let made = has_the_name.then(|| haul_sys::stat(&file).ok()).flatten();
+        let made = made.map(|stat| MadeFile::of(&stat));
         let own = CopiedFile {
             before,
             backup,
             link,
+            made,
             reflinked,
             offloaded,
             skips_holes,
@@ -457,8 +463,7 @@ impl Copier {
         }
         match (own.link, moved) {
             (Some(file), true) => {
-                let known = LinkedName::of(found);
-                self.complete_link(desk, found, file, known);
+                self.complete_link(desk, found, file, own.made);
             }
             (link, _) => self.abandon_link(desk, link),
         }

@@ -10,15 +10,13 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{
-    Arrivals, Claim, Desk, Found, Node, OpenFile, OpenedFile, Portable, Problem, Way, is_shared,
-};
+use haul_flow::{Arrivals, Desk, Found, Node, OpenFile, OpenedFile, Portable, Problem, Way, is_shared};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
 use super::Copier;
 use super::births::Births;
-use super::links::LinkedName;
+use super::links::NameClaim;
 use super::options::{CopyOptions, Dereference};
 use super::provisional::Ticket;
 use super::regular::CopiedFile;
@@ -233,12 +231,12 @@ impl Portable for Copier {
             }
         };
         match self.claim(desk, found, &source) {
-            Claim::First(_) => {
-                found.seen = Some(source.identity);
+            NameClaim::First(file) => {
+                found.seen = file;
                 true
             }
-            Claim::Waits => false,
-            Claim::Known(..) => {
+            NameClaim::Waits => false,
+            NameClaim::Over => {
                 desk.settle(found);
                 false
             }
@@ -247,7 +245,7 @@ impl Portable for Copier {
 
     fn claimed_is_over(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stands: bool) {
         match (found.seen, stands) {
-            (Some(file), true) => self.complete_link(desk, found, file, LinkedName::of(found)),
+            (Some(file), true) => self.complete_link(desk, found, file, None),
             (file, _) => self.abandon_link(desk, file),
         }
     }

@@ -1,0 +1,124 @@
+//! Names of one file, while files come and go.
+//!
+//! The run is stopped without a race: an operand is a FIFO that is read (`--copy-contents`), and `-i` has operands copied one
+//! after the other. While the program waits for the FIFO's writer the test changes the source or the target.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use haul_testkit::mount::Mount;
+use haul_testkit::{Outcome, Program, Sandbox, needs, program, require, skip};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// Copies `a`, a FIFO and `late` of the folder `s` to the folder `t`, and calls `meanwhile` between the first and the last.
+fn copy(program: &Program, engine: &str, folder: &Path, meanwhile: impl FnOnce()) -> Outcome {
+    let run = if program.is_haul() { program.run().arg(engine) } else { program.run() };
+    let words = ["-i", "-R", "--preserve=links", "--copy-contents", "s/a", "s/fifo", "s/late", "t"];
+    let running = run.args(words).in_folder(folder).within(BOUND).start().unwrap();
+    // Opens when the program has opened the other end, so after `a` was copied.
+    let mut fifo = OpenOptions::new().write(true).open(folder.join("s/fifo")).unwrap();
+    meanwhile();
+    fifo.write_all(b"go on").unwrap();
+    drop(fifo);
+    running.finish().unwrap()
+}
+
+fn prepare(folder: &Path) {
+    fs::create_dir(folder).unwrap();
+    fs::create_dir(folder.join("s")).unwrap();
+    fs::create_dir(folder.join("t")).unwrap();
+    fs::write(folder.join("s/a"), "FIRST").unwrap();
+    fs::hard_link(folder.join("s/a"), folder.join("s/b")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.join("s/fifo")).status().unwrap();
+    assert!(made.success());
+}
+
+/// Deletes both names of a file and makes files until one has its inode; false if none gets it.
+fn reuse_inode(folder: &Path) -> bool {
+    let inode = fs::metadata(folder.join("s/a")).unwrap().ino();
+    fs::remove_file(folder.join("s/a")).unwrap();
+    fs::remove_file(folder.join("s/b")).unwrap();
+    for number in 0..1000 {
+        let path = folder.join(format!("s/try-{number}"));
+        let mut file = File::create_new(&path).unwrap();
+        file.write_all(b"SECOND").unwrap();
+        if file.metadata().unwrap().ino() == inode {
+            fs::rename(&path, folder.join("s/late")).unwrap();
+            fs::hard_link(folder.join("s/late"), folder.join("s/late-too")).unwrap();
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn a_file_with_the_inode_of_a_deleted_one_is_copied() {
+    require!(needs::loop_mount("ext4"));
+    let ours = program!();
+    let disk = Mount::image("ext4", 32 << 20).unwrap();
+    for engine in ["--engine=sync", "--engine=io-uring"] {
+        let folder = disk.join(engine);
+        prepare(&folder);
+        let mut reused = false;
+        let outcome = copy(&ours, engine, &folder, || reused = reuse_inode(&folder));
+        if !reused {
+            skip!("ext4 gave no new file the inode of the deleted one");
+        }
+        assert!(outcome.succeeded(), "{engine}: {}", outcome.errors());
+        assert_eq!(fs::read_to_string(folder.join("t/a")).unwrap(), "FIRST", "{engine}");
+        assert_eq!(fs::read_to_string(folder.join("t/late")).unwrap(), "SECOND", "{engine}");
+    }
+}
+
+#[test]
+fn a_further_name_is_not_linked_to_what_replaced_the_first_copy() {
+    let ours = program!();
+    let sandbox = Sandbox::on_disk().unwrap();
+    let replacements: [(&str, fn(&Path)); 3] = [
+        ("replaced", |copy| {
+            fs::write(copy.with_extension("new"), "FOREIGN").unwrap();
+            fs::rename(copy.with_extension("new"), copy).unwrap();
+        }),
+        ("removed", |copy| fs::remove_file(copy).unwrap()),
+        ("link", |copy| {
+            fs::remove_file(copy).unwrap();
+            std::os::unix::fs::symlink("fifo", copy).unwrap();
+        }),
+    ];
+    for engine in ["--engine=sync", "--engine=io-uring"] {
+        for (name, replace) in replacements {
+            let folder = sandbox.join(format!("{engine}-{name}"));
+            prepare(&folder);
+            fs::hard_link(folder.join("s/a"), folder.join("s/late")).unwrap();
+            let outcome = copy(&ours, engine, &folder, || replace(&folder.join("t/a")));
+            assert!(outcome.succeeded(), "{engine}, {name}: {}", outcome.errors());
+            let copy = fs::read_to_string(folder.join("t/late")).unwrap();
+            assert_eq!(copy, "FIRST", "{engine}, {name}");
+            assert!(fs::symlink_metadata(folder.join("t/late")).unwrap().is_file());
+        }
+    }
+}
+
+#[test]
+fn names_of_one_file_stay_one_file() {
+    let ours = program!();
+    let sandbox = Sandbox::on_disk().unwrap();
+    for engine in ["--engine=sync", "--engine=io-uring"] {
+        let folder = sandbox.join(engine);
+        prepare(&folder);
+        fs::hard_link(folder.join("s/a"), folder.join("s/late")).unwrap();
+        let outcome = copy(&ours, engine, &folder, || {
+            // Neither what is in it nor one name less makes it another file.
+            fs::remove_file(folder.join("s/b")).unwrap();
+        });
+        assert!(outcome.succeeded(), "{engine}: {}", outcome.errors());
+        let inode = |name| fs::metadata(folder.join(name)).unwrap().ino();
+        assert_eq!(inode("t/a"), inode("t/late"), "{engine}");
+    }
+}
