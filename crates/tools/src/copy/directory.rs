@@ -217,6 +217,10 @@ impl Copier {
             outcome => outcome,
         };
         let fd = fd.map_err(|cause| problem(found, wording::CANNOT_STAT, cause))?;
+        if follow && self.made_links.has(parent, name) {
+            let problem = Problem::new(wording::JUST_CREATED_LINK);
+            return Err(problem.naming(found.path()).naming(target_path(found)));
+        }
         let stat = stat(&fd).map_err(|cause| problem(found, wording::CANNOT_STAT, cause))?;
         Ok(Ready { fd: Arc::new(fd), stat, is_new: false })
     }

@@ -55,7 +55,7 @@ use named::NamedCopies;
 use operands::{Assignment, Stop};
 use parents::Parents;
 use regular::CopiedFile;
-use target::{TargetDirectory, Tops, open_directory, target_name, target_path};
+use target::{MadeLinks, TargetDirectory, Tops, open_directory, target_name, target_path};
 
 /// How a copy ended.
 #[derive(Debug)]
@@ -199,6 +199,7 @@ pub struct Copier {
     named: NamedCopies,
     /// The tops of the trees that this run has made.
     tops: Tops,
+    made_links: MadeLinks,
     backups: Backups,
     layouts: Layouts,
     resolutions: Resolutions,
@@ -213,7 +214,9 @@ pub struct Copier {
 impl Copier {
     fn new(options: CopyOptions, several_groups: bool) -> Self {
         let run = options.run.unwrap_or_else(rand::random);
+        let made_links = MadeLinks::new(options.existing.keep_directory_symlink);
         Self {
+            made_links,
             options,
             process: haul_sys::effective_identity(),
             umask: haul_sys::umask(),

@@ -181,7 +181,9 @@ impl Copier {
         let make = |name: &CStr| {
             creation.set(Creation::begin(special));
             match &content {
-                Some(content) => make_symlink(content, &directory, name),
+                Some(content) => {
+                    self.made_links.make(&directory, name, || make_symlink(content, &directory, name))
+                }
                 None => make_special(&directory, name, special),
             }
         };

@@ -1,12 +1,12 @@
 //! Where copies go: target directories, and the names of targets in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{Desk, Found, Held, Problem, Wording};
-use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat, stat_path};
+use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat, stat_at, stat_path};
 
 use super::Copier;
 use super::attributes::SourceXattrs;
@@ -35,6 +35,38 @@ impl Tops {
     /// Returns the operand whose copy a directory is the top of.
     pub(super) fn operand(&self, directory: Identity) -> Option<usize> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&directory).copied()
+    }
+}
+
+/// The symbolic links that this run has made, kept only where symbolic links to directories are followed: none of these is.
+#[derive(Debug)]
+pub(super) struct MadeLinks(Option<Mutex<HashSet<Identity>>>);
+
+impl MadeLinks {
+    pub(super) fn new(are_kept: bool) -> Self {
+        Self(are_kept.then(Mutex::default))
+    }
+
+    /// Makes a link and records it. Nobody who follows it can ask about it before it is recorded: the lock is held meanwhile.
+    pub(super) fn make(
+        &self,
+        directory: &Fd,
+        name: &CStr,
+        make: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(made) = &self.0 else { return make() };
+        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+        make()?;
+        made.insert(stat_at(directory, name)?.identity);
+        Ok(())
+    }
+
+    /// True if a name is that of such a link. To be asked after the name was followed.
+    pub(super) fn has(&self, directory: &Fd, name: &CStr) -> bool {
+        self.0.as_ref().is_some_and(|made| {
+            let made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            stat_at(directory, name).is_ok_and(|there| made.contains(&there.identity))
+        })
     }
 }
 

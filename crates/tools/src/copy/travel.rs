@@ -124,7 +124,8 @@ impl Portable for Copier {
 
     fn may_travel(&self, node: &Node<Self>) -> bool {
         let existing = &self.options.existing;
-        !existing.backs_up() && !existing.ask && self.created.is_none() && !node.own.held.is_absent()
+        let is_simple = !existing.backs_up() && !existing.ask && !existing.keep_directory_symlink;
+        is_simple && self.created.is_none() && !node.own.held.is_absent()
     }
 
     fn pack(&self, own: &TargetDirectory) -> Vec<u8> {

@@ -1,0 +1,105 @@
+//! `--keep-directory-symlink` follows the links that were there, and none that the run has made itself.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use haul_testkit::program::each_engine;
+use haul_testkit::{Sandbox, program};
+
+/// Makes directories and, for names that lead somewhere, links; what ends in `f` is a file.
+fn build(folder: &Path, entries: &[(&str, &str)]) {
+    for (name, leads_to) in entries {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match *leads_to {
+            "" if name.ends_with('f') => fs::write(path, "content").unwrap(),
+            "" => fs::create_dir_all(path).unwrap(),
+            _ => symlink(leads_to, path).unwrap(),
+        }
+    }
+}
+
+/// What is in the folder, the words of a copy, and whether its result is the same whatever comes first.
+struct Scene {
+    entries: &'static [(&'static str, &'static str)],
+    words: &'static [&'static str],
+    is_ordered: bool,
+}
+
+/// In each, the copy of a link leads to `out`, where nothing may arrive.
+const SCENES: [Scene; 5] = [
+    Scene {
+        entries: &[("out", ""), ("b/s/d", "../../out"), ("a/s/d/f", ""), ("i", "")],
+        words: &["-a", "b/s", "a/s", "i"],
+        is_ordered: true,
+    },
+    Scene {
+        entries: &[("out", ""), ("b/s/x/y/d", "../../../../out"), ("a/s/x/y/d/e/f", ""), ("i", "")],
+        words: &["-r", "--copy-contents", "b/s", "a/s", "i"],
+        is_ordered: true,
+    },
+    Scene {
+        entries: &[("out", ""), ("b/s", "../out"), ("a/s/f", ""), ("i", "")],
+        words: &["-a", "b/s", "a/s", "i"],
+        is_ordered: true,
+    },
+    // The further name of a link that was made.
+    Scene {
+        entries: &[("out", ""), ("b/s/d", "../../out"), ("a/s/e/f", ""), ("i", "")],
+        words: &["-a", "b/s", "a/s", "i"],
+        is_ordered: true,
+    },
+    // A link that was there leads from one directory to the other, so that both copy to one name at the same time.
+    Scene {
+        entries: &[
+            ("out", ""),
+            ("a/s/d/x", "../../../out"),
+            ("a/s/e/x/f", ""),
+            ("i/s/e", ""),
+            ("i/s/d", "e"),
+        ],
+        words: &["-a", "a/s", "i"],
+        is_ordered: false,
+    },
+];
+
+#[test]
+fn no_link_that_the_run_made_is_followed() {
+    let ours = program!();
+    let sandbox = Sandbox::in_memory().unwrap();
+    for (number, scene) in SCENES.iter().enumerate() {
+        for (turn, engine) in each_engine().iter().enumerate() {
+            for run in 0..if scene.is_ordered { 2 } else { 10 } {
+                let folder = sandbox.join(format!("{number}-{turn}-{run}"));
+                build(&folder, scene.entries);
+                if number == 3 {
+                    fs::hard_link(folder.join("b/s/d"), folder.join("b/s/e")).unwrap();
+                }
+                let jobs = if run % 2 == 0 { "-j1" } else { "-j4" };
+                let words = [&["--keep-directory-symlink", jobs], scene.words].concat();
+                let outcome = ours.run_with(engine).args(&words).in_folder(&folder).finish().unwrap();
+                let case = format!("{engine:?} {words:?}: {}", outcome.errors());
+                assert_eq!(fs::read_dir(folder.join("out")).unwrap().count(), 0, "{case}");
+                assert_eq!(outcome.status(), Some(1), "{case}");
+                if scene.is_ordered {
+                    assert!(outcome.errors().contains("through just-created symlink"), "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn links_that_were_there_are_followed() {
+    let ours = program!();
+    let sandbox = Sandbox::in_memory().unwrap();
+    let entries = [("out", ""), ("i/s/d", "../../out"), ("a/s/l", "../../out"), ("a/s/d/f", "")];
+    build(sandbox.path(), &entries);
+    let words = ["-a", "--keep-directory-symlink", "a/s", "i"];
+    let outcome = ours.run().args(words).in_folder(sandbox.path()).finish().unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    assert!(sandbox.join("out/f").exists());
+}
