@@ -4,10 +4,12 @@
 //! its first failure with what failed and exit status 1.
 
 mod check;
+mod environment;
 mod generate;
 mod licences;
 mod oracle;
 mod setup;
+mod skips;
 mod steps;
 mod test;
 

@@ -114,8 +114,8 @@ pub(crate) fn setup() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells whether this run is a full one, as the tests do.
-fn is_full_run() -> bool {
+/// True if this run is a full one (`HAUL_FULL=1`), by the same rule as in the tests.
+pub(crate) fn is_full_run() -> bool {
     std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
 

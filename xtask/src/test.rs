@@ -2,13 +2,30 @@
 //!
 //! The tests of the fault hook need a build with the hook compiled in, so they run in a second and third round. A test
 //! that cannot run on this machine ends early and adds a line to the file that `HAUL_SKIPS` names; cargo counts it as
-//! passed, so the skips are taken off again here. The last line is `N passed, N failed, N skipped`.
-
-use std::collections::BTreeMap;
-use std::process::Command;
+//! passed, so the skips are taken off again here. A skip that `xtask/skips.txt` doesn't excuse fails the run, and so
+//! does a round in which no test ran. The last line is `N passed, N failed, N skipped`.
 
 use crate::setup::setup;
+use crate::skips::Skips;
 use crate::steps::{Failure, cargo, run_listening, say};
+
+/// The rounds: words for cargo.
+const ROUNDS: [&[&str]; 3] = [
+    &["test", "--workspace", "--no-fail-fast"],
+    &["test", "--package", "haul-sys", "--package", "haul-engine", "--features", "fault", "--no-fail-fast"],
+    &[
+        "test",
+        "--package",
+        "haul",
+        "--features",
+        "fault",
+        "--test",
+        "faults",
+        "--test",
+        "tool_faults",
+        "--no-fail-fast",
+    ],
+];
 
 /// What cargo's test runner told.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,48 +41,23 @@ struct Totals {
 /// Installs what the tests use, as far as it may; then runs the rounds, all of them even if one fails.
 pub(crate) fn test() -> Result<(), Failure> {
     setup()?;
-    let skips = std::env::temp_dir().join(format!("haul-skips-{}", std::process::id()));
-    let rounds: [&[&str]; 3] = [
-        &["test", "--workspace", "--no-fail-fast"],
-        &[
-            "test",
-            "--package",
-            "haul-sys",
-            "--package",
-            "haul-engine",
-            "--features",
-            "fault",
-            "--no-fail-fast",
-        ],
-        &[
-            "test",
-            "--package",
-            "haul",
-            "--features",
-            "fault",
-            "--test",
-            "faults",
-            "--test",
-            "tool_faults",
-            "--no-fail-fast",
-        ],
-    ];
-    let mut totals = Totals::default();
-    for round in rounds {
-        run_round(cargo(round).env("HAUL_SKIPS", &skips), &mut totals)?;
+    let (mut totals, mut skips) = (Totals::default(), Skips::default());
+    for round in ROUNDS {
+        run_round(round, &mut totals, &mut skips)?;
     }
-    let skipped = std::fs::read_to_string(&skips).unwrap_or_default();
-    if !skipped.is_empty() {
-        std::fs::remove_file(&skips)
-            .map_err(|error| Failure(format!("cannot remove {}: {error}", skips.display())))?;
-    }
-    conclude(&totals, &skipped)
+    conclude(&totals, &skips)
 }
 
-fn run_round(command: &mut Command, totals: &mut Totals) -> Result<(), Failure> {
-    let succeeded = run_listening(command, |line| totals.read(line))?;
-    totals.broken += usize::from(!succeeded);
-    Ok(())
+fn run_round(words: &[&str], totals: &mut Totals, skips: &mut Skips) -> Result<(), Failure> {
+    let path = std::env::temp_dir().join(format!("haul-skips-{}", std::process::id()));
+    let failed = |error| Failure(format!("{}: {error}", path.display()));
+    // Made empty here: a list that is missing afterwards is one that nobody could write.
+    std::fs::write(&path, "").map_err(failed)?;
+    let passed = totals.passed;
+    let succeeded = run_listening(cargo(words).env("HAUL_SKIPS", &path), |line| totals.read(line))?;
+    totals.broken += usize::from(!succeeded || totals.passed == passed);
+    skips.add(&std::fs::read_to_string(&path).map_err(failed)?);
+    std::fs::remove_file(&path).map_err(failed)
 }
 
 impl Totals {
@@ -84,42 +76,19 @@ impl Totals {
     }
 }
 
-/// Tells the skips with their reasons, the failures, and the totals.
-fn conclude(totals: &Totals, skipped: &str) -> Result<(), Failure> {
-    let skips = skips_by_reason(skipped);
-    let count: usize = skips.values().map(Vec::len).sum();
-    if count > 0 {
-        say("\nskipped tests:");
-    }
-    for (reason, tests) in &skips {
-        say(&format!("{:>4}  {reason}: {}", tests.len(), tests.join(", ")));
-    }
+/// Prints the skips, the failures and the totals, and fails unless all is as it should be.
+fn conclude(totals: &Totals, skips: &Skips) -> Result<(), Failure> {
+    let excused = skips.conclude();
     say(&format!(
-        "\n{} passed, {} failed, {count} skipped",
-        totals.passed.saturating_sub(count),
-        totals.failed
+        "\n{} passed, {} failed, {} skipped",
+        totals.passed.saturating_sub(skips.count),
+        totals.failed,
+        skips.count
     ));
-    if totals.failed == 0 && totals.broken == 0 && totals.passed > 0 {
-        return Ok(());
+    if totals.failed > 0 || totals.broken > 0 {
+        return Err(Failure(format!("{} of {} rounds of tests went wrong", totals.broken, ROUNDS.len())));
     }
-    Err(Failure(format!("{} of 3 rounds of tests went wrong", totals.broken)))
-}
-
-/// Sorts `SKIPPED test: reason` lines by reason, each test once.
-fn skips_by_reason(lines: &str) -> BTreeMap<&str, Vec<&str>> {
-    let mut seen = Vec::new();
-    let mut skips: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for line in lines.lines() {
-        let Some((test, reason)) = line.strip_prefix("SKIPPED ").and_then(|line| line.split_once(": "))
-        else {
-            continue;
-        };
-        if !seen.contains(&test) {
-            seen.push(test);
-            skips.entry(reason).or_default().push(test);
-        }
-    }
-    skips
+    excused
 }
 
 #[cfg(test)]
@@ -137,14 +106,5 @@ mod tests {
         totals.read("test some::other ... FAILED");
         let failures = vec!["some::other".to_owned()];
         assert_eq!(totals, Totals { passed: 15, failed: 2, failures, broken: 0 });
-    }
-
-    #[test]
-    fn skips_are_told_by_reason_and_once_a_test() {
-        let lines =
-            "SKIPPED a::b: needs root\nSKIPPED c: needs root\nSKIPPED c: needs root\nSKIPPED d: needs: x\n";
-        let skips = skips_by_reason(lines);
-        assert_eq!(skips.get("needs root"), Some(&vec!["a::b", "c"]));
-        assert_eq!(skips.get("needs: x"), Some(&vec!["d"]));
     }
 }

@@ -63,7 +63,7 @@ fn everything(outcome: &Outcome) -> String {
 
 /// All to all, so that thousands of messages of 0 bytes to 3 MiB cross; the ranks check contents and order.
 fn messages_arrive(kind: Kind) {
-    let Some(mpi) = Mpi::find(kind) else { return };
+    let mpi = Mpi::find(kind).unwrap();
     for (count, each) in [(1, 1_000), (2, 250), (4, 90), (8, 32)] {
         let each_text = each.to_string();
         let arguments = [vec!["exchange", &each_text], explicit(&mpi)].concat();
@@ -80,7 +80,7 @@ fn messages_arrive(kind: Kind) {
 
 /// The error is the sender's, and messages go on.
 fn what_cannot_be_sent_is_an_error(kind: Kind) {
-    let Some(mpi) = Mpi::find(kind) else { return };
+    let mpi = Mpi::find(kind).unwrap();
     let outcome = run(&mpi, 2, &[vec!["stray"], explicit(&mpi)].concat(), Expecting::World);
     assert!(outcome.succeeded(), "{}", everything(&outcome));
     let told = outcome.printed();
@@ -92,7 +92,7 @@ fn what_cannot_be_sent_is_an_error(kind: Kind) {
 
 /// A library that does not know the launcher takes each rank for the only one. All ranks must refuse it.
 fn the_library_of_another_mpi_is_refused(kind: Kind) {
-    let Some(mpi) = Mpi::find(kind) else { return };
+    let mpi = Mpi::find(kind).unwrap();
     let installed = Mpi::installed();
     let mut others = installed.iter().filter(|other| other.kind().family() != kind.family()).peekable();
     if others.peek().is_none() {
@@ -120,7 +120,7 @@ fn the_library_of_another_mpi_is_refused(kind: Kind) {
 
 /// What is given as a library and is none is refused by each rank, before MPI is started.
 fn what_is_no_library_is_refused(kind: Kind) {
-    let Some(mpi) = Mpi::find(kind) else { return };
+    let mpi = Mpi::find(kind).unwrap();
     let sandbox = Sandbox::in_memory().expect("a folder");
     let (words, nothing, missing) = (sandbox.join("words"), sandbox.join("nothing"), sandbox.join("missing"));
     std::fs::write(&words, "not a library\n".repeat(100)).expect("a file");
@@ -145,7 +145,7 @@ fn what_is_no_library_is_refused(kind: Kind) {
 fn a_job_starts_quickly(kind: Kind) {
     /// For a machine that does much else meanwhile.
     const MOST: Duration = Duration::from_secs(5);
-    let Some(mpi) = Mpi::find(kind) else { return };
+    let mpi = Mpi::find(kind).unwrap();
     let bare = mpi.job(4, Path::new("/bin/true")).within(LIMIT).finish().expect("a launcher");
     let ours = run(&mpi, 4, &[vec!["exchange", "1"], explicit(&mpi)].concat(), Expecting::World);
     assert!(bare.succeeded() && ours.succeeded(), "{}{}", everything(&bare), everything(&ours));
@@ -157,7 +157,7 @@ fn a_job_starts_quickly(kind: Kind) {
 /// start. What the user says is done.
 fn ranks_of_one_host_look_for_no_network(kind: Kind) {
     require!(needs::tool("strace"));
-    let Some(mpi) = Mpi::find(kind) else { return };
+    let mpi = Mpi::find(kind).unwrap();
     let opened_with = |own: &[&str]| {
         let logs = Sandbox::in_memory().expect("a folder");
         let run =

@@ -16,9 +16,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use ground::{Ground, say};
+use ground::Ground;
 use haul_engine::{Call, Done, ENGINES, Engine, Null, Op, Outcome, Placement, Record, Setup, Uring, Wait};
 use haul_sys::{Buffer, Cache, Name, Open};
+use haul_testkit::or_skip;
 
 struct Counting;
 
@@ -145,9 +146,9 @@ fn pin(name: &str, engine: &mut dyn Engine) {
 #[test]
 fn line_9_no_operation_allocates() {
     for listed in ENGINES {
-        match listed.make(&Setup::of_depth(16)) {
-            Ok(mut engine) => pin(listed.name, &mut engine),
-            Err(error) => say(&format!("SKIPPED {}: {error:#}", listed.name)),
+        let made = listed.make(&Setup::of_depth(16));
+        if let Some(mut engine) = or_skip!(made, format_args!("the kernel refuses {}", listed.name)) {
+            pin(listed.name, &mut engine);
         }
     }
     pin("null", &mut Null::new(16, 4096));
@@ -159,9 +160,9 @@ fn line_9_no_operation_in_a_ring_allocates() {
     for (depth, placement) in
         [(16, Placement::EVERYTHING), (2, Placement::EVERYTHING), (16, Placement::NOTHING)]
     {
-        match Uring::with_placement(depth, placement) {
-            Ok(mut engine) => pin("io-uring", &mut engine),
-            Err(error) => say(&format!("SKIPPED: {error:#}")),
+        let made = Uring::with_placement(depth, placement);
+        if let Some(mut engine) = or_skip!(made, "the kernel refuses a ring") {
+            pin("io-uring", &mut engine);
         }
     }
 }
@@ -172,12 +173,9 @@ fn line_9_nothing_that_is_asked_for_allocates() {
     for depth in [16, 2] {
         let made = Uring::with_placement(depth, Placement::EVERYTHING.with_pairs())
             .and_then(|mut engine| engine.use_direct_descriptors().map(|()| engine));
-        match made {
-            Ok(mut engine) => {
-                pin("io-uring", &mut engine);
-                assert!(engine.used().linked_pairs >= ROUNDS as u64 && engine.used().direct_descriptors > 0);
-            }
-            Err(error) => say(&format!("SKIPPED: {error:#}")),
+        if let Some(mut engine) = or_skip!(made, "the kernel refuses a ring") {
+            pin("io-uring", &mut engine);
+            assert!(engine.used().linked_pairs >= ROUNDS as u64 && engine.used().direct_descriptors > 0);
         }
     }
 }

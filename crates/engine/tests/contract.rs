@@ -15,14 +15,14 @@ mod ground;
 mod pairs;
 mod registered;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ground::{Ground, address, duplicate, insist, operation_of, pattern, run, run_one, say, seed};
+use ground::{Ground, address, duplicate, insist, operation_of, pattern, run, run_one, seed};
 use haul_engine::{
     Call, Choice, ENGINES, Engine, Faulty, Mischief, Op, Ops, Outcome, Placement, Setup, Uring, Wait,
 };
@@ -41,13 +41,7 @@ struct Subject {
 }
 
 fn subject(made: Result<Box<dyn Engine>>, faulty: bool, line: &str) -> Option<Subject> {
-    let engine = match made {
-        Ok(engine) => engine,
-        Err(error) => {
-            say(&format!("SKIPPED {line}: the kernel refuses the engine: {error:#}"));
-            return None;
-        }
-    };
+    let engine = haul_testkit::or_skip!(made, "the kernel refuses the engine")?;
     let seed = seed(line);
     if !faulty {
         return Some(Subject { engine, struck: None, seed });
@@ -578,4 +572,29 @@ fn line_8_drop_waits_or_leaks(mut subject: Subject) {
     assert_eq!(duplicate(&reader).read(&mut bytes).unwrap(), 4);
     assert_eq!(&bytes[..4], b"mine");
     drop(held);
+}
+
+/// Where a sandbox refuses rings, every test of the ring is recorded as skipped: none may look as if it had passed.
+#[test]
+fn without_rings_each_test_of_them_is_a_recorded_skip() {
+    let program = std::env::current_exe().unwrap();
+    let tests = |run: haul_testkit::Run| run.args(["io_uring", "--test-threads=1"]);
+    let list = tests(haul_testkit::Run::new(&program)).arg("--list").finish().unwrap().printed();
+    let names: BTreeSet<&str> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    assert!(names.len() > 80, "{list}");
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        let skips = tempfile::NamedTempFile::new().unwrap();
+        let run = tests(haul_testkit::Run::new(&program)).without_io_uring(errno);
+        let outcome = run.env("HAUL_SKIPS", skips.path()).finish().unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.printed());
+        let recorded = std::fs::read_to_string(skips.path()).unwrap();
+        let skipped: BTreeSet<&str> = recorded.lines().filter_map(skipped_test).collect();
+        assert_eq!(skipped, names);
+    }
+}
+
+/// Returns the test that a line of the record names, if it was skipped for the lack of a ring.
+fn skipped_test(line: &str) -> Option<&str> {
+    let (test, reason) = line.strip_prefix("SKIPPED haul-engine/contract::")?.split_once(": ")?;
+    reason.contains("io_uring_setup").then_some(test)
 }

@@ -12,25 +12,19 @@ mod ground;
 use std::sync::{Arc, RwLock};
 use std::thread;
 
-use ground::{Ground, address, forbid, pattern, run, say, set_direct};
+use ground::{Ground, address, forbid, pattern, run, set_direct};
 use haul_engine::{Call, Choice, Done, Engine, KernelAio, Op, Ops, Outcome, Setup, Sync, Used, Wait, make};
 use haul_sys::{Buffer, Cache, Errno, Fd, Gather, Open};
-use haul_testkit::{mount::Mount, needs, require};
+use haul_testkit::{mount::Mount, needs, or_skip, require, skip};
 
 const BLOCK: usize = 64 << 10;
 
 /// Held to read by a test that needs contexts, and to write by the one that takes all there are.
 static CONTEXTS: RwLock<()> = RwLock::new(());
 
-/// Makes the engine, or says why the test is skipped.
+/// Makes the engine, or records a skip.
 fn engine(depth: usize, gather: Gather) -> Option<KernelAio> {
-    match KernelAio::new(depth, gather) {
-        Ok(engine) => Some(engine),
-        Err(error) => {
-            say(&format!("SKIPPED: the kernel refuses AIO: {error:#}"));
-            None
-        }
-    }
+    or_skip!(KernelAio::new(depth, gather), "the kernel refuses AIO")
 }
 
 fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
@@ -169,7 +163,7 @@ fn direct_pairs_keep_both_contexts_busy() {
         let setup = Setup { ops: Some(ops), ..Setup::of_depth(16) };
         let mut made = make(Choice::KernelAio, &setup);
         if let Some(note) = made.note {
-            return say(&format!("SKIPPED: {note}"));
+            skip!("{note}");
         }
         let target = ground.target(name);
         haul_sys::allocate(&*target, length as u64).unwrap();
@@ -278,10 +272,10 @@ fn without_contexts_left_it_becomes_sync_and_says_why() {
         match KernelAio::new(depth, Gather::One) {
             Ok(engine) => hoard.push(engine),
             Err(error) if error.is(Errno::AGAIN) => depth /= 2,
-            Err(error) => return say(&format!("SKIPPED: the kernel refuses AIO: {error:#}")),
+            Err(error) => skip!("the kernel refuses AIO: {error:#}"),
         }
         if hoard.len() > 64 {
-            return say("SKIPPED: fs.aio-max-nr is far above its default");
+            skip!("needs fs.aio-max-nr near its default");
         }
     }
     let made = make(Choice::KernelAio, &Setup::of_depth(64));

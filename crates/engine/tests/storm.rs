@@ -129,13 +129,10 @@ fn all_workers(choice: Choice, seed: u64) {
 
 fn make(choice: Choice) -> Option<Box<dyn Engine>> {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).unwrap();
-    match listed.make(&Setup::of_depth(DEPTH)) {
-        Ok(engine) => Some(engine),
-        Err(error) => {
-            say(&format!("SKIPPED {}: the kernel refuses the engine: {error:#}", listed.name));
-            None
-        }
-    }
+    haul_testkit::or_skip!(
+        listed.make(&Setup::of_depth(DEPTH)),
+        format_args!("the kernel refuses {}", listed.name)
+    )
 }
 
 /// Counts this process's descriptors of files below a directory; the directory is one, and may be gone by now.

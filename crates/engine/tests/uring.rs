@@ -16,19 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use ground::{Ground, address, duplicate, forbid, pattern, run_one, say};
+use ground::{Ground, address, duplicate, forbid, pattern, run_one};
 use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Setup, Sync, Uring, Wait, make};
 use haul_sys::{Buffer, Cache, Errno, Fd, Open};
+use haul_testkit::{or_skip, record_skip, skip};
 
-/// Makes a ring through which everything goes, or says why the test is skipped.
+/// Makes a ring through which everything goes, or records a skip.
 fn everything(depth: usize) -> Option<Uring> {
-    match Uring::with_placement(depth, Placement::EVERYTHING) {
-        Ok(engine) => Some(engine),
-        Err(error) => {
-            say(&format!("SKIPPED: the kernel refuses a ring: {error:#}"));
-            None
-        }
-    }
+    or_skip!(Uring::with_placement(depth, Placement::EVERYTHING), "the kernel refuses a ring")
 }
 
 fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
@@ -106,9 +101,8 @@ fn each_operation_can_be_masked_off() {
     for masked in Placement::CANDIDATES {
         for placement in [Placement::EVERYTHING.without(masked), Placement::NOTHING.with(masked)] {
             let name = std::ffi::CString::new(format!("{placement:?}")).unwrap();
-            let Ok(mut engine) = Uring::with_placement(8, placement) else {
-                return say("SKIPPED: the kernel refuses a ring");
-            };
+            let made = or_skip!(Uring::with_placement(8, placement), "the kernel refuses a ring");
+            let Some(mut engine) = made else { return };
             assert_eq!(engine.placement(), placement);
             let file = match run_one(&mut engine, ground.open(0, c"source", Open::READ).call) {
                 Outcome::Opened(file) => file.unwrap(),
@@ -145,7 +139,7 @@ fn files_without_nowait_are_read_all_the_same() {
     let Some(mut engine) = everything(8) else { return };
     for path in [c"/proc/version", c"/proc/filesystems", c"/sys/kernel/mm/transparent_hugepage/enabled"] {
         let Ok(known) = std::fs::read(path.to_str().unwrap()) else {
-            say(&format!("SKIPPED {path:?}: it is not there"));
+            record_skip!("needs {path:?}");
             continue;
         };
         let file = Arc::new(haul_sys::open_path(path, Open::READ).unwrap());
@@ -187,7 +181,7 @@ fn a_ring_that_breaks_down_answers_everything_and_goes_on_in_place() {
     engine.submit(op).unwrap();
     engine.submit(Op { token: 3, call: Call::Close { file: fifo.writer } }).unwrap();
     let Err(error) = engine.flush() else {
-        return say("SKIPPED: this kernel does not bind a ring to a thread");
+        skip!("needs a kernel that binds a ring to a thread");
     };
     assert_eq!((error.operation().name(), error.errno()), ("io_uring_enter", Errno::EXIST));
     let mut done = Vec::new();

@@ -12,26 +12,21 @@ mod ground;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use ground::{Ground, pattern, say};
+use ground::{Ground, pattern};
 use haul_engine::{
     Call, Choice, Done, Engine, Faulty, Mischief, Op, Ops, Outcome, Record, Setup, Uring, Used, make,
 };
 use haul_sys::{Advice, Buffer, Cache, Fd};
+use haul_testkit::{or_skip, skip};
 
 /// A file whose length is no multiple of the block, nor a block's of a page.
 const LENGTH: usize = 200_000;
 const BLOCK: usize = 64 << 10;
 const BLOCKS: u64 = 4;
 
-/// Makes the engine, or says why the test is skipped.
+/// Makes the engine, or records a skip.
 fn made(setup: &Setup) -> Option<Uring> {
-    match Uring::with_setup(setup) {
-        Ok(engine) => Some(engine),
-        Err(error) => {
-            say(&format!("SKIPPED: the kernel refuses a ring: {error:#}"));
-            None
-        }
-    }
+    or_skip!(Uring::with_setup(setup), "the kernel refuses a ring")
 }
 
 /// Makes a file that is on the disk only.
@@ -131,7 +126,7 @@ fn the_counts_are_those_of_the_engine_inside() {
     let setup = Setup { ops: Some(Ops::Batch), direct_descriptors: true, ..Setup::of_depth(8) };
     let made = make(Choice::Uring, &setup);
     if let Some(note) = made.note {
-        return say(&format!("SKIPPED: {note}"));
+        skip!("{note}");
     }
     let none = Mischief { seed: 1, errors: 0, shorts: 0, delays: 0, reorder: false };
     let mut engine: Box<dyn Engine> = Box::new(Record::new(Faulty::new(made.engine, none)));

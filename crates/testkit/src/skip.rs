@@ -11,9 +11,31 @@ use std::io::{self, Write};
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)*) => {{
-        $crate::skip::record(&$crate::test_name!(), &format!($($reason)*));
+        $crate::record_skip!($($reason)*);
         return;
     }};
+}
+
+/// Records that a part of the calling test cannot run, and goes on with the rest. The test counts as skipped.
+#[macro_export]
+macro_rules! record_skip {
+    ($($reason:tt)*) => {
+        $crate::skip::record(&$crate::test_name!(), &format!($($reason)*))
+    };
+}
+
+/// Gives what a `Result` holds as an `Option`; an error is recorded as the reason for a skip, and gives `None`.
+#[macro_export]
+macro_rules! or_skip {
+    ($result:expr, $what:expr) => {
+        match $result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                $crate::record_skip!("{}: {error:#}", $what);
+                None
+            }
+        }
+    };
 }
 
 /// Ends the calling test when one of [`needs`](crate::needs) names a reason why it cannot run.
@@ -26,12 +48,13 @@ macro_rules! require {
     };
 }
 
-/// Names the running test, as `crate::test`, also from a function that several tests share.
+/// Names the running test, as `package/crate::test`, also from a function that several tests share.
 #[macro_export]
 macro_rules! test_name {
     () => {{
         fn here() {}
-        $crate::skip::test_around(&here)
+        // Test files of several packages have the same name.
+        format!("{}/{}", env!("CARGO_PKG_NAME"), $crate::skip::test_around(&here))
     }};
 }
 
@@ -86,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_test_knows_its_name() {
-        let name = "haul_testkit::skip::tests::a_test_knows_its_name";
+        let name = "haul-testkit/haul_testkit::skip::tests::a_test_knows_its_name";
         assert_eq!(test_name!(), name);
         if std::thread::current().name() != Some("main") {
             assert_eq!(shared(), name);

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
 
+use haul_testkit::or_skip;
 use tempfile::TempDir;
 
 use super::enter::Enter;
@@ -62,15 +63,9 @@ fn pattern(offset: usize, length: usize) -> Vec<u8> {
     (offset..offset + length).map(|at| u8::try_from(at * 7 % 151).unwrap()).collect()
 }
 
-/// Makes a ring with pairs, or says why the test is skipped.
+/// Makes a ring with pairs, or records a skip.
 fn ring(depth: usize) -> Option<Ring> {
-    match Ring::with_pairs(depth) {
-        Ok(ring) => Some(ring),
-        Err(error) => {
-            std::io::stderr().write_all(format!("SKIPPED: no ring: {error:#}\n").as_bytes()).unwrap();
-            None
-        }
-    }
+    or_skip!(Ring::with_pairs(depth), "the kernel refuses a ring")
 }
 
 fn answers(ring: &mut Ring, count: usize) -> Vec<(u64, RingReply)> {
@@ -247,13 +242,8 @@ fn a_ring_dropped_with_pairs_in_flight_gives_everything_back() {
 #[test]
 fn a_ring_works_without_each_flag() {
     for refused in 0..=setup::FLAGS.len() {
-        let setup = match setup::make_without(16, refused) {
-            Ok(setup) => setup,
-            Err(error) => {
-                let said = format!("SKIPPED: no ring: {error:#}\n");
-                return std::io::stderr().write_all(said.as_bytes()).unwrap();
-            }
-        };
+        let made = or_skip!(setup::make_without(16, refused), "the kernel refuses a ring");
+        let Some(setup) = made else { return };
         assert!(setup.refused_flags().count() >= refused);
         let mut ring = Ring::of_pairs(setup, 8);
         ring.use_direct_descriptors().unwrap();

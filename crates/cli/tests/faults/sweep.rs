@@ -14,7 +14,6 @@
 //! their own. A full run (`HAUL_FULL=1`) takes every occurrence of each operation with each error; others a sample of these
 //! pairs, half of it of what the engines are made of, chosen by a seed that is printed (`HAUL_SEED`).
 
-#![cfg(feature = "fault")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;

@@ -8,7 +8,6 @@
 //! A full run (`HAUL_FULL=1`) takes every occurrence of each operation with each error; others a sample, chosen by a seed that is
 //! printed (`HAUL_SEED`).
 
-#![cfg(feature = "fault")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;

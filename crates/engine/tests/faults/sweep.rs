@@ -4,15 +4,12 @@
 //! test binary again, running only `one_copy`. Some faults must not even be noticed: an interrupted or postponed
 //! operation is repeated, a refused ring is replaced.
 
-#![cfg(feature = "fault")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     reason = "a test says what is wrong by panicking"
 )]
-
-mod ground;
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -22,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ground::{pattern, say};
+use crate::ground::{pattern, say};
 use haul_engine::{Call, Done, Engine, KernelAio, Op, Outcome, Placement, Retry, Sync, Uring, Wait};
 use haul_sys::{Buffer, Cache, Errno, Error, Fd, Gather, Mode, Name, Open, Operation, Result};
+use haul_testkit::skip;
 use tempfile::TempDir;
 
 const LENGTH: usize = 50_000;
@@ -314,7 +312,7 @@ fn case(engine: &str, fault: &str) -> Case {
     let output = Command::new("timeout")
         .arg("60")
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "one_copy", "--ignored", "--nocapture"])
+        .args(["--exact", "sweep::one_copy", "--ignored", "--nocapture"])
         .env("HAUL_FAULT", fault)
         .env("HAUL_FAULT_LOG", place.path().join("log"))
         .env("HAUL_TEST_PLACE", place.path())
@@ -430,7 +428,7 @@ fn sync_survives_every_fault() {
 #[test]
 fn a_ring_survives_every_fault() {
     if let Err(error) = Uring::with_placement(3, Placement::EVERYTHING) {
-        return say(&format!("SKIPPED: the kernel refuses a ring: {error:#}"));
+        skip!("the kernel refuses a ring: {error:#}");
     }
     sweep("ring");
     sweep("ring pairs");
@@ -454,7 +452,7 @@ fn retry_survives_every_fault() {
 #[test]
 fn kernel_aio_survives_every_fault() {
     if let Err(error) = KernelAio::new(3, Gather::One) {
-        return say(&format!("SKIPPED: the kernel refuses AIO: {error:#}"));
+        skip!("the kernel refuses AIO: {error:#}");
     }
     sweep("kernel-aio");
     sweep("kernel-aio pairs");
