@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
+use haul_cluster::launch::Journal;
 use haul_flow::{Conduct, Config, Report};
 use haul_tools::copy::{self, Outcome};
 
@@ -59,6 +60,10 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(error) = journal.as_ref().and_then(Journal::not_locked) {
+        let text = format!("warning: the journal cannot be locked ({error}); no other run may use it");
+        complain(&messages.debug(&text));
+    }
     let request = &cluster::going_on(request, journal.as_ref());
     work::launch(messages, &manner, journal, &Copy { request })
 }

@@ -145,7 +145,7 @@ fn chunk_entries(workers: usize, parts: usize) -> usize {
     CHUNK_ENTRIES.div_ceil(workers.div_ceil(parts.max(1)))
 }
 
-fn admit<T: Portable>(
+fn admit<T: Portable + 'static>(
     desk: &Desk<'_, T>,
     ways: &Ways,
     packed: PackedPart,
@@ -157,7 +157,7 @@ fn admit<T: Portable>(
 }
 
 /// Does parts and ranges until the last feed of the driver is gone.
-pub(crate) fn work<T: Portable>(shop: &Shop<T>, outbox: &Outbox<T>) {
+pub(crate) fn work<T: Portable + 'static>(shop: &Shop<T>, outbox: &Outbox<T>) {
     let Shop { tool, settings, cache, driver } = shop;
     let outlet = Some(outbox as &dyn haul_flow::Outlet<T>);
     let (settings, engine) = (*settings, Mutex::default());

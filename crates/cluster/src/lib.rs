@@ -13,6 +13,7 @@ pub mod mpi;
 mod options;
 mod outbox;
 pub mod schedule;
+mod seal;
 pub mod simulate;
 mod standstill;
 pub mod station;

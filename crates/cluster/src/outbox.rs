@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Errand, LargeFile, Line, Means, OpenFile, Outlet, Parcel, Part, Piece, Portable, Problem,
-    Report as Hears, Severity, Tally, Transfer,
+    Desk, Errand, Found, Job, LargeFile, Line, Means, Node, OpenFile, Outlet, Parcel, Part, Piece, Portable,
+    Problem, Report as Hears, Severity, Stamp, Tally, Transfer,
 };
 use haul_sys::{Standard, Stat};
 
 use crate::master::limits;
 use crate::schedule::{FileId, Limits, PartId};
+use crate::seal::{self, Sealing};
 use crate::transport::Rank;
 use crate::wire::{Brief, FileOver, Opened, PackedLine, PackedProblem, PartOver, RangeOver, Report, pack};
 
@@ -72,6 +73,7 @@ pub(crate) struct Outbox<T: Portable> {
     attempt: u32,
     leader_counts: bool,
     collected: Mutex<Collected>,
+    sealing: Mutex<Sealing<T>>,
     led: Mutex<HashMap<FileId, Led<T>>>,
 }
 
@@ -97,12 +99,17 @@ impl<T: Portable> Outbox<T> {
             attempt: brief.attempt,
             leader_counts: brief.leader_counts,
             collected: Mutex::new(collected),
+            sealing: Mutex::default(),
             led: Mutex::default(),
         }
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {
         self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sealing(&self) -> MutexGuard<'_, Sealing<T>> {
+        self.sealing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the files this rank leads.
@@ -224,12 +231,29 @@ fn covered(ranges: &[Range<u64>]) -> u64 {
     bytes
 }
 
-impl<T: Portable> Outlet<T> for Outbox<T> {
+impl<T: Portable + 'static> Outlet<T> for Outbox<T> {
     fn done(&self, part: &Part) {
         if part.errand.piece.is_some() {
             return self.range_over(part.errand.number, part.was_moved());
         }
         self.part_over(PartId(part.errand.number), part.outcome());
+    }
+
+    fn seal(&self, desk: &Desk<'_, T>, node: &Arc<Node<T>>) {
+        if self.sealing().add(Arc::clone(node)) {
+            desk.share(Job::Visit(Box::new(|desk| desk.outlet().map_or((), |outlet| outlet.flush(desk)))));
+        }
+    }
+
+    fn flush(&self, desk: &Desk<'_, T>) {
+        loop {
+            // The lock is not held while the file systems are at work: others add what comes next.
+            let nodes = self.sealing().take();
+            if nodes.is_empty() {
+                return;
+            }
+            seal::flush(desk, nodes);
+        }
     }
 
     fn large(&self, stat: &Stat) -> Option<u64> {
@@ -277,8 +301,10 @@ impl<T: Portable> Outlet<T> for Outbox<T> {
         self.add(|report| report.opened.push(opened));
     }
 
-    fn over(&self, number: u64, moved: bool) {
-        self.add(|report| report.files.push(FileOver { file: FileId(number), moved }));
+    fn over(&self, desk: &Desk<'_, T>, found: &Found<T>, number: u64, moved: bool) {
+        let part = found.node.part.as_ref().filter(|_| moved);
+        let stamp = part.map_or(Stamp::NONE, |part| part.stamp_of(desk, found));
+        self.add(|report| report.files.push(FileOver { file: FileId(number), moved, stamp }));
     }
 
     fn call_off(&self) {

@@ -1,9 +1,9 @@
 //! Tokens: files that the launch process leaves where something is made, so that every rank can see that it has the same
 //! directory there, and not one of its own host. They are taken away when all ranks have looked.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
-use haul_flow::{HeldCache, Problem, Undertaking, Way, Ways, Wording};
+use haul_flow::{HeldCache, Problem, RunId, Undertaking, Way, Ways, Wording, sweep};
 
 use crate::wire::Token;
 
@@ -17,10 +17,17 @@ pub(crate) struct Tokens<'a, T> {
 }
 
 impl<'a, T> Tokens<'a, T> {
-    /// Leaves a token in each place. One where none can be made says so when copies are made.
-    pub(crate) fn leave(undertaking: &'a Undertaking<'a, T>) -> Self {
+    /// Leaves a token in each place. One where none can be made says so when copies are made. What earlier runs with the same
+    /// journal left there is removed: the journal's lock says that they are over.
+    pub(crate) fn leave(undertaking: &'a Undertaking<'a, T>, run: Option<RunId>) -> Self {
+        let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
+        for place in undertaking.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
+            let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
+            let kept = sweep(undertaking.cache, place, is_ours).unwrap_or_else(|cause| vec![cause]);
+            kept.iter().for_each(|cause| undertaking.report.debug(&format!("a token stays: {cause:#}")));
+        }
         // It has no NUL.
-        let name = CString::new(format!(".haul-token-{:016x}", rand::random::<u64>())).unwrap_or_default();
+        let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
         let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
         let mut left = Vec::new();
         for (index, place) in undertaking.places.iter().enumerate() {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use haul_flow::{Config, Line, PartOutcome, Problem, Severity, Tally, Way, Wording};
+use haul_flow::{Config, Line, PartOutcome, Problem, Severity, Stamp, Tally, Way, Wording};
 use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,8 @@ pub struct FileOver {
     pub file: FileId,
     /// Whether all went well.
     pub moved: bool,
+    /// Its stamp, if it was in a journaled part.
+    pub stamp: Stamp,
 }
 
 /// What a rank has done since the last report.

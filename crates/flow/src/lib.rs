@@ -15,6 +15,7 @@ mod driver;
 mod entered;
 mod held;
 pub mod layout;
+mod leftovers;
 mod links;
 mod local;
 mod node;
@@ -29,6 +30,7 @@ mod sequence;
 mod session;
 mod settings;
 mod sim;
+mod stamp;
 mod tool;
 mod ways;
 pub mod wording;
@@ -43,6 +45,7 @@ pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Und
 pub use entered::Entered;
 pub use haul_sys::Standard;
 pub use held::{Held, HeldCache};
+pub use leftovers::sweep;
 pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
 pub use node::{Found, Node};
@@ -57,6 +60,7 @@ pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, Machine, Settings};
 pub use sim::Sim;
+pub use stamp::{RunId, Stamp};
 pub use tool::{
     Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Striping, Tool, Transfer,
 };

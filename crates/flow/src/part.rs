@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_sys::{EntryType, Error, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,7 @@ use crate::node::{Found, Node};
 use crate::plan;
 use crate::report::Problem;
 use crate::run::{Batch, Desk, Job};
+use crate::stamp::{SeenEntries, Stamp};
 use crate::tool::{OpenFile, Tool, Transfer};
 use crate::ways::{Way, Ways};
 use crate::{Held, HeldCache, wording};
@@ -51,6 +52,8 @@ pub struct Errand {
     pub piece: Option<Piece>,
     /// What an earlier attempt has done of the part's only entry, a large file.
     pub begun: Option<Begun>,
+    /// Where there is a journal, the stamps of an earlier run in the order of the entries, if all are known.
+    pub stamps: Option<Vec<Stamp>>,
 }
 
 /// A range of a large file.
@@ -82,6 +85,7 @@ pub struct Part {
     pub errand: Errand,
     outcome: Mutex<PartOutcome>,
     moved: AtomicBool,
+    seen: OnceLock<SeenEntries>,
 }
 
 /// What became of a part's entries, as far as they are not simply over.
@@ -97,11 +101,13 @@ pub struct PartOutcome {
     pub entered: Vec<Entered>,
     /// Results of entries, in the order in which they came.
     pub told: Vec<(CString, Vec<u8>)>,
+    /// Of a journaled part, the stamps of its entries, but for those that are apart.
+    pub stamps: Vec<Stamp>,
 }
 
 impl Part {
     pub(crate) fn new(errand: Errand) -> Self {
-        Self { errand, outcome: Mutex::default(), moved: AtomicBool::new(false) }
+        Self { errand, outcome: Mutex::default(), moved: AtomicBool::new(false), seen: OnceLock::new() }
     }
 
     pub(crate) fn note(&self, change: impl FnOnce(&mut PartOutcome)) {
@@ -112,6 +118,27 @@ impl Part {
     #[must_use]
     pub fn outcome(&self) -> PartOutcome {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stamps the entries of a journaled part that `may_be` stamped, after the last of them is over.
+    pub fn stamp<T: Portable>(
+        &self,
+        desk: &Desk<'_, T>,
+        node: &Arc<Node<T>>,
+        may_be: impl Fn(&Found<T>) -> bool,
+    ) {
+        let Some(seen) = self.seen.get() else { return };
+        let PartOutcome { apart, returned, .. } = self.outcome();
+        let apart: HashSet<_> = apart.into_iter().map(|(name, _)| name).collect();
+        let returned: HashSet<_> = returned.into_iter().collect();
+        let may_be = |found: &Found<T>| !returned.contains(found.name()) && may_be(found);
+        let stamps = seen.stamps((desk.tool(), desk.cache()), node, |name| apart.contains(name), may_be);
+        self.note(|outcome| outcome.stamps = stamps);
+    }
+
+    /// Stamps one entry of a journaled part.
+    pub fn stamp_of<T: Portable>(&self, desk: &Desk<'_, T>, found: &Found<T>) -> Stamp {
+        self.seen.get().map_or(Stamp::NONE, |seen| seen.stamp_of(desk.tool(), desk.cache(), found))
     }
 
     /// Records that all of the piece was moved.
@@ -131,6 +158,16 @@ pub trait Outlet<T: Tool>: Sync {
     /// Hears that every entry of a part is settled, or is apart.
     fn done(&self, part: &Part);
 
+    /// Called instead of [`Outlet::done`] for a part that is journaled: it is to be on storage before it is done.
+    fn seal(&self, _desk: &Desk<'_, T>, node: &Arc<Node<T>>) {
+        if let Some(part) = &node.part {
+            self.done(part);
+        }
+    }
+
+    /// Flushes the parts that are to be sealed.
+    fn flush(&self, _desk: &Desk<'_, T>) {}
+
     /// Returns a number for a large file, if its content may be moved by several processes.
     fn large(&self, stat: &Stat) -> Option<u64>;
 
@@ -139,7 +176,7 @@ pub trait Outlet<T: Tool>: Sync {
     fn begun(&self, tool: &T, number: u64, file: LargeFile<T>);
 
     /// Hears that a large file is over: closed, and finished well or not.
-    fn over(&self, number: u64, moved: bool);
+    fn over(&self, desk: &Desk<'_, T>, found: &Found<T>, number: u64, moved: bool);
 
     /// Hears that the tool has called the run off.
     fn call_off(&self);
@@ -180,6 +217,15 @@ pub trait Portable: Tool {
     /// # Errors
     /// A directory that cannot be held as it was, and its path.
     fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Self::Directory, (Vec<u8>, Error)>;
+
+    /// Returns where the copy of an entry is, once it is made: the directory, and the name there. `None` for tools that make
+    /// none, and for an entry that must not be skipped by a journal.
+    fn made<'a>(&self, _found: &'a Found<Self>) -> Option<(&'a Arc<Held>, &'a CStr)> {
+        None
+    }
+
+    /// Called when the job is lost for good, before what is left is abandoned: a later run may go on with it.
+    fn lost(&self) {}
 
     /// Tells whether a large file is finished by what depends on the end of its content, as attributes do, so that its leader
     /// counts the ranges itself.
@@ -317,7 +363,7 @@ impl<T: Portable> Parcel<T> {
 
     /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
     pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, outcome: PartOutcome) {
-        let PartOutcome { returned, completed, entered, told, apart: _ } = outcome;
+        let PartOutcome { returned, completed, entered, told, apart: _, stamps: _ } = outcome;
         let mut told = by_name(told);
         let [returned, completed] = [returned, completed].map(HashSet::<CString>::from_iter);
         let mut entered: HashMap<_, _> =
@@ -373,11 +419,12 @@ impl Arrivals<'_> {
         self.ways.hold(self.cache, way).map_err(|cause| (way.path(), cause))
     }
 
-    /// Makes the jobs of a part that has arrived, each of at most `chunk` entries, so that several workers do it.
+    /// Makes the jobs of a part that has arrived, each of at most `chunk` entries, so that several workers do it. Entries whose
+    /// stamps are known and still right are skipped.
     ///
     /// # Errors
     /// A directory that cannot be held as it was, and its path.
-    pub fn admit<T: Portable>(
+    pub fn admit<T: Portable + 'static>(
         &self,
         tool: &T,
         packed: PackedPart,
@@ -386,11 +433,24 @@ impl Arrivals<'_> {
         let source = self.hold(&packed.source)?;
         let own = tool.unpack(&packed.own, self)?;
         let names = packed.names.unpack();
+        let known = packed.errand.stamps.clone();
         let node = Node::of_part(source, own, Part::new(packed.errand));
+        let (names, last) = match (known, &node.part) {
+            (Some(known), Some(part)) => {
+                let (seen, names) = SeenEntries::look(tool, self.cache, (&node, names), &known);
+                part.seen.get_or_init(|| seen);
+                // If nothing is left to be done the part is over all the same.
+                node.expect(1);
+                let node = Arc::clone(&node);
+                (names, Some(Job::Visit(Box::new(move |desk: &Desk<'_, T>| desk.release(&node)))))
+            }
+            _ => (names, None),
+        };
         node.expect(names.len());
         let jobs = plan::chunks(names.len(), chunk);
         let whole = Batch::whole(names);
-        Ok(jobs.map(|range| Job::Files(Arc::clone(&node), whole.part(range))).collect())
+        let files = jobs.map(|range| Job::Files(Arc::clone(&node), whole.part(range)));
+        Ok(files.chain(last).collect())
     }
 }
 

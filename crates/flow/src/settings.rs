@@ -94,6 +94,8 @@ pub struct Settings {
     pub ops: Option<Ops>,
     /// What is done to be fast.
     pub switches: Switches,
+    /// Ranges of large files are on storage before they are reported as moved.
+    pub flush: bool,
 }
 
 impl Settings {
@@ -154,6 +156,7 @@ impl Settings {
             held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),
             ops: config.ops,
             switches: config.switches,
+            flush: config.flush,
         }
     }
 

@@ -151,7 +151,7 @@ impl Outlet<Recorder> for Post<'_> {
         None
     }
     fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
-    fn over(&self, _: u64, _: bool) {}
+    fn over(&self, _: &Desk<'_, Recorder>, _: &Found<Recorder>, _: u64, _: bool) {}
     fn call_off(&self) {}
 }
 
@@ -286,7 +286,7 @@ impl Outlet<Recorder> for Heard {
         panic!("a member was asked to lead");
     }
     fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
-    fn over(&self, _: u64, _: bool) {}
+    fn over(&self, _: &Desk<'_, Recorder>, _: &Found<Recorder>, _: u64, _: bool) {}
     fn call_off(&self) {}
 }
 

@@ -21,6 +21,26 @@ pub fn file_system_type(file: impl AsFd) -> Result<u64> {
         .map(|answer| answer.f_type.cast_unsigned())
 }
 
+/// Returns the number that tells a file system from others (`f_fsid` of `fstatvfs`). Unlike `st_dev`, most shared file
+/// systems give it the same value on every host; some have none, and give 0.
+///
+/// # Errors
+/// The kernel's.
+pub fn file_system_id(file: impl AsFd) -> Result<u64> {
+    let file = file.as_fd();
+    gate::call(Operation::Fstatfs, || rustix::fs::fstatvfs(file), || file.as_raw_fd().to_string())
+        .map(|answer| answer.f_fsid)
+}
+
+/// Waits until all that was written to the file system of `file` is on storage.
+///
+/// # Errors
+/// The kernel's: since Linux 5.8 also when an earlier write could not be stored.
+pub fn synchronize_file_system(file: impl AsFd) -> Result<()> {
+    let file = file.as_fd();
+    gate::call(Operation::Syncfs, || rustix::fs::syncfs(file), || file.as_raw_fd().to_string())
+}
+
 /// Returns the type that the mount of a device (as `st_dev`) was given, e.g. `fuse.ceph-fuse`: user space file systems all
 /// have one number. `None` where this process has no such mount.
 ///

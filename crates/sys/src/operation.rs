@@ -36,6 +36,7 @@ operations! {
     Lseek = "lseek",
     Ftruncate = "ftruncate",
     Fsync = "fsync",
+    Syncfs = "syncfs",
     Fstatfs = "fstatfs",
     Close = "close",
     Fcntl = "fcntl",

@@ -23,7 +23,7 @@ use crate::start::{Process, Way, relatives, script};
 
 const DIRECTORIES: usize = 12;
 /// Small files, unless a test needs more.
-const FILES: usize = 1440;
+pub(crate) const FILES: usize = 1440;
 const LARGE: [u64; 3] = [5_000_000, 3_000_001, 4_194_304];
 
 /// How long what was killed, or belongs to it, may stay.
@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Who is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Victim {
+pub(crate) enum Victim {
     /// A rank that only copies.
     Rank,
     /// Rank 0.
@@ -46,10 +46,10 @@ enum Victim {
 }
 
 /// Numbers from a seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         let bytes = spec::bytes(self.0, 8);
         self.0 = u64::from_le_bytes(bytes.try_into().unwrap());
         usize::try_from(self.0 >> 16).unwrap() % bound
@@ -74,14 +74,14 @@ fn build(root: &Path, files: usize) {
 }
 
 /// A copy that is about to meet an accident.
-struct Scene {
-    sandbox: Sandbox,
+pub(crate) struct Scene {
+    pub(crate) sandbox: Sandbox,
     copy: Program,
     mark: String,
 }
 
 impl Scene {
-    fn new(mpi: &Mpi, way: Way, own: &[&str], files: usize) -> Self {
+    pub(crate) fn new(mpi: &Mpi, way: Way, own: &[&str], files: usize) -> Self {
         let sandbox = Sandbox::in_memory().unwrap();
         build(&sandbox.join("from"), files);
         let own = [&["--range-size=256K", "-j2"], own].concat();
@@ -90,24 +90,24 @@ impl Scene {
         Self { sandbox, copy, mark }
     }
 
-    fn from(&self) -> PathBuf {
+    pub(crate) fn from(&self) -> PathBuf {
         self.sandbox.join("from")
     }
 
-    fn to(&self) -> PathBuf {
+    pub(crate) fn to(&self) -> PathBuf {
         self.sandbox.join("to")
     }
 
-    fn start(&self, options: &[&str]) -> Running {
+    pub(crate) fn start(&self, options: &[&str]) -> Running {
         let run = self.copy.run().args(options).args(["-aT", "from", "to"]).in_folder(self.sandbox.path());
         run.env("HAUL_TEST", &self.mark).env("HAUL_SILENCE", "10").within(LIMIT).start().unwrap()
     }
 
-    fn relatives(&self) -> Vec<Process> {
+    pub(crate) fn relatives(&self) -> Vec<Process> {
         relatives(&self.mark)
     }
 
-    fn find(&self, victim: Victim) -> Option<Process> {
+    pub(crate) fn find(&self, victim: Victim) -> Option<Process> {
         let is = |process: &Process| match victim {
             Victim::Rank => process.is_agent && process.rank.is_some_and(|rank| rank > 0),
             Victim::Master => process.is_agent && process.rank == Some(0),
@@ -118,7 +118,7 @@ impl Scene {
     }
 
     /// Kills a process when so many files are copied, and a little later. Returns whether it was there.
-    fn kill(&self, victim: Victim, when: usize, later: Duration) -> bool {
+    pub(crate) fn kill(&self, victim: Victim, when: usize, later: Duration) -> bool {
         let to = self.to();
         let mut process = None;
         let mut begun = false;
@@ -138,7 +138,7 @@ impl Scene {
 
     /// Tells what is wrong with what is left, when the copy may be unfinished: every file with a name of its own has to be
     /// right.
-    fn wrong(&self, may_be_unfinished: bool) -> Vec<Difference> {
+    pub(crate) fn wrong(&self, may_be_unfinished: bool) -> Vec<Difference> {
         let facts = Facts::PRESERVED;
         let expected = Snapshot::take(&self.from(), facts).unwrap();
         let Ok(found) = Snapshot::take(&self.to(), facts) else { return Vec::new() };
@@ -157,7 +157,7 @@ impl Scene {
         list
     }
 
-    fn nobody_stays(&self) {
+    pub(crate) fn nobody_stays(&self) {
         let mut left = Vec::new();
         let gone = wait::until(DYING_MAX, || {
             left = self.relatives();
@@ -171,7 +171,7 @@ fn as_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
-fn is_provisional(path: &[u8]) -> bool {
+pub(crate) fn is_provisional(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     name.starts_with(b".haul-")
 }
@@ -194,7 +194,7 @@ fn copied(to: &Path, least: usize) -> bool {
 }
 
 /// The whole files of a copy, by name, and when they were changed last.
-fn changes(root: &Path) -> BTreeSet<(PathBuf, (i64, i64))> {
+pub(crate) fn changes(root: &Path) -> BTreeSet<(PathBuf, (i64, i64))> {
     let mut found = BTreeSet::new();
     for directory in 0..DIRECTORIES {
         let entries = fs::read_dir(root.join(format!("d{directory}"))).into_iter().flatten().flatten();
@@ -209,7 +209,7 @@ fn changes(root: &Path) -> BTreeSet<(PathBuf, (i64, i64))> {
     found
 }
 
-fn describe(outcome: &Outcome, wrong: &[Difference]) -> String {
+pub(crate) fn describe(outcome: &Outcome, wrong: &[Difference]) -> String {
     let wrong: Vec<_> = wrong.iter().take(10).map(|difference| format!("{difference:?}")).collect();
     format!("{:?}\n{}{}", outcome.ending, outcome.errors(), wrong.join("\n"))
 }
@@ -266,7 +266,7 @@ fn accidents(kind: Kind, part: u64, count: usize) {
     note!("{}: {count} processes killed (HAUL_SEED={seed}), statuses {statuses:?}", kind.name());
 }
 
-fn of_full(full: usize, usual: usize) -> usize {
+pub(crate) fn of_full(full: usize, usual: usize) -> usize {
     if is_full_run() { full } else { usual }
 }
 
@@ -298,8 +298,8 @@ fn the_launcher_of_a_plain_job_is_killed() {
 #[test]
 fn a_journal_goes_on_where_a_killed_copy_ended() {
     const MANY: usize = 24_000;
-    // Of three ranks each has two bundles in hand and has told of another that was not recorded yet; and parts in which a
-    // file has several names are not recorded.
+    // Of three ranks each has two bundles in hand and has told of another that was not recorded yet; and files with several
+    // names are not recorded.
     const NOT_RECORDED: usize = 3 * 3 * 1024 + 2 * 20 * 32;
     require!(needs::root());
     require!(Kind::OpenMpi4.needed());

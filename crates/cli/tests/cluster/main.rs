@@ -8,6 +8,7 @@
 //! - [`matrix`]: every kind of operand and option, under every MPI, by any number of ranks.
 //! - [`large`]: files that are cut in ranges.
 //! - [`kills`]: processes that are killed at any moment.
+//! - [`journal`]: reruns with a journal.
 //! - [`hosts`]: three hosts, of which one is different, or gone.
 //! - [`tools`]: the tools beside the copy.
 //! - [`bad_input`]: what cannot be started.
@@ -16,6 +17,7 @@
 
 mod bad_input;
 mod hosts;
+mod journal;
 mod kills;
 mod large;
 mod matrix;

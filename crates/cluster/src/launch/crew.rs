@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Conduct, Driver, Job, Local, Portable, Problem, Report as Listens, Status, Undertaking, Wording,
+    Conduct, Config, Driver, Job, Local, Portable, Problem, Report as Listens, Status, Undertaking, Wording,
 };
 
 use super::culprit::{Loss, culprit};
@@ -210,7 +210,8 @@ impl Crew {
         number: u32,
     ) -> Result<Mustered, Problem> {
         let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
-        let tokens = Tokens::leave(undertaking);
+        let run = self.journal.as_ref().map(Journal::run);
+        let tokens = Tokens::leave(undertaking, run);
         let places = lock(&self.places).clone();
         let Started { mut link, processes } = self.start.start(number, &places).map_err(cannot)?;
         let brief = self.brief(undertaking, number, &tokens).map_err(cannot)?;
@@ -267,7 +268,7 @@ impl Crew {
         Ok(Brief {
             tool: T::NAME.to_owned(),
             options: undertaking.tool.brief(),
-            config: undertaking.config.clone(),
+            config: Config { flush: self.journal.is_some(), ..undertaking.config.clone() },
             working_directory: directory.into_os_string().into_encoded_bytes(),
             umask: haul_sys::umask().bits(),
             tokens: tokens.left().cloned().collect(),

@@ -1,50 +1,72 @@
 //! The journal: what of a run is finished, in a file, so that a later run of the same copy skips it.
 //!
 //! ```text
-//! header: the run's number, and the fingerprint of what is to be done
-//! record: length u16 | low half of the XXH3 of the payload u32 | payload, again and again
+//! magic | record: length u16 | low half of the XXH3 of the payload u32 | payload, again and again
 //! ```
 //!
-//! Records are only added. A part is recorded after all its entries were done without a problem, and before it is settled;
-//! ranges of large files as they are moved. A record that was cut off, as by a machine that stopped, ends the journal: what
-//! stood there is done again. Parts are known by fingerprints of where they are and of their names, so a directory that
-//! has changed is done again too.
+//! Records are only added. A part is recorded after all its entries were done without a problem and are on storage, and
+//! before it is settled; ranges of large files as they are moved. A record that was cut off, as by a machine that stopped,
+//! ends the journal: what stood there is done again. Parts are known by fingerprints of where they are and of their names, so
+//! a directory that has changed is done again too. Each entry of a part has a [`Stamp`]: a later run skips it only if its
+//! source and its target are still in the state that the stamp was made of.
 //!
-//! Promise: what is in it was reported as done. What a host that crashed had not given to the storage yet is not seen here.
+//! A run holds a lock on its journal (`flock`), so two runs never share one. Every run has an epoch, which is part of the
+//! names of its files in the making: a later one removes what earlier ones have left.
+//!
+//! Promise: what is in it was reported as done, and was on storage then.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use haul_flow::Begun;
+use haul_flow::{Begun, RunId, Stamp};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::wire::{pack, unpack};
+
+/// How a journal begins. The number is that of the format.
+const MAGIC: &[u8] = b"haul journal 2\n";
+
+/// The part of it that all formats have.
+const MAGIC_OF_ALL: &[u8] = b"haul journal ";
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Record {
     /// The first: which run it is, and what is to be done.
     Run { number: u64, undertaking: u64, note: u8 },
-    /// A part is done.
-    Part(u128),
+    /// A run has begun.
+    Start,
+    /// A part is done; its entries have these stamps.
+    Part { print: u128, stamps: Vec<Stamp> },
     /// A large file was begun, under the fingerprint of its entry.
     Begun { entry: u128, ticket: Vec<u8> },
     /// A range of it was moved.
     Moved { entry: u128, range: Range<u64> },
 }
 
+/// What the records of a journal come to.
+#[derive(Default)]
+struct Known {
+    run: Option<(u64, u8)>,
+    starts: u32,
+    parts: HashMap<u128, Box<[Stamp]>>,
+    begun: HashMap<u128, Begun>,
+}
+
 /// The journal of a run.
 pub struct Journal {
-    run: u64,
+    run: RunId,
     note: u8,
-    parts: HashSet<u128>,
+    parts: HashMap<u128, Box<[Stamp]>>,
     begun: HashMap<u128, Begun>,
     file: Mutex<Written>,
+    not_locked: Option<io::Error>,
 }
 
 /// What is written, and whether it could be.
@@ -59,57 +81,34 @@ impl Journal {
     /// Opens the journal of what `undertaking` is the fingerprint of, or begins one, with a `note` for those who open it later.
     ///
     /// # Errors
-    /// When the file cannot be used, or is the journal of something else.
+    /// When the file cannot be used, another run uses it, or it is the journal of something else. Then it is left as it was.
     pub fn open(path: &Path, undertaking: u64, note: u8) -> io::Result<Self> {
-        let mut file = File::options().read(true).append(true).create(true).open(path)?;
+        let (mut file, not_locked) = open_locked(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let (records, end) = records(&bytes);
-        if !bytes.is_empty() && records.is_empty() {
-            return Err(io::Error::new(ErrorKind::InvalidData, "it is no journal"));
-        }
+        let (records, end) = records(&bytes)?;
+        let known = Known::of(records, undertaking)?;
         // What was cut off would hide what is added after it.
         file.set_len(end as u64)?;
-        let (mut run, mut parts, mut begun) = (None, HashSet::new(), HashMap::<u128, Begun>::new());
-        for record in records {
-            match record {
-                Record::Run { number, undertaking: other, note } if other == undertaking => {
-                    run = Some((number, note))
-                }
-                Record::Run { .. } => {
-                    return Err(io::Error::new(ErrorKind::InvalidInput, "it is the journal of another copy"));
-                }
-                Record::Part(print) => {
-                    parts.insert(print);
-                }
-                Record::Begun { entry, ticket } => {
-                    let known = begun
-                        .entry(entry)
-                        .or_insert_with(|| Begun { ticket: ticket.clone(), done: Vec::new() });
-                    if known.ticket != ticket {
-                        *known = Begun { ticket, done: Vec::new() };
-                    }
-                }
-                Record::Moved { entry, range } => {
-                    if let Some(begun) = begun.get_mut(&entry) {
-                        begun.done.push(range);
-                    }
-                }
-            }
+        let Known { run, starts, parts, begun } = known;
+        let (number, note) = run.unwrap_or_else(|| (rand::random(), note));
+        let run_id = RunId { number, epoch: starts.saturating_add(1) };
+        if end == 0 {
+            file.write_all(MAGIC)?;
         }
-        let is_new = run.is_none();
-        let (run, note) = run.unwrap_or_else(|| (rand::random(), note));
-        let journal =
-            Self { run, note, parts, begun, file: Mutex::new(Written { file, records: 0, lost: None }) };
-        if is_new {
-            journal.add(&Record::Run { number: run, undertaking, note });
+        let file = Mutex::new(Written { file, records: 0, lost: None });
+        let journal = Self { run: run_id, note, parts, begun, file, not_locked };
+        if run.is_none() {
+            journal.add(&Record::Run { number, undertaking, note });
         }
-        Ok(journal)
+        journal.add(&Record::Start);
+        // Without this record a later run would use the names of this one.
+        journal.take_failure().map_or(Ok(journal), Err)
     }
 
-    /// Returns the number of the run that began it.
+    /// Returns which run this is.
     #[must_use]
-    pub fn run(&self) -> u64 {
+    pub fn run(&self) -> RunId {
         self.run
     }
 
@@ -119,10 +118,16 @@ impl Journal {
         self.note
     }
 
-    /// Tells whether a part was done before.
+    /// Returns why the journal is not locked, where its file system has no locks.
     #[must_use]
-    pub fn has(&self, part: u128) -> bool {
-        self.parts.contains(&part)
+    pub fn not_locked(&self) -> Option<&io::Error> {
+        self.not_locked.as_ref()
+    }
+
+    /// Returns the stamps of a part that an earlier run has done.
+    #[must_use]
+    pub fn stamps(&self, part: u128) -> Option<&[Stamp]> {
+        self.parts.get(&part).map(AsRef::as_ref)
     }
 
     /// Returns what was done before of a large file.
@@ -144,8 +149,8 @@ impl Journal {
     }
 
     /// Records that a part is done.
-    pub fn part_done(&self, part: u128) {
-        self.add(&Record::Part(part));
+    pub fn part_done(&self, print: u128, stamps: Vec<Stamp>) {
+        self.add(&Record::Part { print, stamps });
     }
 
     /// Records that a large file was begun.
@@ -166,7 +171,7 @@ impl Journal {
     fn add(&self, record: &Record) {
         let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         match frame(&pack(record)).and_then(|bytes| written.file.write_all(&bytes)) {
-            Ok(()) => written.records += u64::from(!matches!(record, Record::Run { .. })),
+            Ok(()) => written.records += u64::from(!matches!(record, Record::Run { .. } | Record::Start)),
             Err(error) => {
                 written.lost.get_or_insert(error);
             }
@@ -174,71 +179,198 @@ impl Journal {
     }
 }
 
+impl Known {
+    fn of(records: Vec<Record>, undertaking: u64) -> io::Result<Self> {
+        let mut known = Self::default();
+        for record in records {
+            match record {
+                Record::Run { number, undertaking: other, note } if other == undertaking => {
+                    known.run = Some((number, note));
+                }
+                Record::Run { .. } => return Err(refused("it is the journal of another copy")),
+                Record::Start => known.starts = known.starts.saturating_add(1),
+                Record::Part { print, stamps } => {
+                    known.parts.insert(print, stamps.into());
+                }
+                Record::Begun { entry, ticket } => {
+                    let begun = known
+                        .begun
+                        .entry(entry)
+                        .or_insert_with(|| Begun { ticket: ticket.clone(), done: Vec::new() });
+                    if begun.ticket != ticket {
+                        *begun = Begun { ticket, done: Vec::new() };
+                    }
+                }
+                Record::Moved { entry, range } => {
+                    if let Some(begun) = known.begun.get_mut(&entry) {
+                        begun.done.push(range);
+                    }
+                }
+            }
+        }
+        Ok(known)
+    }
+}
+
+/// Opens the file and locks it; where the file system has no locks, says why it is not locked.
+fn open_locked(path: &Path) -> io::Result<(File, Option<io::Error>)> {
+    loop {
+        let file = File::options().read(true).append(true).create(true).open(path)?;
+        // Over NFS the kernel makes this a lock of the server; the processes that this one starts do not inherit it.
+        let not_locked = match file.try_lock() {
+            Ok(()) => None,
+            Err(TryLockError::WouldBlock) => return Err(refused("another run is using it")),
+            Err(TryLockError::Error(error)) => Some(error),
+        };
+        // It may have been removed, and made anew by others, before it was locked.
+        let opened = file.metadata()?;
+        match std::fs::metadata(path) {
+            Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
+                return Ok((file, not_locked));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
+}
+
 /// Puts the head before a record. One that is too long is none: it would be read as another.
 fn frame(payload: &[u8]) -> io::Result<Vec<u8>> {
-    let too_long = |_| io::Error::new(ErrorKind::InvalidInput, "a record is too long");
-    let length = u16::try_from(payload.len()).map_err(too_long)?;
+    let length = u16::try_from(payload.len()).map_err(|_| refused("a record is too long"))?;
     let sum = xxh3_64(payload) as u32;
     Ok([&length.to_le_bytes()[..], &sum.to_le_bytes(), payload].concat())
 }
 
-/// Reads records up to the first that is not whole; returns where that begins.
-fn records(bytes: &[u8]) -> (Vec<Record>, usize) {
-    let (mut records, mut at) = (Vec::new(), 0);
-    while let Some((head, rest)) = bytes[at..].split_at_checked(6) {
-        let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
-        let sum = u32::from_le_bytes([head[2], head[3], head[4], head[5]]);
-        let Some(payload) = rest.get(..length) else { break };
-        let record = unpack(payload).ok().filter(|_| xxh3_64(payload) as u32 == sum);
-        let Some(record) = record else { break };
-        records.push(record);
-        at += 6 + length;
+/// Reads records up to the first that is not whole; returns where that begins: 0 if there is not even the magic.
+fn records(bytes: &[u8]) -> io::Result<(Vec<Record>, usize)> {
+    if MAGIC.starts_with(bytes) && bytes.len() < MAGIC.len() {
+        return Ok((Vec::new(), 0));
     }
-    (records, at)
+    if !bytes.starts_with(MAGIC) {
+        let is_frame = payload(bytes).is_some();
+        return Err(refused(match is_frame || bytes.starts_with(MAGIC_OF_ALL) {
+            true => "another release of haul has written it: remove it to copy everything again",
+            false => "it is no journal",
+        }));
+    }
+    let (mut records, mut at) = (Vec::new(), MAGIC.len());
+    while let Some(payload) = payload(&bytes[at..]) {
+        let Ok(record) = unpack(payload) else { break };
+        records.push(record);
+        at += HEAD + payload.len();
+    }
+    Ok((records, at))
+}
+
+/// Bytes before a payload.
+const HEAD: usize = 6;
+
+/// Returns the payload of the record that `bytes` begin with, if it is whole.
+fn payload(bytes: &[u8]) -> Option<&[u8]> {
+    let (head, rest) = bytes.split_at_checked(HEAD)?;
+    let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
+    let sum = u32::from_le_bytes([head[2], head[3], head[4], head[5]]);
+    rest.get(..length).filter(|payload| xxh3_64(payload) as u32 == sum)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn stamps(number: u128) -> Vec<Stamp> {
+        vec![Stamp(number as u64 + 1); 3]
+    }
+
     #[test]
-    fn what_no_record_can_hold_is_told_of_and_hides_nothing() {
+    fn a_record_that_is_too_long_is_an_error_and_hides_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let journal = Journal::open(&path, 7, 1).unwrap();
         journal.file_begun(6, vec![0; 1 << 16]);
-        journal.part_done(200);
+        journal.part_done(200, stamps(200));
         assert!(journal.take_failure().is_some());
+        drop(journal);
         let journal = Journal::open(&path, 7, 1).unwrap();
-        assert!(journal.has(200) && journal.begun(6).is_none());
+        assert!(journal.stamps(200).is_some() && journal.begun(6).is_none());
     }
 
     #[test]
-    fn what_is_recorded_is_known_to_the_next_run_up_to_where_it_was_cut_off() {
+    fn records_are_known_to_the_next_run_up_to_where_they_were_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let journal = Journal::open(&path, 7, 1).unwrap();
-        let run = journal.run();
-        assert!(!journal.has_records());
-        (0..100).for_each(|part| journal.part_done(part));
+        let RunId { number, epoch } = journal.run();
+        assert!(!journal.has_records() && epoch == 1);
+        (0..100).for_each(|part| journal.part_done(part, stamps(part)));
         journal.file_begun(5, b"ticket".to_vec());
         journal.range_moved(5, 0..10);
         assert!(journal.take_failure().is_none() && journal.has_records());
+        drop(journal);
         let whole = std::fs::read(&path).unwrap();
         for cut in [0, 1, 5, 20] {
             std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
             let journal = Journal::open(&path, 7, 1).unwrap();
-            assert_eq!(journal.run(), run);
-            assert!((0..100).all(|part| journal.has(part)) && !journal.has(100));
+            assert_eq!(journal.run(), RunId { number, epoch: 2 });
+            assert!((0..100).all(|part| journal.stamps(part) == Some(&stamps(part))));
+            assert!(journal.stamps(100).is_none());
             let done = journal.begun(5).map(|begun| begun.done.clone());
             assert_eq!(done.unwrap_or_default(), Vec::from_iter((cut == 0).then_some(0..10)));
-            journal.part_done(100);
+            journal.part_done(100, stamps(100));
             drop(journal);
-            assert!(Journal::open(&path, 7, 1).unwrap().has(100));
+            let journal = Journal::open(&path, 7, 1).unwrap();
+            assert!(journal.stamps(100).is_some() && journal.run().epoch == 3);
         }
         assert!(Journal::open(&path, 8, 1).is_err(), "the journal of another copy was taken");
-        std::fs::write(&path, "a letter to my aunt").unwrap();
-        assert!(Journal::open(&path, 7, 1).is_err());
-        assert_eq!(std::fs::read(&path).unwrap(), b"a letter to my aunt");
+    }
+
+    #[test]
+    fn a_journal_that_was_cut_off_in_its_first_bytes_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        for length in [1, MAGIC.len() - 1, MAGIC.len(), MAGIC.len() + 3] {
+            drop(Journal::open(&path, 7, 1).unwrap());
+            let whole = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &whole[..length]).unwrap();
+            drop(Journal::open(&path, 7, 1).unwrap());
+            assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2, "cut at {length}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    /// Opens a file that has `content`, which has to be refused and left as it is.
+    fn refusal(content: &[u8]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        std::fs::write(&path, content).unwrap();
+        let error = Journal::open(&path, 7, 1).err().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), content);
+        error.to_string()
+    }
+
+    #[test]
+    fn files_that_are_no_journals_of_this_release_are_refused_and_left_alone() {
+        assert_eq!(refusal(b"a letter to my aunt"), "it is no journal");
+        // Before there was a magic a record came first.
+        let older = frame(b"\0\x07\x07\0").unwrap();
+        for content in [&older[..], b"haul journal 1\n", b"haul journal 3\nmore"] {
+            assert!(refusal(content).contains("another release"), "{content:?}");
+        }
+    }
+
+    #[test]
+    fn a_journal_that_is_in_use_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::open(&path, 7, 1).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let error = Journal::open(&path, 7, 1).err().unwrap();
+        assert_eq!(error.to_string(), "another run is using it");
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        drop(journal);
+        assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2);
     }
 }

@@ -91,6 +91,8 @@ impl<'a, T: Portable> Outstanding<'a, T> {
         let sent = self.parts.get_mut(&opened.part)?;
         let parcel = sent.parcel.take(&opened.name)?;
         let print = fingerprint(&parcel, tool);
+        // The stamps are those of all its entries.
+        sent.errand.stamps.iter_mut().for_each(Vec::clear);
         if sent.parcel.entries() > 0 {
             sent.print = fingerprint(&sent.parcel, tool);
         }

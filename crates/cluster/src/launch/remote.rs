@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use haul_flow::{
     Absent, Driver, Errand, Feed, Job, Local, MakeWorker, PackedPart, Parcel, PartOutcome, Portable, Problem,
-    Undertaking, Wording, plan,
+    Stamp, Undertaking, Wording, plan,
 };
 
 use super::crew::{Again, Crew, Heard};
@@ -98,14 +98,12 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         };
         let parcel = if journal.has_begun() { self.send_begun(journal, parcel, &errand) } else { parcel };
         let print = fingerprint(&parcel, tool);
-        if journal.has(print) {
-            return self.settle(self.local.feed(), parcel, false, PartOutcome::default());
-        }
-        self.dispatch(parcel, errand, print);
+        let stamps = journal.stamps(print).unwrap_or_default().to_vec();
+        self.dispatch(parcel, Errand { stamps: Some(stamps), ..errand }, print);
     }
 
-    /// Deals with the large files in a parcel that an earlier run has begun: settles those that were finished, and sends the
-    /// others by themselves, with what was moved of them. Returns the rest of the parcel.
+    /// Sends the large files in a parcel that an earlier run has begun by themselves: with their stamps if they were finished,
+    /// with what was moved of them if not. Returns the rest of the parcel.
     fn send_begun(&self, journal: &Journal, mut parcel: Parcel<T>, errand: &Errand) -> Parcel<T> {
         let entries: Vec<_> = parcel.found().to_vec();
         for found in entries {
@@ -115,11 +113,11 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             let Some(alone) = alone.found().first().and_then(|found| parcel.take(found.name())) else {
                 continue;
             };
-            if journal.has(print) {
-                self.settle(self.local.feed(), alone, false, PartOutcome::default());
-            } else {
-                self.dispatch(alone, Errand { begun: Some(begun.clone()), ..errand.clone() }, print);
-            }
+            let (stamps, begun) = match journal.stamps(print) {
+                Some(stamps) => (stamps.to_vec(), None),
+                None => (Vec::new(), Some(begun.clone())),
+            };
+            self.dispatch(alone, Errand { begun, stamps: Some(stamps), ..errand.clone() }, print);
         }
         parcel
     }
@@ -213,18 +211,16 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             // Invariant: what is apart was taken out when it was announced, so nothing large is settled with its part.
             let unannounced = over.outcome.apart.iter().filter(|(name, _)| sent.parcel.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
-            let entered = !over.outcome.entered.is_empty();
-            let whole =
-                over.flawless && !entered && over.outcome.returned.is_empty() && sent.parcel.entries() > 0;
-            if let (Some(journal), Some(print)) = (journal.filter(|_| whole), sent.recorded()) {
-                journal.part_done(print);
+            if let Some(journal) = journal.filter(|_| over.flawless) {
+                record(journal, &sent, &over.outcome.stamps);
             }
             self.settle(sent.feed, sent.parcel, sent.errand.claimed, over.outcome);
         }
         for over in files {
             let Some(large) = self.table().file_over(over.file) else { continue };
-            if let (Some(journal), Some(print)) = (journal.filter(|_| over.moved), large.recorded()) {
-                journal.part_done(print);
+            let is_stamped = over.moved && over.stamp != Stamp::NONE;
+            if let (Some(journal), Some(print)) = (journal.filter(|_| is_stamped), large.recorded()) {
+                journal.part_done(print, vec![over.stamp]);
             }
             let names = large.parcel.found().iter().map(|found| found.name().to_owned());
             let completed = if over.moved { names.collect() } else { Vec::new() };
@@ -266,6 +262,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
 
     /// Gives up all that is under way. What is found later is abandoned by whoever finds it, as the job is lost.
     fn give_up(&self) {
+        self.undertaking.tool.lost();
         let left = self.table().give_up();
         left.into_iter().for_each(|(parcel, errand, feed)| self.abandon(parcel, &errand, feed));
         self.room.notify_all();
@@ -333,6 +330,16 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
             self.over.store(true, Ordering::Release);
             absent
         })
+    }
+}
+
+/// Records what is done of a part, unless the journal knows it.
+fn record<T: Portable>(journal: &Journal, sent: &Sent<'_, T>, stamps: &[Stamp]) {
+    let is_news = stamps.iter().any(|stamp| *stamp != Stamp::NONE)
+        && stamps.len() == sent.parcel.entries()
+        && sent.errand.stamps.as_deref() != Some(stamps);
+    if let Some(print) = sent.recorded().filter(|_| is_news) {
+        journal.part_done(print, stamps.to_vec());
     }
 }
 

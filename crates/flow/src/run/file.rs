@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use haul_engine::{Call, Wait};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
-use haul_sys::{advise, allocate, truncate};
+use haul_sys::{advise, allocate, synchronize, truncate};
 
 use super::Job;
 use super::lane::Lane;
@@ -354,6 +354,16 @@ impl<T: Tool> Worker<'_, T> {
         {
             self.report_write(&file, cause);
         }
+        if self.desk.run.settings.flush
+            && file.role != Role::Whole
+            && let Some(target) = &file.target
+            && !file.has_failed()
+            && let Err(cause) = synchronize(&**target)
+            && file.fail()
+        {
+            // What a journal says was moved must outlive the host.
+            self.report_write(&file, cause);
+        }
         let moved =
             !file.has_failed() && (file.role == Role::Member || self.desk.tool().finish(&self.desk, &file));
         let moved = moved && self.is_all_there(&file);
@@ -416,7 +426,7 @@ impl<T: Tool> Worker<'_, T> {
                 }
                 self.desk.settle(&ending.found);
             }
-            Settles::Large(number) => self.large_is_over(number, ending.moved),
+            Settles::Large(number) => self.large_is_over(&ending.found, number, ending.moved),
             Settles::Nothing => {}
         }
     }

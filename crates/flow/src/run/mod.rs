@@ -263,6 +263,12 @@ impl<'r, T: Tool> Desk<'r, T> {
         self.run.cache
     }
 
+    /// Returns who hears what becomes of parts.
+    #[must_use]
+    pub fn outlet(&self) -> Option<&'r dyn Outlet<T>> {
+        self.run.outlet
+    }
+
     /// Returns who listens to the run.
     #[must_use]
     pub fn report(&self) -> &'r dyn Report {
@@ -307,7 +313,11 @@ impl<'r, T: Tool> Desk<'r, T> {
         while node.settle() {
             if let Some(part) = &node.part {
                 self.run.tool.leave_part(self, node);
-                return self.run.outlet.map_or((), |outlet| outlet.done(part));
+                return match self.run.outlet {
+                    Some(outlet) if part.errand.stamps.is_some() => outlet.seal(self, node),
+                    Some(outlet) => outlet.done(part),
+                    None => {}
+                };
             }
             self.run.tool.leave(self, node);
             self.run.cache.lift(&node.source);

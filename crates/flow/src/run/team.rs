@@ -16,6 +16,7 @@ use super::Job;
 use super::file::Looked;
 use super::lane::Lane;
 use super::worker::Worker;
+use crate::node::Found;
 use crate::part::LargeFile;
 use crate::plan;
 use crate::report::{Problem, Tally};
@@ -53,11 +54,11 @@ impl<T: Tool> Worker<'_, T> {
     }
 
     /// Ends a large file that this process led.
-    pub(super) fn large_is_over(&self, number: u64, moved: bool) {
+    pub(super) fn large_is_over(&self, found: &Found<T>, number: u64, moved: bool) {
         self.desk.count(Tally { finished: 1, ..Tally::default() });
         self.desk.flush();
         if let Some(outlet) = self.desk.run.outlet {
-            outlet.over(number, moved);
+            outlet.over(&self.desk, found, number, moved);
         }
     }
 

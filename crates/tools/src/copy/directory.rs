@@ -249,6 +249,10 @@ impl Copier {
         let (Some(made), Some(source)) = (&own.made, &node.stat) else { return };
         let path = || own.held.path();
         let keeps_its_own = self.options.strict && made.before.is_some();
+        // Before its times are set.
+        if made.before.is_some() {
+            self.sweep(desk.cache(), &own.held).into_iter().for_each(|problem| desk.problem(problem));
+        }
         match desk.cache().open(&own.held) {
             Ok(_) if keeps_its_own => {}
             Ok(fd) => {

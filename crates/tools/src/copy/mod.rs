@@ -36,8 +36,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
     Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, Held, HeldCache, LinkTable, Need,
-    Node, OpenFile, Opened, OpenedFile, Operand, Problem, Report, Settings, Setup, Severity, Split, Status,
-    Striping, Tool, Undertaking, is_shared,
+    Node, OpenFile, Opened, OpenedFile, Operand, Problem, Report, RunId, Settings, Setup, Severity, Split,
+    Status, Striping, Tool, Undertaking, is_shared,
 };
 use haul_sys::{EntryType, Errno, Error, Fd, Identity, Mode, ProcessIdentity, Stat, stat, stat_at};
 
@@ -120,12 +120,14 @@ pub fn run_by(
         let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());
-        let undertaking = Undertaking { tool, config, settings, cache, places: targets, report };
+        let undertaking = Undertaking { tool, config, settings, cache, places: targets.clone(), report };
         status = status.max(conductor.conduct(&undertaking, |driver| {
             let settings = *settings;
             let setup = Setup { settings, cache, report, driver, outlet: None, engine };
             haul_flow::run(&copier, operands, &setup)
         }));
+        status =
+            status.max(tell(targets.iter().flat_map(|held| copier.sweep(cache, held)).collect(), report));
     }
     status = status.max(tell(until(usize::MAX, &mut left_out), report));
     status = status.max(parents.finish());
@@ -207,13 +209,15 @@ pub struct Copier {
     agreed: AtomicBool,
     /// Whether the user has declined any.
     declined: AtomicBool,
-    /// The number of the run, for the names of what its processes have in the making.
-    run: u64,
+    /// Which run this is, for the names of what its processes have in the making.
+    run: RunId,
+    /// Whether the job is lost: what was begun stays for a later run.
+    is_lost: AtomicBool,
 }
 
 impl Copier {
     fn new(options: CopyOptions, several_groups: bool) -> Self {
-        let run = options.run.unwrap_or_else(rand::random);
+        let run = options.run.unwrap_or_else(|| RunId { number: rand::random(), epoch: 1 });
         let made_links = MadeLinks::new(options.existing.keep_directory_symlink);
         Self {
             made_links,
@@ -231,6 +235,7 @@ impl Copier {
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),
             run,
+            is_lost: AtomicBool::new(false),
         }
     }
 

@@ -190,8 +190,8 @@ pub struct CopyOptions {
     /// In the target no symbolic link is followed, and nothing that exists is written to or changed: a file is replaced by
     /// a new one, and an existing directory keeps its attributes (`--strict`).
     pub strict: bool,
-    /// The number of the run of several processes that this one goes on with, if it does.
-    pub run: Option<u64>,
+    /// Which run of several processes this is, if it has a journal.
+    pub run: Option<haul_flow::RunId>,
 }
 
 impl Default for CopyOptions {

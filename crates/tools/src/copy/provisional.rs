@@ -2,16 +2,21 @@
 //!
 //! Any of the processes may die at any moment. A file that is being made has a name that says so, in the directory of its own,
 //! and is renamed after its last byte is written, its attributes are set and it is closed; so what has a name of its own
-//! is whole, and a later run with `-n` or `-u` may trust it. The name is made of the run, the file's own name and the
-//! attempt: whoever does the part again knows what an earlier attempt may have left, and removes it; a process that was
-//! given up and lives on works on names that nobody else uses.
+//! is whole, and a later run with `-n` or `-u` may trust it. The name is made of the run's number, the file's own name, the
+//! run's epoch and the attempt: whoever does the part again knows what an earlier attempt may have left, and removes it; a
+//! process that was given up and lives on works on names that nobody else uses. A run that goes on by a journal removes what
+//! all earlier runs with it have left in a directory before it finishes that.
 //!
 //! A file that is there already is written in place, as always.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use haul_flow::{Desk, Found, Part, Problem};
-use haul_sys::{Errno, Error, Fd, Open, Stat, open, remove, rename, rename_to_new, stat, stat_at};
+use haul_flow::{Desk, Found, Held, HeldCache, Part, Problem, RunId, sweep};
+use haul_sys::{
+    Errno, Error, Fd, Open, Operation, Stat, Timestamp, open, remove, rename, rename_to_new, stat, stat_at,
+};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,12 +40,25 @@ pub(super) struct Ticket {
     follow: bool,
     /// The source's inode number, length, and time of modification.
     source: (u64, u64, (i64, u32)),
+    /// When the source was changed last: whoever goes on in a later attempt has to find it unchanged. Not those that join:
+    /// another name or mode does not make it another file.
+    changed: (i64, u32),
+    /// The target's inode number.
+    target: u64,
+    /// The epoch of a target that others may write to, so that no later run trusts what is in it.
+    epoch: Option<u32>,
 }
 
 impl Ticket {
-    /// Writes the ticket of a target in its directory.
-    pub(super) fn new(name: CString, follow: bool, source: &Stat) -> Self {
-        Self { name, follow, source: fingerprint(source) }
+    /// Writes the ticket of a target that is made under a provisional name.
+    pub(super) fn provisional(name: CString, source: &Stat, target: &Stat) -> Self {
+        let (source, changed) = (fingerprint(source), time(source.changed));
+        Self { name, follow: false, source, changed, target: target.identity.inode, epoch: None }
+    }
+
+    /// Writes the ticket of a target that was there before.
+    pub(super) fn in_place(name: CString, source: &Stat, target: &Stat, run: RunId) -> Self {
+        Self { follow: true, epoch: Some(run.epoch), ..Self::provisional(name, source, target) }
     }
 
     /// Packs it.
@@ -58,23 +76,59 @@ impl Ticket {
         self.name.to_bytes().starts_with(PREFIX.as_bytes())
     }
 
-    /// Opens the target.
+    /// Opens the target. Its directory may be somebody else's, who may have put another file in its place.
+    ///
+    /// # Errors
+    /// `ESTALE` when it is not the file that the rank that wrote this has open; else the kernel's.
     pub(super) fn open(&self, directory: &Fd) -> Result<Fd, Error> {
         let how = if self.follow { Open::WRITE.following() } else { Open::WRITE };
-        open(directory, &self.name, how)
+        let file = open(directory, &self.name, how)?;
+        match stat(&file)?.identity.inode == self.target {
+            true => Ok(file),
+            false => Err(Error::new(Operation::Openat, format!("{:?}", self.name), Errno::STALE)),
+        }
     }
 }
 
 fn fingerprint(source: &Stat) -> (u64, u64, (i64, u32)) {
-    let changed = source.modified;
-    (source.identity.inode, source.size, (changed.seconds, changed.nanoseconds))
+    (source.identity.inode, source.size, time(source.modified))
+}
+
+fn time(time: Timestamp) -> (i64, u32) {
+    (time.seconds, time.nanoseconds)
+}
+
+/// True if a name is one that runs with this number give to files in the making.
+fn is_provisional_name(name: &CStr, run: RunId) -> bool {
+    let is_hex = |part: &[u8]| part.len() == 16 && part.iter().all(|byte| byte.is_ascii_hexdigit());
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let number = format!("{PREFIX}{:016x}-", run.number);
+    let rest = name.to_bytes().strip_prefix(number.as_bytes()).unwrap_or_default();
+    let mut parts = rest.split(|byte| *byte == b'-');
+    parts.next().is_some_and(is_hex)
+        && parts.next().is_some_and(is_number)
+        && parts.next().is_some_and(is_number)
+        && parts.next().is_none()
 }
 
 impl Copier {
     /// Names an entry's copy for as long as it is made, if it is done in a part of a run of several processes.
     fn provisional_name(&self, found: &Found<Self>, attempt: u32) -> CString {
-        let (run, name) = (self.run, xxh3_64(target_name(found).to_bytes()));
-        CString::new(format!("{PREFIX}{run:016x}-{name:016x}-{attempt}")).unwrap_or_default()
+        let (RunId { number, epoch }, name) = (self.run, xxh3_64(target_name(found).to_bytes()));
+        CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).unwrap_or_default()
+    }
+
+    /// Removes what earlier runs with this journal have left in a directory. Nothing of it is in use any more: the journal's
+    /// lock says that those runs are over, and this one has done the directory's entries. Unless the job is lost: then a later
+    /// run goes on with what was begun.
+    pub(super) fn sweep(&self, cache: &HeldCache, held: &Arc<Held>) -> Vec<Problem> {
+        if self.run.epoch == 1 || self.is_lost.load(Ordering::Relaxed) || held.is_absent() {
+            return Vec::new();
+        }
+        let told =
+            |cause| Problem::new(wording::CANNOT_SWEEP).naming(held.path()).because(cause).as_warning();
+        let swept = sweep(cache, held, |name| is_provisional_name(name, self.run));
+        swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
     }
 
     /// Makes the target of an entry of a part under a provisional name. `None` if it is not for that: something stands in
@@ -119,19 +173,28 @@ impl Copier {
 
     /// Opens what an earlier attempt has made of a large file, if the source is still the same.
     fn go_on_with(&self, part: &Part, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
-        let ticket = &part.errand.begun.as_ref()?.ticket;
-        let ticket = match Ticket::unpack(ticket, source) {
+        let begun = part.errand.begun.as_ref()?;
+        let ticket = Ticket::unpack(&begun.ticket, source)
+            .filter(|ticket| ticket.changed == time(source.changed))
+            .filter(|ticket| ticket.epoch.is_none_or(|epoch| epoch == self.run.epoch));
+        let ticket = match ticket {
             Some(ticket) => ticket,
             None => {
                 // The source is another file now: what was made of the old one is of no use.
-                let stale: Ticket = postcard::from_bytes(ticket).ok().filter(Ticket::is_provisional)?;
+                let stale: Ticket =
+                    postcard::from_bytes(&begun.ticket).ok().filter(Ticket::is_provisional)?;
                 remove(directory, &stale.name).unwrap_or_default();
                 return None;
             }
         };
         let file = ticket.open(directory).ok()?;
+        let there = stat(&file).ok()?;
+        let moved_to = begun.done.iter().map(|range| range.end).max().unwrap_or(0);
+        if there.identity.inode != ticket.target || there.size < moved_to {
+            return None;
+        }
         let provisional = ticket.is_provisional().then_some(ticket.name);
-        let before = if provisional.is_none() { Some(stat(&file).ok()?) } else { None };
+        let before = provisional.is_none().then_some(there);
         Some(OpenTarget { provisional, before, ..OpenTarget::new(file) })
     }
 

@@ -6,11 +6,13 @@
 //! name is first, and sends that one again as claimed. Whatever needs to know more of the run does not travel: backups with
 //! numbers, questions to the user, operands that may meet in one place.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::{Arrivals, Desk, Found, Node, OpenFile, OpenedFile, Portable, Problem, Way, is_shared};
+use haul_flow::{
+    Arrivals, Desk, Found, Held, Node, OpenFile, OpenedFile, Portable, Problem, RunId, Way, is_shared,
+};
 use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +31,7 @@ use super::wording;
 #[derive(Serialize, Deserialize)]
 struct Brief {
     options: CopyOptions,
-    run: u64,
+    run: RunId,
 }
 
 /// A target directory on its way to another process.
@@ -68,11 +70,12 @@ pub(super) fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
 impl Copier {
     pub(super) fn ticket_of(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
         let found = &file.found;
-        let (name, follow) = match &file.own.provisional {
-            Some(provisional) => (provisional.clone(), false),
-            None => (target_name(found).to_owned(), !self.options.strict),
+        let target = stat(file.target.as_ref()?).ok()?;
+        let ticket = match &file.own.provisional {
+            Some(provisional) => Ticket::provisional(provisional.clone(), &file.stat, &target),
+            None => Ticket::in_place(target_name(found).to_owned(), &file.stat, &target, self.run),
         };
-        Ticket::new(name, follow, &file.stat).pack()
+        ticket.pack()
     }
 
     pub(super) fn join_file(
@@ -116,6 +119,16 @@ impl Portable for Copier {
     fn briefed(brief: &[u8]) -> Option<Self> {
         let Brief { options, run } = postcard::from_bytes(brief).ok()?;
         Some(Self { run, ..Self::new(options, false) })
+    }
+
+    fn made<'a>(&self, found: &'a Found<Self>) -> Option<(&'a Arc<Held>, &'a CStr)> {
+        let (held, name) = (&found.node.own.held, target_name(found));
+        let is_plain = name != c"." && !name.to_bytes().ends_with(b"/") && !held.is_absent();
+        is_plain.then_some((held, name))
+    }
+
+    fn lost(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
     }
 
     fn leader_counts(&self) -> bool {

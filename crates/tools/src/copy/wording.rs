@@ -137,4 +137,6 @@ wordings! {
     REPLACE = "replace {}, overriding mode {bare} ({bare})? ";
     /// The same about what would be opened all the same.
     UNWRITABLE = "unwritable {} (mode {bare}, {bare}); try anyway? ";
+    /// A directory keeps files that a killed run has left in it.
+    CANNOT_SWEEP = "cannot remove leftovers of an earlier run in {}";
 }

@@ -1,0 +1,264 @@
+//! Reruns with a journal: what changed since is copied again, what did not is left alone, nothing hidden stays, and no two
+//! runs share a journal.
+
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::needs::{self, count_from};
+use haul_testkit::rustix::process::{Pid, Signal, kill_process};
+use haul_testkit::{note, program, require};
+
+use crate::kills::{Dice, FILES, Scene, Victim, changes, describe, of_full};
+use crate::start::Way;
+
+/// Runs the scene's command to its end; it has to succeed and to leave the same tree as the source, with nothing beside it.
+fn succeed(scene: &Scene, what: &str) {
+    let outcome = scene.start(&[]).finish().unwrap();
+    let wrong = scene.wrong(false);
+    assert!(outcome.succeeded() && wrong.is_empty(), "{what}: {}", describe(&outcome, &wrong));
+    assert_eq!(outcome.errors(), "", "{what}");
+}
+
+fn nothing_hidden(folder: &Path) {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let hidden: Vec<_> = names.filter(|name| name.starts_with(".haul")).collect();
+    assert!(hidden.is_empty(), "{hidden:?}");
+}
+
+/// Writes other bytes of the same number, and gives the file its old time of modification back.
+fn change_quietly(path: &Path) {
+    let before = fs::metadata(path).unwrap();
+    let file = File::options().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"#", before.len() / 2).unwrap();
+    file.set_times(FileTimes::new().set_modified(before.modified().unwrap())).unwrap();
+}
+
+/// Puts another file of the same size and times in the place of one.
+fn replace_quietly(path: &Path) {
+    let before = fs::metadata(path).unwrap();
+    let other = path.with_extension("other");
+    fs::write(&other, vec![b'#'; usize::try_from(before.len()).unwrap()]).unwrap();
+    fs::set_permissions(&other, before.permissions()).unwrap();
+    let times = FileTimes::new().set_modified(before.modified().unwrap());
+    File::options().write(true).open(&other).unwrap().set_times(times).unwrap();
+    fs::rename(other, path).unwrap();
+}
+
+/// A change that a rerun has to notice.
+type Change = fn(&Path);
+
+const CHANGES: &[(&str, Change)] = &[
+    ("removed", |path| fs::remove_file(path).unwrap()),
+    ("changed quietly", change_quietly),
+    ("replaced quietly", replace_quietly),
+    ("longer", |path| {
+        let size = fs::metadata(path).unwrap().len();
+        File::options().write(true).open(path).unwrap().set_len(size + 1).unwrap();
+    }),
+    ("with another time", |path| {
+        let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
+        File::options().write(true).open(path).unwrap().set_times(times).unwrap();
+    }),
+    ("with another mode", |path| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o604)).unwrap();
+    }),
+    ("a symbolic link", |path| {
+        fs::remove_file(path).unwrap();
+        symlink("elsewhere", path).unwrap();
+    }),
+];
+
+/// Every way in which the source or the target of an entry can have changed since it was recorded, small files and large.
+#[test]
+fn what_changed_since_it_was_recorded_is_copied_again() {
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], 600);
+    symlink("f0", scene.from().join("d0/link")).unwrap();
+    succeed(&scene, "first");
+    let before = changes(&scene.to());
+    succeed(&scene, "unchanged");
+    assert_eq!(before.difference(&changes(&scene.to())).count(), 0, "unchanged files were copied again");
+    let mut number = 300;
+    for (what, change) in CHANGES {
+        for root in [scene.to(), scene.from()] {
+            number += 1;
+            let small = root.join(format!("d{}/f{number}", number % 12));
+            // What leaves the source stays in the target, as always.
+            if !(root == scene.from() && *what == "removed") {
+                change(&small);
+            }
+            // A target that is a link is followed, or replaced: as without a journal.
+            if *what != "a symbolic link" && !(root == scene.from() && *what == "removed") {
+                change(&root.join("d1/large1"));
+            }
+        }
+        succeed(&scene, what);
+    }
+    fs::remove_file(scene.from().join("d0/link")).unwrap();
+    symlink("f12", scene.from().join("d0/link")).unwrap();
+    fs::remove_dir_all(scene.to().join("d3")).unwrap();
+    fs::write(scene.from().join("d4/new"), "new").unwrap();
+    succeed(&scene, "a link, a directory, a new file");
+    nothing_hidden(scene.sandbox.path());
+}
+
+/// A journal that is in use, or is none of this release: the run says so and touches nothing.
+#[test]
+fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 10);
+    let journal = scene.sandbox.join("journal");
+    let refuse = |why: &str| {
+        let content = fs::read(&journal).unwrap();
+        let outcome = scene.start(&[]).finish().unwrap();
+        assert_eq!(outcome.status(), Some(1), "{}", outcome.errors());
+        assert!(outcome.errors().contains(why), "{}", outcome.errors());
+        assert_eq!(outcome.errors().lines().count(), 1);
+        assert!(!scene.to().exists() && fs::read(&journal).unwrap() == content);
+        nothing_hidden(scene.sandbox.path());
+    };
+    fs::write(&journal, "haul journal 1\n").unwrap();
+    refuse("another release of haul has written it");
+    fs::write(&journal, "a letter to my aunt").unwrap();
+    refuse("it is no journal");
+    fs::write(&journal, "").unwrap();
+    let file = File::open(&journal).unwrap();
+    file.try_lock().unwrap();
+    refuse("another run is using it");
+    drop(file);
+    succeed(&scene, "nobody uses it");
+}
+
+/// Two equal commands at once: the first is stopped in the middle of its work, so the second cannot come too late.
+#[test]
+fn of_two_runs_with_one_journal_the_second_is_refused() {
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], FILES);
+    let first = scene.start(&[]);
+    let launch = || scene.find(Victim::Launch).filter(|_| scene.to().exists());
+    let mut process = None;
+    assert!(haul_testkit::wait::until(Duration::from_secs(30), || {
+        process = launch();
+        process.is_some()
+    }));
+    let pid = Pid::from_raw(i32::try_from(process.unwrap().id).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let second = scene.start(&[]).finish().unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    let first = first.finish().unwrap();
+    assert_eq!(second.status(), Some(1), "{}", second.errors());
+    assert!(second.errors().contains("another run is using it"), "{}", second.errors());
+    let wrong = scene.wrong(false);
+    assert!(first.succeeded() && wrong.is_empty(), "{}", describe(&first, &wrong));
+}
+
+/// All entries below a folder that haul has hidden there.
+fn hidden(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(".haul-") {
+            found.push(entry.path());
+        } else if entry.file_type().unwrap().is_dir() {
+            found.extend(hidden(&entry.path()));
+        }
+    }
+    found
+}
+
+/// Whoever is killed, however often: the run that is left to end copies everything and leaves nothing behind.
+#[test]
+fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
+    require!(needs::root());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let seed = count_from("HAUL_SEED", 5) as u64 * 1_000_000 + 3000;
+    let (mut left, mut kills) = (0, 0);
+    let count = of_full(200, 4);
+    for round in 0.. {
+        let mut dice = Dice(seed + round);
+        let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], FILES);
+        // A foreign file with a name like ours is nobody's leftover.
+        let foreign = scene.from().join(".haul-0123456789abcdef-0123456789abcdef-1-1");
+        fs::write(&foreign, "").unwrap();
+        for _ in 0..1 + dice.below(3) {
+            let victims = [Victim::Launch, Victim::Launch, Victim::Launcher, Victim::Rank];
+            let victim = victims[dice.below(victims.len())];
+            let when = dice.below(FILES);
+            let running = scene.start(&[]);
+            kills += usize::from(scene.kill(victim, when, Duration::from_micros(dice.below(30_000) as u64)));
+            running.finish().unwrap();
+            left += hidden(&scene.to()).len().saturating_sub(1);
+            if dice.below(2) == 0 {
+                scene.nobody_stays();
+            }
+        }
+        // A source that changed while nobody copied it.
+        let changed = scene.from().join(format!("d{}/large{}", 1, 0));
+        if changed.exists() && dice.below(2) == 0 {
+            change_quietly(&changed);
+        }
+        succeed(&scene, &format!("round {round}, seed {seed}"));
+        nothing_hidden(scene.sandbox.path());
+        assert_eq!(hidden(&scene.to()).len(), 1, "seed {seed}, round {round}");
+        scene.nobody_stays();
+        if kills >= count {
+            break;
+        }
+    }
+    note!("{kills} processes killed, {left} files left behind and removed (seed {seed})");
+}
+
+/// The hidden name of a file in the making is removed only if everything says that it is ours.
+#[test]
+fn leftovers_that_are_not_provably_ours_stay() {
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 100);
+    let running = scene.start(&["--debug"]);
+    assert!(running.finish().unwrap().succeeded());
+    // The run's number is the first field after the magic and the record's head, as a varint.
+    let journal = fs::read(scene.sandbox.join("journal")).unwrap();
+    let number = varint(&journal[15 + 6 + 1..]);
+    let name = |rest: &str| scene.to().join(format!("d1/.haul-{number:016x}-{rest}"));
+    let ours = [name("0123456789abcdef-1-1"), name("ffffffffffffffff-12-3")];
+    ours.iter().for_each(|path| fs::write(path, "").unwrap());
+    let token = scene.sandbox.join(&format!(".haul-token-{number:016x}-0123456789abcdef"));
+    fs::write(&token, "").unwrap();
+    let others = [
+        name("0123456789abcdef-1"),
+        name("0123456789abcde-1-1"),
+        name("0123456789abcdef-1-1-1"),
+        name("0123456789abcdef-1-x"),
+        name("0123456789abcdef--1"),
+        scene.to().join(format!("d1/.haul-{:016x}-0123456789abcdef-1-1", number ^ 1)),
+    ];
+    others.iter().for_each(|path| fs::write(path, "").unwrap());
+    let (link, folder, twin) =
+        (name("1111111111111111-1-1"), name("2222222222222222-1-1"), name("3333333333333333-1-1"));
+    symlink("f1", &link).unwrap();
+    fs::create_dir(&folder).unwrap();
+    fs::hard_link(scene.to().join("d1/f1"), &twin).unwrap();
+    let outcome = scene.start(&[]).finish().unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
+    assert!(!ours.iter().any(is_there) && !token.exists(), "{:?}", hidden(scene.sandbox.path()));
+    assert!(others.iter().chain([&link, &folder, &twin]).all(is_there), "{:?}", hidden(&scene.to()));
+    assert_eq!(fs::metadata(scene.to().join("d1/f1")).unwrap().nlink(), 2);
+}
+
+/// Reads a number as the journal has it: seven bits a byte, the lowest first.
+fn varint(bytes: &[u8]) -> u64 {
+    let end = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap();
+    bytes[..=end].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))
+}

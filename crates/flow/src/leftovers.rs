@@ -1,0 +1,53 @@
+//! Files that a run leaves behind when it is killed, and their removal by a later run of the same copy.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use haul_sys::{
+    DirectoryReader, EntryType, Errno, Error, Fd, FileType, Names, Open, effective_identity, open, remove,
+    stat_at,
+};
+
+use crate::held::{Held, HeldCache};
+use crate::plan::WINDOW_ENTRIES;
+
+/// Removes the entries of a directory whose names say that an earlier run of this copy has left them: regular files of this
+/// user with one name, nothing else. Returns what could not be removed.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub fn sweep(
+    cache: &HeldCache,
+    held: &Arc<Held>,
+    is_leftover: impl Fn(&CStr) -> bool,
+) -> Result<Vec<Error>, Error> {
+    let directory = cache.open(held)?;
+    // Held directories may be open for searching only, and a listing moves the offset that others use.
+    let listed = open(&*directory, c".", Open::DIRECTORY)?;
+    let (mut reader, mut found) = (DirectoryReader::new(), Vec::new());
+    loop {
+        let mut names = Names::new();
+        let may_be_more = reader.read(&listed, &mut names, WINDOW_ENTRIES)?;
+        let may_be = |index: &usize| {
+            matches!(names.entry(*index).kind, EntryType::Regular | EntryType::Unknown)
+                && is_leftover(names.name(*index))
+        };
+        found.extend((0..names.len()).filter(may_be).map(|index| names.name(index).to_owned()));
+        if !may_be_more {
+            break;
+        }
+    }
+    listed.close()?;
+    Ok(found.into_iter().filter_map(|name| remove_own(&directory, &name).err()).collect())
+}
+
+/// Removes a regular file of this user; anything else stays.
+fn remove_own(directory: &Fd, name: &CStr) -> Result<(), Error> {
+    let gone = |cause: Error| if cause.is(Errno::NOENT) { Ok(()) } else { Err(cause) };
+    match stat_at(directory, name) {
+        Ok(stat) if stat.kind != FileType::Regular || stat.links != 1 => Ok(()),
+        Ok(stat) if stat.owner != effective_identity().user => Ok(()),
+        Ok(_) => remove(directory, name).or_else(gone),
+        Err(cause) => gone(cause),
+    }
+}
