@@ -5,6 +5,7 @@
 
 mod agent;
 pub mod batch;
+mod build;
 pub mod direct;
 pub mod launch;
 pub mod link;

@@ -15,7 +15,7 @@ use crate::link::{Arrival, Link};
 use crate::schedule::{CountedBy, Event, LargeFile, Limits, Order, Part, Scheduler};
 use crate::standstill::Standstill;
 use crate::transport::{Broken, Rank};
-use crate::wire::{Brief, Hello, Message, Opened, Report, ToLaunch, ToMaster, VERSION, counted_by};
+use crate::wire::{Brief, Hello, Message, Opened, PackedBrief, Report, ToLaunch, ToMaster, counted_by};
 
 /// Messages of the link taken in one turn, so that the ranks are heard as well.
 const LINK_TURN: usize = 256;
@@ -134,7 +134,7 @@ impl Master {
 
     fn take_from_launch(&mut self, message: ToMaster) -> Result<(), Broken> {
         match message {
-            ToMaster::Brief(brief) => self.begin(*brief),
+            ToMaster::Brief(brief) => self.begin(brief),
             ToMaster::Part { part, directory, entries, body } => {
                 self.event(Event::Part(Part { id: part, directory, entries, body }));
             }
@@ -149,13 +149,16 @@ impl Master {
         Ok(())
     }
 
-    fn begin(&mut self, brief: Brief) {
-        let size = self.peers.len() as u32;
-        self.silence = brief.silence;
-        self.counted_by = counted_by(brief.leader_counts);
-        let limits = limits(&brief);
-        self.scheduler = Some(Scheduler::new(workers(size).map(Rank).collect(), limits));
-        self.tell_all(&Message::Brief(Box::new(brief)));
+    /// Passes the brief on. One of another build every rank refuses, this one's agent too.
+    fn begin(&mut self, packed: PackedBrief) {
+        if let Ok(brief) = packed.unpack() {
+            let size = self.peers.len() as u32;
+            self.silence = brief.silence;
+            self.counted_by = counted_by(brief.leader_counts);
+            let limits = limits(&brief);
+            self.scheduler = Some(Scheduler::new(workers(size).map(Rank).collect(), limits));
+        }
+        self.tell_all(&Message::Brief(packed));
     }
 
     /// Takes a message of a rank.
@@ -173,13 +176,7 @@ impl Master {
     }
 
     fn greet(&mut self, from: Rank, hello: Hello) -> Result<(), Broken> {
-        let unfit = match hello.unfit {
-            None if hello.version != VERSION => {
-                Some(format!("the program there is of version {}, here of {VERSION}", hello.version))
-            }
-            unfit => unfit,
-        };
-        if let Some(why) = unfit {
+        if let Some(why) = hello.unfit {
             self.unfit.push((hello.host.clone(), why));
         }
         self.peers[from.index()].host = Some(hello.host);

@@ -22,7 +22,7 @@ use crate::outbox::Outbox;
 use crate::standstill::Standstill;
 use crate::token;
 use crate::transport::{Broken, Rank, Transport};
-use crate::wire::{Brief, Hello, Message, VERSION, pack, unpack};
+use crate::wire::{Brief, Hello, Message, PackedBrief, pack, unpack};
 
 /// The pauses of a rank that has nothing to send or receive: short at first, so that an answer is not waited for; long when
 /// nothing has happened for a while, so that workers have the processor.
@@ -69,7 +69,7 @@ pub struct Briefed<X: Transport> {
 /// What a turn came to.
 enum Turn {
     On,
-    Brief(Box<Brief>),
+    Brief(PackedBrief),
     Stop,
 }
 
@@ -96,9 +96,13 @@ impl<X: Transport> Station<X> {
     pub fn wait(mut self) -> Result<Word<X>, Broken> {
         loop {
             match self.turn(&mut |message| Some(message))? {
-                Turn::Brief(brief) => {
+                Turn::Brief(packed) => {
+                    let brief = match packed.unpack() {
+                        Ok(brief) => brief,
+                        Err(why) => return self.sit_out(why).map(Word::Nothing),
+                    };
                     self.silence = brief.silence;
-                    return Ok(Word::Brief(Box::new(Briefed { station: self, brief: *brief })));
+                    return Ok(Word::Brief(Box::new(Briefed { station: self, brief })));
                 }
                 Turn::Stop => return self.leave().map(Word::Nothing),
                 Turn::On => {}
@@ -275,12 +279,7 @@ fn for_many_hosts(config: &Config) -> Config {
 
 impl<X: Transport> Station<X> {
     fn greet(&mut self, unfit: Option<String>) -> Result<(), Broken> {
-        let hello = Hello {
-            host: self.host.clone(),
-            process: std::process::id(),
-            version: VERSION.to_owned(),
-            unfit,
-        };
+        let hello = Hello { host: self.host.clone(), process: std::process::id(), unfit };
         self.send(Rank::MASTER, &Message::Hello(hello))
     }
 

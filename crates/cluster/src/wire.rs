@@ -1,8 +1,8 @@
 //! The messages, as types: between ranks ([`Message`]), and over the link between launch process and rank 0
 //! ([`ToMaster`], [`ToLaunch`]).
 //!
-//! All processes of a run are the same program, so there is no versioning beyond the check of [`Hello::version`]; what
-//! cannot be read is an error that ends the job.
+//! All processes of a run are of one build, so messages have no versions: before anything else a process learns the build of the
+//! launch process ([`PackedBrief`]), and says so if its own is another. What cannot be read is an error that ends the job.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -15,11 +15,40 @@ use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::build;
 use crate::schedule::{CountedBy, FileId, PartId};
 use crate::transport::Rank;
 
-/// The version that all processes of a run must have.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// A brief on its way.
+///
+/// Invariant: this type, [`Hello`], and the places of their variants in [`Message`] and [`ToMaster`] never change, so that
+/// processes of different builds understand that they are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PackedBrief {
+    /// The launch process's build.
+    build: String,
+    /// The brief, as that build writes it.
+    brief: Vec<u8>,
+}
+
+impl PackedBrief {
+    /// Packs a brief of this build.
+    #[must_use]
+    pub fn new(brief: &Brief) -> Self {
+        Self { build: build::own().to_owned(), brief: pack(brief) }
+    }
+
+    /// Unpacks the brief.
+    ///
+    /// # Errors
+    /// Why this process cannot do its part: it is another build.
+    pub fn unpack(&self) -> Result<Brief, String> {
+        if self.build != build::own() {
+            return Err(build::mismatch(&self.build, build::own()));
+        }
+        unpack(&self.brief)
+    }
+}
 
 /// What every process of a job is told first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,8 +93,6 @@ pub struct Hello {
     pub host: String,
     /// Its number there.
     pub process: u32,
-    /// Its version.
-    pub version: String,
     /// Why it cannot do its part, if it cannot.
     pub unfit: Option<String>,
 }
@@ -74,7 +101,7 @@ pub struct Hello {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Message {
     /// Master to all: what it is about.
-    Brief(Box<Brief>),
+    Brief(PackedBrief),
     /// Any to the master: the answer.
     Hello(Hello),
     /// Master: do these parts.
@@ -273,7 +300,7 @@ impl Sentences {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToMaster {
     /// What it is about.
-    Brief(Box<Brief>),
+    Brief(PackedBrief),
     /// A part to be done.
     Part {
         /// Its number.

@@ -26,6 +26,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::given::{Given, Variables};
 use super::places::Place;
 
 /// Bytes that may be on their way to rank 0 unread where the launcher does not wait: a quarter of a pipe, whose pages small
@@ -76,6 +77,8 @@ pub struct Surroundings {
     libraries: OsString,
     agent: Option<PathBuf>,
     root: bool,
+    /// What the environment says of how Open MPI places ranks.
+    open_mpi: Variables,
     /// How many processes and threads this host can have, if it says.
     tasks_max: Option<u32>,
 }
@@ -106,6 +109,7 @@ impl Surroundings {
             libraries: variable("LD_LIBRARY_PATH").unwrap_or_default(),
             agent: filled("HAUL_AGENT").map(PathBuf::from),
             root: false,
+            open_mpi: Variables::of(&variable),
             tasks_max: None,
         }
     }
@@ -329,6 +333,13 @@ pub enum Refusal {
         /// Ranks it has room for.
         room: u32,
     },
+    /// The user's own launcher is told another number of ranks.
+    OtherCount {
+        /// Clients that were asked for.
+        clients: u32,
+        /// What the launcher's words say.
+        given: String,
+    },
     /// This process is itself one of several ranks.
     WithinJob {
         /// How many there are.
@@ -348,6 +359,9 @@ impl fmt::Display for Refusal {
             }
             Self::TooManyForHost { clients, room } => {
                 write!(out, "{clients} clients are too many for this host, which has room for {room}")
+            }
+            Self::OtherCount { clients, given } => {
+                write!(out, "the launcher is told to start {given} ranks, which are not {clients}")
             }
             Self::WithinJob { ranks } => {
                 write!(out, "this is already one of {ranks} ranks: it cannot start others")
@@ -370,6 +384,11 @@ pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<St
         let program = PathBuf::from(words.first().cloned().unwrap_or_default());
         let family = Family::of_program(&program)
             .map_err(|error| Refusal::CannotRun { program, why: error.to_string() })?;
+        if let Some(given) =
+            Given(words.to_vec()).count(family).filter(|given| *given != wanted.ranks.to_string())
+        {
+            return Err(Refusal::OtherCount { clients: wanted.ranks, given });
+        }
         return Ok(line_of(surroundings, wanted, family, words.to_vec()));
     }
     if let Some(Allocation { slots: Some(slots), id, .. }) = &surroundings.allocation
@@ -405,33 +424,34 @@ fn line_of(
     surroundings: &Surroundings,
     wanted: &Wanted<'_>,
     family: Family,
-    mut words: Vec<OsString>,
+    words: Vec<OsString>,
 ) -> StartLine {
+    let mut given = Given(words).without_count(family);
     let mut environment: Vec<(String, OsString)> =
         wanted.environment.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     // Hosts that are chosen have room for what they get.
     let crowded = surroundings.allocation.is_none() && wanted.places.is_empty();
     let ranks = wanted.ranks.to_string();
     if !wanted.places.is_empty() && family.chooses_hosts() {
-        words = without_hosts(words);
-        words.extend(host_words(family, wanted.places));
+        given = given.without_hosts();
+        given.0.extend(host_words(family, wanted.places));
         // To Slurm the job that was lost may still be there, as a host that is gone does not say that its part is over.
         environment.push(("SLURM_OVERLAP".to_owned(), "1".into()));
     }
     let add = |words: &mut Vec<OsString>, more: &[&str]| words.extend(more.iter().map(OsString::from));
     match family {
         Family::OpenMpi4 | Family::OpenMpi5 => {
-            if surroundings.root {
-                add(&mut words, &["--allow-run-as-root"]);
+            if surroundings.root && !given.has(&["allow-run-as-root"]) {
+                add(&mut given.0, &["--allow-run-as-root"]);
             }
-            match (crowded, family) {
-                (true, Family::OpenMpi4) => add(&mut words, &["--oversubscribe"]),
-                (true, _) => add(&mut words, &["--map-by", ":OVERSUBSCRIBE"]),
-                (false, _) => {}
+            if crowded {
+                given.crowd(&surroundings.open_mpi, family == Family::OpenMpi4);
             }
-            add(&mut words, &["--bind-to", "none", "-n", &ranks]);
+            given.unbind(&surroundings.open_mpi);
+            let words = &mut given.0;
+            add(words, &["-n", &ranks]);
             for (name, value) in wanted.environment {
-                add(&mut words, &["-x"]);
+                add(words, &["-x"]);
                 words.push(joined(name, value));
             }
             // Ranks that share a processor must not keep it while they wait. Open MPI takes this to every host.
@@ -439,20 +459,22 @@ fn line_of(
         }
         Family::Mpich => {
             for (name, value) in wanted.environment {
-                words.extend([OsString::from("-genv"), OsString::from(name), value.clone()]);
+                given.0.extend([OsString::from("-genv"), OsString::from(name), value.clone()]);
             }
-            words.extend([OsString::from("-n"), ranks.into()]);
+            given.0.extend([OsString::from("-n"), ranks.into()]);
         }
         Family::Srun => {
+            let words = &mut given.0;
             let chosen = words.iter().any(|word| word.to_string_lossy().starts_with("--mpi"));
-            if !chosen && let Some(way) = srun_way(surroundings, wanted.library, &words) {
+            if !chosen && let Some(way) = srun_way(surroundings, wanted.library, words) {
                 words.push(format!("--mpi={way}").into());
             }
             words.push(format!("--ntasks={ranks}").into());
             words.extend(["--input=0", "--unbuffered", "--kill-on-bad-exit=1"].map(OsString::from));
         }
-        Family::Other => add(&mut words, &["-n", &ranks]),
+        Family::Other => add(&mut given.0, &["-n", &ranks]),
     }
+    let Given(mut words) = given;
     words.push(wanted.program.as_os_str().to_owned());
     words.extend(wanted.arguments.iter().cloned());
     let stdin_window = (family == Family::Mpich).then_some(HYDRA_WINDOW);
@@ -473,27 +495,6 @@ fn host_words(family: Family, places: &[Place]) -> Vec<OsString> {
         Family::Other => Vec::new(),
     };
     words.into_iter().map(OsString::from).collect()
-}
-
-/// Takes away what a launcher's own words say of hosts: Open MPI's would use those as well. Of srun's options the last counts.
-fn without_hosts(words: Vec<OsString>) -> Vec<OsString> {
-    const NAMES: [&str; 7] = ["host", "H", "hosts", "f", "hostfile", "machinefile", "default-hostfile"];
-    let mut kept = Vec::new();
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        let text = word.to_string_lossy();
-        let option = text.strip_prefix('-').map(|option| option.trim_start_matches('-'));
-        let (name, has_value) = match option.and_then(|option| option.split_once('=')) {
-            Some((name, _)) => (name, true),
-            None => (option.unwrap_or_default(), false),
-        };
-        if !NAMES.contains(&name) {
-            kept.push(word);
-        } else if !has_value {
-            words.next();
-        }
-    }
-    kept
 }
 
 fn joined(name: &str, value: &OsStr) -> OsString {

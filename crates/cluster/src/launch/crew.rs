@@ -18,7 +18,7 @@ use crate::link::{Arrival, Incoming, Link, Outgoing};
 use crate::master;
 use crate::standstill::Standstill;
 use crate::token::Tokens;
-use crate::wire::{Brief, News, Report, Sentences, ToLaunch, ToMaster};
+use crate::wire::{Brief, News, PackedBrief, Report, Sentences, ToLaunch, ToMaster};
 
 /// How often a job may be started.
 const ATTEMPTS: u32 = 3;
@@ -215,7 +215,7 @@ impl Crew {
         let places = lock(&self.places).clone();
         let Started { mut link, processes } = self.start.start(number, &places).map_err(cannot)?;
         let brief = self.brief(undertaking, number, &tokens).map_err(cannot)?;
-        let sent = link.send(ToMaster::Brief(Box::new(brief)));
+        let sent = link.send(ToMaster::Brief(PackedBrief::new(&brief)));
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
         let standstill = Standstill::new(heard);

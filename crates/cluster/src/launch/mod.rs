@@ -9,6 +9,7 @@
 pub mod command;
 pub(crate) mod crew;
 mod culprit;
+mod given;
 pub mod job;
 pub(crate) mod journal;
 mod marked;

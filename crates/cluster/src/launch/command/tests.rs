@@ -233,3 +233,84 @@ fn a_host_is_not_filled_with_more_ranks_than_it_can_have() {
     let large = [("SLURM_JOB_ID", "7"), ("SLURM_TASKS_PER_NODE", "64(x100)")];
     assert_eq!(refusal(6400, &large), Refusal::NoLauncher);
 }
+
+/// Options that the user gave, in each spelling, are merged with haul's own and never given twice.
+#[test]
+fn a_launchers_own_words_are_merged() {
+    let line = |family: Family, variables: &[(&str, &str)], words: &str| {
+        let words = words.split(' ').map(OsString::from).collect();
+        let line = text(&line_of(&surroundings(variables), &wanted(3, &[]), family, words));
+        line.strip_suffix(" -n 3 /bin/haul").unwrap().to_owned()
+    };
+    let none = " --bind-to none";
+    for (words, merged) in [
+        ("RUN --map-by slot", "RUN --map-by slot:OVERSUBSCRIBE"),
+        ("RUN --map-by=node:PE=2", "RUN --map-by=node:PE=2:OVERSUBSCRIBE"),
+        ("RUN -map-by core -x A", "RUN -map-by core:OVERSUBSCRIBE -x A"),
+        ("RUN --map-by slot:oversubscribe", "RUN --map-by slot:oversubscribe"),
+        ("RUN --map-by slot:NOOVERSUBSCRIBE", "RUN --map-by slot:NOOVERSUBSCRIBE"),
+        ("RUN --oversubscribe", "RUN --oversubscribe"),
+        ("RUN -oversubscribe", "RUN -oversubscribe"),
+        ("RUN --npernode 2", "RUN --npernode 2"),
+        (
+            "RUN --prtemca rmaps_default_mapping_policy slot",
+            "RUN --prtemca rmaps_default_mapping_policy slot:OVERSUBSCRIBE",
+        ),
+        ("RUN -np 3 --host a:2", "RUN --host a:2 --map-by :OVERSUBSCRIBE"),
+        ("RUN --n=3", "RUN --map-by :OVERSUBSCRIBE"),
+    ] {
+        assert_eq!(line(Family::OpenMpi5, &[], words), format!("{merged}{none}"), "{words}");
+    }
+    for (words, merged) in [
+        ("RUN --map-by slot", "RUN --map-by slot --oversubscribe"),
+        ("RUN --oversubscribe", "RUN --oversubscribe"),
+        ("RUN --nooversubscribe", "RUN --nooversubscribe"),
+        ("RUN --mca rmaps_base_oversubscribe 1", "RUN --mca rmaps_base_oversubscribe 1"),
+    ] {
+        assert_eq!(line(Family::OpenMpi4, &[], words), format!("{merged}{none}"), "{words}");
+    }
+    let crowded = "--map-by :OVERSUBSCRIBE";
+    for words in [
+        "RUN --bind-to core",
+        "RUN -bind-to core",
+        "RUN --bind-to=socket",
+        "RUN --mca hwloc_base_binding_policy core",
+        "RUN --prtemca hwloc_default_binding_policy none",
+        "RUN --cpu-set 0,1",
+    ] {
+        assert_eq!(line(Family::OpenMpi5, &[], words), format!("{words} {crowded}"), "{words}");
+    }
+    let bound = [("PRTE_MCA_hwloc_default_binding_policy", "core")];
+    assert_eq!(line(Family::OpenMpi5, &bound, "RUN"), format!("RUN {crowded}"));
+    let mapped = [("PRTE_MCA_rmaps_default_mapping_policy", "node")];
+    assert_eq!(line(Family::OpenMpi5, &mapped, "RUN"), format!("RUN --map-by node:OVERSUBSCRIBE{none}"));
+    let mapped = [("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")];
+    assert_eq!(line(Family::OpenMpi5, &mapped, "RUN"), format!("RUN{none}"));
+    let crowds = [("OMPI_MCA_rmaps_base_oversubscribe", "1")];
+    assert_eq!(line(Family::OpenMpi4, &crowds, "RUN"), format!("RUN{none}"));
+    assert_eq!(line(Family::Mpich, &[], "RUN -np 3 -bind-to core"), "RUN -bind-to core");
+}
+
+/// A number of ranks in the launcher's words has to be that of the clients.
+#[test]
+fn another_number_of_ranks_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("srun");
+    make_program(&program, "");
+    let refusal = |words: &[&str]| {
+        let words: Vec<_> = [program.as_os_str()]
+            .into_iter()
+            .chain(words.iter().map(OsStr::new))
+            .map(OsStr::to_owned)
+            .collect();
+        start_line(&surroundings(&[]), &Wanted { launcher: Some(&words), ..wanted(3, &[]) }).err()
+    };
+    for words in [&["-n", "4"][..], &["-n4"], &["--ntasks=4"], &["--ntasks", "4"]] {
+        let given = "4".to_owned();
+        assert_eq!(refusal(words), Some(Refusal::OtherCount { clients: 3, given }), "{words:?}");
+    }
+    // To srun -c is another thing.
+    for words in [&["-n", "3"][..], &["-n3"], &["--ntasks=3"], &["-c", "4"], &["--nodes=4"]] {
+        assert_eq!(refusal(words), None, "{words:?}");
+    }
+}

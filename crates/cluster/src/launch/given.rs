@@ -1,0 +1,197 @@
+//! What a launcher's own words and the environment say already: haul adds only what is missing, as some launchers refuse an
+//! option that they are given twice (Open MPI 5: "Multiple instances of an option were detected").
+
+use std::ffi::{OsStr, OsString};
+
+use super::command::Family;
+
+/// Options that map ranks; Open MPI's `mpirun` takes each with one dash or two.
+const MAPPING: [&str; 1] = ["map-by"];
+
+/// Older names that map ranks. With one of them the user alone says how.
+const OLD_MAPPING: [&str; 12] = [
+    "bynode",
+    "byslot",
+    "bycore",
+    "bysocket",
+    "npernode",
+    "npersocket",
+    "n-per-node",
+    "pernode",
+    "ppr",
+    "rf",
+    "rankfile",
+    "cpus-per-rank",
+];
+
+/// Parameters that map ranks, of Open MPI 4 and 5.
+const MAPPING_PARAMETERS: [&str; 2] = ["rmaps_base_mapping_policy", "rmaps_default_mapping_policy"];
+
+/// Options that bind ranks to processors, or that a binding to nothing contradicts.
+const BINDING: [&str; 11] = [
+    "bind-to",
+    "bind-to-core",
+    "bind-to-socket",
+    "bind-to-none",
+    "cpu-set",
+    "cpu-list",
+    "rf",
+    "rankfile",
+    "bycore",
+    "cpus-per-proc",
+    "cpus-per-rank",
+];
+
+/// Parameters that bind ranks.
+const BINDING_PARAMETERS: [&str; 2] = ["hwloc_base_binding_policy", "hwloc_default_binding_policy"];
+
+/// Options that allow more ranks than processors, or forbid it.
+const CROWDING: [&str; 2] = ["oversubscribe", "nooversubscribe"];
+
+/// Parameters that do so in Open MPI 4.
+const CROWDING_PARAMETERS: [&str; 2] = ["rmaps_base_oversubscribe", "rmaps_base_no_oversubscribe"];
+
+/// How the variables are called that set a parameter.
+const PREFIXES: [&str; 2] = ["OMPI_MCA_", "PRTE_MCA_"];
+
+/// Returns the options of a launcher that say how many ranks there are.
+fn counts(family: Family) -> &'static [&'static str] {
+    match family {
+        Family::OpenMpi4 | Family::OpenMpi5 => &["n", "np", "c"],
+        Family::Mpich | Family::Other => &["n", "np"],
+        Family::Srun => &["n", "ntasks"],
+    }
+}
+
+/// What the environment says of Open MPI's launcher.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Variables {
+    mapping: Option<OsString>,
+    binds: bool,
+    crowds: bool,
+}
+
+impl Variables {
+    pub(super) fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let first = |names: &[&str]| {
+            let prefixed = |name: &&str| PREFIXES.map(|prefix| format!("{prefix}{name}"));
+            names.iter().flat_map(prefixed).find_map(|name| variable(&name))
+        };
+        Self {
+            mapping: first(&MAPPING_PARAMETERS),
+            binds: first(&BINDING_PARAMETERS).is_some(),
+            crowds: first(&CROWDING_PARAMETERS).is_some(),
+        }
+    }
+}
+
+/// The words of a launcher's command line.
+#[derive(Clone, Debug)]
+pub(super) struct Given(pub(super) Vec<OsString>);
+
+impl Given {
+    /// Returns the name of an option, and its value if that is in the same word: `--ntasks=4`, `-n4`.
+    fn option(word: &OsStr) -> Option<(&str, Option<&str>)> {
+        let text = word.to_str()?;
+        let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
+        let is_attached =
+            |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if let Some(digits) = name.strip_prefix('n').filter(|digits| is_attached(digits)) {
+            return Some(("n", Some(digits)));
+        }
+        Some(name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value))))
+    }
+
+    /// True if an option of one of these names is among the words.
+    pub(super) fn has(&self, names: &[&str]) -> bool {
+        self.0.iter().skip(1).filter_map(|word| Self::option(word)).any(|(name, _)| names.contains(&name))
+    }
+
+    /// Finds the word that ends with the value of an option, or of a parameter (`--mca NAME VALUE`).
+    fn value(&self, names: &[&str], parameters: &[&str]) -> Option<usize> {
+        (1..self.0.len()).find_map(|index| {
+            let (name, value) = Self::option(&self.0[index])?;
+            let at = match value {
+                Some(_) if names.contains(&name) => index,
+                None if names.contains(&name) => index + 1,
+                None if name.ends_with("mca") => {
+                    let parameter = self.0.get(index + 1)?.to_str()?;
+                    if !parameters.contains(&parameter) {
+                        return None;
+                    }
+                    index + 2
+                }
+                _ => return None,
+            };
+            (at < self.0.len()).then_some(at)
+        })
+    }
+
+    /// Returns how many ranks the words ask for, as they say it.
+    pub(super) fn count(&self, family: Family) -> Option<String> {
+        let at = self.value(counts(family), &[])?;
+        let word = &self.0[at];
+        let value = Self::option(word).and_then(|(_, value)| value);
+        Some(value.map_or_else(|| word.to_string_lossy().into_owned(), str::to_owned))
+    }
+
+    /// Removes what the words say of the number of ranks.
+    pub(super) fn without_count(self, family: Family) -> Self {
+        self.without(counts(family))
+    }
+
+    /// Removes what the words say of hosts: Open MPI would use those as well. Of srun's options the last counts.
+    pub(super) fn without_hosts(self) -> Self {
+        const HOSTS: [&str; 7] = ["host", "H", "hosts", "f", "hostfile", "machinefile", "default-hostfile"];
+        self.without(&HOSTS)
+    }
+
+    fn without(self, names: &[&str]) -> Self {
+        let mut kept = Vec::with_capacity(self.0.len());
+        let mut words = self.0.into_iter();
+        kept.extend(words.next());
+        while let Some(word) = words.next() {
+            match Self::option(&word) {
+                Some((name, value)) if names.contains(&name) => {
+                    if value.is_none() {
+                        words.next();
+                    }
+                }
+                _ => kept.push(word),
+            }
+        }
+        Self(kept)
+    }
+
+    /// Lets Open MPI have more ranks than processors, unless something says whether it may.
+    pub(super) fn crowd(&mut self, variables: &Variables, is_release_4: bool) {
+        let mapped = self.value(&MAPPING, &MAPPING_PARAMETERS);
+        let mapping = mapped.map(|at| self.0[at].clone());
+        let policy = mapping.as_ref().or(variables.mapping.as_ref());
+        let says = policy
+            .is_some_and(|policy| policy.to_string_lossy().to_ascii_lowercase().contains("oversubscribe"));
+        if says || variables.crowds || self.has(&CROWDING) || self.value(&[], &CROWDING_PARAMETERS).is_some()
+        {
+            return;
+        }
+        match mapped {
+            _ if is_release_4 => self.0.push("--oversubscribe".into()),
+            Some(at) => self.0[at].push(":OVERSUBSCRIBE"),
+            None if self.has(&OLD_MAPPING) => {}
+            None => {
+                let mut policy = variables.mapping.clone().unwrap_or_default();
+                policy.push(":OVERSUBSCRIBE");
+                self.0.extend(["--map-by".into(), policy]);
+            }
+        }
+    }
+
+    /// Binds ranks to nothing, unless something says to what.
+    pub(super) fn unbind(&mut self, variables: &Variables) {
+        let is_bound =
+            variables.binds || self.has(&BINDING) || self.value(&[], &BINDING_PARAMETERS).is_some();
+        if !is_bound {
+            self.0.extend(["--bind-to", "none"].map(OsString::from));
+        }
+    }
+}
