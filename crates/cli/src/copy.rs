@@ -27,7 +27,9 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     // A script under mpirun that says `cp` means that each of its processes copies what it names, and talks.
     let speaks = program == "cp" || cluster::speaks();
     let mut warn = |warning| told &= !speaks || complain(&messages.warning(warning));
-    let status = match flags::parse(words, Environment::of_process(), &mut warn) {
+    let environment = Environment::of_process();
+    let environment = Environment { is_rank: environment.is_rank && program != "cp", ..environment };
+    let status = match flags::parse(words, environment, &mut warn) {
         Ok(Parsed::Copy(request)) if program == "cp" && request.cluster.clients.is_none() => {
             copy_alone(messages, &request)
         }

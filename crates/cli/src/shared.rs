@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Args, Command, FromArgMatches};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use haul_engine::Choice;
 use haul_flow::Config;
 use haul_sys::Fd;
@@ -67,7 +67,8 @@ pub(crate) struct Shared {
     #[arg(long, value_name = "QUEUE", value_parser = queue, requires = "clients", help_heading = HOSTS)]
     queue: Option<String>,
     /// Start the ranks with COMMAND, its words separated by spaces, instead of the mpirun or srun that is found
-    #[arg(long, value_name = "COMMAND", value_parser = launcher, requires = "clients", help_heading = HOSTS)]
+    #[arg(long, value_name = "COMMAND", value_parser = launcher, requires = "clients",
+        conflicts_with_all = ["account", "walltime", "queue"], help_heading = HOSTS)]
     launcher: Option<Words>,
     /// Use the MPI library PATH instead of the one that fits the launcher
     #[arg(long, value_name = "PATH", help_heading = HOSTS)]
@@ -146,12 +147,18 @@ pub(crate) enum Read<A> {
 pub(crate) fn parse<A: FromArgMatches>(
     command: Command,
     messages: &Messages,
-    words: &[OsString],
+    (words, is_rank): (&[OsString], bool),
     trouble: u8,
 ) -> Read<A> {
     let name = OsString::from(command.get_name());
     let call = std::iter::once(name).chain(words.iter().cloned());
     let read = command.infer_long_args(true).try_get_matches_from(call);
+    if let Some(why) = read.as_ref().ok().and_then(|matches| useless(matches, is_rank)) {
+        if crate::cluster::speaks() {
+            complain(&messages.wrong_usage(&why));
+        }
+        return Read::Over(ExitCode::from(trouble));
+    }
     match read.and_then(|mut matches| A::from_arg_matches_mut(&mut matches)) {
         Ok(asked) => Read::Asked(asked),
         Err(answer) if matches!(answer.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
@@ -164,6 +171,13 @@ pub(crate) fn parse<A: FromArgMatches>(
             Read::Over(ExitCode::from(trouble))
         }
     }
+}
+
+/// Says why a flag has no effect, if one has none: a library is opened by ranks only.
+fn useless(matches: &ArgMatches, is_rank: bool) -> Option<String> {
+    let given = |flag| matches.try_contains_id(flag).unwrap_or(false);
+    let is_useless = given("mpi_lib") && !given("clients") && !is_rank;
+    is_useless.then(|| "option '--mpi-lib' has no effect without '--clients'".to_owned())
 }
 
 /// Words what is wrong with a command line, where GNU has a sentence as GNU does.

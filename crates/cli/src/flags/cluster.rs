@@ -5,10 +5,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use haul_cluster::{Options, Walk};
 use haul_flow::BLOCK_BYTES as USUAL_BLOCK_BYTES;
-use haul_tools::copy::LayoutRule;
+use haul_tools::copy::{Dereference, LayoutRule};
 
-use super::lower::BLOCK_BYTES;
+use super::lower::{BLOCK_BYTES, Interactive};
 use super::values::{self, Bounds};
 use super::{Error, Typed};
 
@@ -84,13 +85,17 @@ impl Typed {
 
     /// `--mpi-lib`.
     pub(super) fn set_mpi_library(&mut self, value: &[u8]) -> Result<(), Error> {
-        self.cluster.mpi_library = Some(path("--mpi-lib", value)?);
+        const FLAG: &str = "--mpi-lib";
+        self.cluster.mpi_library = Some(path(FLAG, value)?);
+        self.needs_ranks(FLAG);
         Ok(())
     }
 
     /// `--journal`.
     pub(super) fn set_journal(&mut self, value: &[u8]) -> Result<(), Error> {
-        self.cluster.journal = Some(path("--journal", value)?);
+        const FLAG: &str = "--journal";
+        self.cluster.journal = Some(path(FLAG, value)?);
+        self.needs_ranks(FLAG);
         Ok(())
     }
 
@@ -105,7 +110,9 @@ impl Typed {
 
     /// `--walk`.
     pub(super) fn set_walk(&mut self, value: &[u8]) -> Result<(), Error> {
-        self.cluster.walk = values::choose("--walk", value, values::WALK)?;
+        const FLAG: &str = "--walk";
+        self.cluster.walk = values::choose(FLAG, value, values::WALK)?;
+        self.needs_ranks(FLAG);
         Ok(())
     }
 
@@ -143,7 +150,32 @@ impl Typed {
         let without_ranks = self.without_ranks.filter(|_| !is_rank);
         match self.without_job.or(without_ranks) {
             Some(flag) if self.cluster.clients.is_none() => Err(Error::Requires { flag, other: clients }),
-            _ => Ok(()),
+            _ => self.check_useless(),
+        }
+    }
+
+    /// Checks that no flag makes another one useless: what the launch process does by itself is not journaled, and no batch job
+    /// is submitted where the user says how ranks are started.
+    fn check_useless(&self) -> Result<(), Error> {
+        let Options { account, queue, walltime, launcher, journal, walk, range_bytes, .. } = &self.cluster;
+        let of_batch = [
+            ("--account", account.is_some()),
+            ("--queue", queue.is_some()),
+            ("--walltime", walltime.is_some()),
+        ];
+        let of_ranks = [
+            ("--journal", journal.is_some()),
+            ("--walk=ranks", *walk == Walk::Ranks),
+            ("--range-size", range_bytes.is_some()),
+        ];
+        let alone = [("--interactive", self.interactive == Interactive::Ask), ("--backup", self.backs_up())];
+        let follows = self.dereference == Some(Dereference::Always);
+        let pairs = of_ranks.into_iter().flat_map(|flag| alone.map(|other| (flag, other)));
+        let pairs = pairs.chain(of_batch.map(|flag| (flag, ("--launcher", launcher.is_some()))));
+        let mut pairs = pairs.chain([(of_ranks[1], ("--dereference", follows))]);
+        match pairs.find(|((_, given), (_, useless))| *given && *useless) {
+            Some(((flag, _), (other, _))) => Err(Error::Useless { flag, other }),
+            None => Ok(()),
         }
     }
 }
@@ -260,7 +292,6 @@ mod tests {
             "--queue=q",
             "--walk=ranks",
             "--mpi-lib=/a/libmpi.so",
-            "--launcher=srun  --mpi=pmix",
             "--range-size=1M",
             "--journal",
             "j",
@@ -274,26 +305,46 @@ mod tests {
             queue: Some("q".to_owned()),
             walk: haul_cluster::Walk::Ranks,
             mpi_library: Some(PathBuf::from("/a/libmpi.so")),
-            launcher: Some(vec!["srun".into(), "--mpi=pmix".into()]),
+            launcher: None,
             journal: Some(PathBuf::from("j")),
             range_bytes: Some(1 << 20),
         };
         assert_eq!(request(&line).unwrap().cluster, wanted);
         assert_eq!(request(&["a", "b"]).unwrap().cluster, haul_cluster::Options::default());
+        let words =
+            request(&["--clients=2", "--launcher=srun  --mpi=pmix", "a", "b"]).unwrap().cluster.launcher;
+        assert_eq!(words, Some(vec!["srun".into(), "--mpi=pmix".into()]));
     }
 
     #[test]
     fn what_describes_no_job_is_refused() {
-        let valued = ["--account=1", "--queue=1", "--walltime=1", "--launcher=1", "--range-size=1M"];
+        // All flags of the cluster but those that say where data lies and how large blocks are: those work on one machine.
+        let alone = ["--clients", "--copy-layout", "--reduce-stripes", "--no-stripe-offset", "--io-factor"];
+        let valued = [
+            "--account=1",
+            "--walltime=1",
+            "--queue=1",
+            "--launcher=1",
+            "--mpi-lib=1",
+            "--walk=ranks",
+            "--range-size=1M",
+            "--journal=1",
+        ];
+        let flags = super::super::table::TABLE.iter().filter(|flag| flag.cluster);
+        let flags =
+            flags.map(|flag| format!("--{}", flag.long)).filter(|flag| !alone.contains(&flag.as_str()));
+        assert_eq!(flags.collect::<Vec<_>>(), valued.map(|word| word.split('=').next().unwrap()));
         for word in valued {
             let refused = request(&[word, "a", "b"]).expect_err(word);
             let flag = word.split('=').next().unwrap();
             assert!(matches!(refused, Error::Requires { flag: told, other: "--clients" } if told == flag));
         }
         // A rank that a launcher has started shares the work too.
-        let words = ["--range-size=1M", "a", "b"].map(OsString::from);
-        let rank = super::super::Environment { is_rank: true, ..Default::default() };
-        assert!(super::super::parse(&words, rank, &mut |_| {}).is_ok());
+        for (word, is_taken) in valued.into_iter().zip([false, false, false, false, true, true, true, true]) {
+            let words = [word, "a", "b"].map(OsString::from);
+            let rank = super::super::Environment { is_rank: true, ..Default::default() };
+            assert_eq!(super::super::parse(&words, rank, &mut |_| {}).is_ok(), is_taken, "{word}");
+        }
         for word in [
             "--clients=0",
             "--clients=x",
@@ -313,6 +364,32 @@ mod tests {
             assert!(matches!(refused, Error::Number { .. }), "{word}: {refused:?}");
         }
         assert!(matches!(request(&["--walk=both"]), Err(Error::Value { .. })));
+    }
+
+    /// Each flag that another makes useless is refused with it, and goes without.
+    #[test]
+    fn flags_that_others_make_useless_are_refused() {
+        let table = [
+            ("--journal=j", "--interactive"),
+            ("--journal=j", "--backup"),
+            ("--walk=ranks", "--interactive"),
+            ("--walk=ranks", "--backup"),
+            ("--walk=ranks", "--dereference"),
+            ("--range-size=1M", "--interactive"),
+            ("--range-size=1M", "--backup"),
+            ("--account=p", "--launcher=mpirun"),
+            ("--queue=q", "--launcher=mpirun"),
+            ("--walltime=1", "--launcher=mpirun"),
+        ];
+        for (flag, other) in table {
+            let refused = request(&["--clients=2", flag, other, "a", "b"]).expect_err(flag);
+            let Error::Useless { flag: told, other: why } = refused else {
+                panic!("{flag} {other}: {refused:?}")
+            };
+            assert!(flag.starts_with(told) && other.starts_with(why), "{flag} {other}: {told} {why}");
+            assert!(request(&["--clients=2", flag, "a", "b"]).is_ok(), "{flag}");
+            assert!(request(&["--clients=2", other, "a", "b"]).is_ok(), "{other}");
+        }
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub(crate) enum Error {
     Exclusive { flag: &'static str, other: &'static str },
     /// A flag that says something of what only another asks for.
     Requires { flag: &'static str, other: &'static str },
+    /// A flag that another makes useless.
+    Useless { flag: &'static str, other: &'static str },
     /// An operand that no file can be named by.
     NulInName,
 }

@@ -414,6 +414,11 @@ impl Typed {
         }
     }
 
+    /// True if backups are made.
+    pub(super) fn backs_up(&self) -> bool {
+        self.backup.wanted
+    }
+
     /// Settles how backups are made: as the command line says, else the environment, else in the way that suits most.
     fn backup_control(&self, environment: &Environment) -> Result<Backup, Error> {
         if !self.backup.wanted {

@@ -207,6 +207,9 @@ impl Messages {
             Error::Requires { flag, other } => {
                 format!("option '{flag}' has no effect without '{other}'").into_bytes()
             }
+            Error::Useless { flag, other } => {
+                format!("option '{flag}' has no effect with '{other}'").into_bytes()
+            }
             Error::NulInName => b"a name contains a NUL byte".to_vec(),
         }
     }

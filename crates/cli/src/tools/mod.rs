@@ -82,7 +82,8 @@ impl Call<'_> {
     /// Reads flags from other words than those of the call, for a tool that understands them in more ways.
     pub(crate) fn read_words<A: FromArgMatches>(&self, words: &[OsString], trouble: u8) -> Read<A> {
         let command = (self.tool.flags)().bin_name(self.program()).term_width(HELP_WIDTH);
-        shared::parse(command, &self.messages(), words, trouble)
+        let is_rank = !self.stands_in && crate::cluster::is_under_launcher();
+        shared::parse(command, &self.messages(), (words, is_rank), trouble)
     }
 
     /// Does work. A script under mpirun that calls a program by its own name means that each of its processes does what it

@@ -139,3 +139,52 @@ fn cp_joins_no_job() {
     assert!(outcome.succeeded(), "{}", outcome.errors());
     assert!((0..3).all(|rank| folder.join(format!("copy-{rank}")).is_file()));
 }
+
+/// Ranks that run another build, which has the same version, are refused by name before anything is copied.
+#[test]
+fn ranks_of_another_build_are_refused() {
+    require!(Kind::OpenMpi4.needed());
+    require!(Kind::Mpich4.needed());
+    require!(program!().needs_haul());
+    let (scene, other) = (Scene::new(), Sandbox::in_memory().unwrap());
+    let agent = other.join("haul");
+    for more in ["", "x"] {
+        fs::copy(fs::canonicalize(program!().path()).unwrap(), &agent).unwrap();
+        let mut file = fs::File::options().append(true).open(&agent).unwrap();
+        std::io::Write::write_all(&mut file, more.as_bytes()).unwrap();
+        drop(file);
+        for kind in [Kind::OpenMpi4, Kind::Mpich4] {
+            let mpi = Mpi::find(kind).unwrap();
+            let launcher = format!("--launcher={}", mpi.launcher().display());
+            let library = format!("--mpi-lib={}", mpi.library().display());
+            let run = with(&mpi, program!().run()).env("HAUL_AGENT", agent.to_str().unwrap());
+            let run = run.args(["--clients=2", &launcher, &library, "a"]);
+            if more.is_empty() {
+                // A copy of the same build elsewhere is fine.
+                let target = other.join("b");
+                let outcome = scene.finish(run.arg(target.to_str().unwrap()));
+                assert!(outcome.succeeded() && target.exists(), "{}", outcome.errors());
+            } else {
+                scene.refused(run.arg("b"), &["host", "another build"]);
+            }
+        }
+    }
+}
+
+/// Called by the name of cp, a rank joins no job: what says how ranks work is of no use to it.
+#[test]
+fn options_for_ranks_are_refused_where_there_are_none() {
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    let journal = format!("--journal={}/journal", scene.0.path().display());
+    for word in [&journal, "--mpi-lib=x", "--walk=ranks", "--range-size=1M"] {
+        let flag = word.split('=').next().unwrap();
+        scene.refused(program!().run().args([word, "a", "b"]), &[flag, "--clients"]);
+    }
+    let folder = Sandbox::in_memory().unwrap();
+    std::os::unix::fs::symlink(fs::canonicalize(program!().path()).unwrap(), folder.join("cp")).unwrap();
+    let job = mpi.job(2, &folder.join("cp")).args([&journal, "a", "b"]);
+    let outcome = scene.finish(job);
+    assert!(!outcome.succeeded() && outcome.errors().contains("--clients"), "{}", outcome.errors());
+}
