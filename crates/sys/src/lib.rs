@@ -36,6 +36,7 @@ mod metadata;
 mod names;
 mod open;
 mod operation;
+pub mod pcre2;
 mod pinned;
 mod posix_aio;
 mod process;

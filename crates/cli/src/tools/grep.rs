@@ -79,7 +79,7 @@ fn main(call: &Call<'_>) -> ExitCode {
     let mut warnings = Vec::new();
     let grep = match Grep::new(search.options.clone(), &mut warnings) {
         Ok(grep) => grep,
-        Err(refused) => return refuse(refused.0),
+        Err(why) => return refuse(&why),
     };
     if crate::cluster::speaks() {
         warnings.iter().for_each(|warning| {

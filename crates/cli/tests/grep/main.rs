@@ -8,6 +8,7 @@
 //! - [`patterns`]: patterns that POSIX leaves open, and what is none.
 //! - [`perl`]: patterns as Perl writes them.
 //! - [`ranks`]: the same by several processes.
+//! - [`references`]: back-references, judged by a definition and beside GNU grep.
 //! - [`words`]: classes of characters, whole words, and patterns that are empty.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -18,6 +19,7 @@ mod large;
 mod patterns;
 mod perl;
 mod ranks;
+mod references;
 mod streams;
 mod trees;
 mod words;

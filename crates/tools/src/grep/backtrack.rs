@@ -1,8 +1,14 @@
-//! Patterns that ask for the text of a group again, which no automaton finds: every way is tried.
+//! Patterns that ask for the text of a group again, which no automaton finds: every way is tried, and none twice.
 //!
-//! That can take for ever, so both how much is tried for a line and how deep are bounded; what goes beyond is told as an
-//! error, never taken for a line without a match. The lines were chosen by the regex engine before, by a pattern in which a
+//! A search is in a state: the step of the program, the place in the text, and what the groups and counters are that still
+//! matter. States from which ways part are remembered, and a second arrival is dropped. That ends repetitions of nothing,
+//! and makes the time polynomial. It can still be long, so the states are bounded; what goes beyond is told as an error,
+//! never taken for a line without a match. The lines were chosen by the regex engine before, by a pattern in which a
 //! reference is whatever its group could be.
+//!
+//! An iteration that matches nothing sets its group to nothing, however the repetition is written. GNU grep does so too,
+//! except where the C library has copied the group: in `(b*)+` it may look at one of the two copies only, and then finds
+//! no `(b*)+a\1` in `ba`, but `(b*)*a\1`.
 
 use std::ops::Range;
 
@@ -11,30 +17,29 @@ use regex_syntax::hir::Class;
 
 use super::bracket::Alphabet;
 use super::case;
-use super::pattern::Node;
+use super::program::{Program, Step};
 use super::words::Letters;
 
 /// Steps that one line may take: some seconds.
 const STEPS_MAX: u64 = 100_000_000;
 
-/// How deep the search may go, which bounds its stack: about a mebibyte.
-const DEPTH_MAX: usize = 2_000;
+/// Numbers that remembered states may hold: 64 MiB.
+const REMEMBERED_MAX: usize = 16 << 20;
 
-/// Groups that can be asked for.
-const GROUPS: usize = 10;
+/// Numbers of states that are kept for the next place a match could begin at.
+const REMEMBERED_KEPT: usize = 64 << 10;
 
-/// A search was given up.
+/// Of a slot: the group has no text.
+const NONE: u32 = u32::MAX;
+
+/// Where the step, the place, and the slots are in a state.
+const STEP: usize = 0;
+const PLACE: usize = 1;
+const SLOTS: usize = 2;
+
+/// The search took too many steps, or too much memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
-
-/// How often something is repeated.
-#[derive(Clone, Copy)]
-struct Often {
-    least: u32,
-    most: u32,
-    /// Whether any number will do, and none.
-    is_star: bool,
-}
 
 /// What is known of places in a text.
 #[derive(Clone, Copy)]
@@ -55,38 +60,107 @@ impl Places<'_> {
     }
 }
 
+/// States that were met, each once: an open hash table of indices into one list of numbers.
+#[derive(Default)]
+struct Remembered {
+    numbers: Vec<u32>,
+    table: Vec<u32>,
+    /// How many numbers a state is.
+    width: usize,
+}
+
+impl Remembered {
+    fn clear(&mut self, width: usize) {
+        *self = Self { width, ..Self::default() };
+    }
+
+    fn state(&self, index: u32) -> &[u32] {
+        let begin = index as usize * self.width;
+        &self.numbers[begin..begin + self.width]
+    }
+
+    /// Returns the slot of the table in which a state is, or would be.
+    fn place(&self, state: &[u32]) -> usize {
+        let mix = |hash: u64, number: &u32| {
+            (hash.rotate_left(5) ^ u64::from(*number)).wrapping_mul(0x517c_c1b7_2722_0a95)
+        };
+        let hash = state.iter().fold(0, mix);
+        let mask = self.table.len() - 1;
+        let mut at = (hash >> 32) as usize & mask;
+        while self.table[at] != NONE && self.state(self.table[at]) != state {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// Remembers a state, and returns its index; `None` if it was met before.
+    fn insert(&mut self, state: &[u32]) -> Result<Option<u32>, Exhausted> {
+        let count = self.numbers.len() / self.width;
+        if count * 2 >= self.table.len() {
+            self.table = vec![NONE; (self.table.len() * 2).max(64)];
+            for index in 0..count {
+                let index = u32::try_from(index).map_err(|_| Exhausted)?;
+                let at = self.place(self.state(index));
+                self.table[at] = index;
+            }
+        }
+        let at = self.place(state);
+        if self.table[at] != NONE {
+            return Ok(None);
+        }
+        if self.numbers.len() + self.width > REMEMBERED_MAX {
+            return Err(Exhausted);
+        }
+        let index = u32::try_from(count).map_err(|_| Exhausted)?;
+        self.numbers.extend_from_slice(state);
+        self.table[at] = index;
+        Ok(Some(index))
+    }
+}
+
 /// Finds patterns in one line.
 pub(super) struct Backtracker<'a> {
     text: &'a [u8],
     end: usize,
     alphabet: Alphabet,
     places: Places<'a>,
-    groups: [Option<(usize, usize)>; GROUPS],
     steps: u64,
-    depth: usize,
+    remembered: Remembered,
+    /// Ways that were left for later: where they go on, with which state.
+    left: Vec<(usize, u32)>,
+    /// Where places are counted from.
+    base: usize,
 }
-
-/// What is to be found after a node; returns whether the search is over.
-type Next<'n, 'a> = &'n mut dyn FnMut(&mut Backtracker<'a>, usize) -> Result<bool, Exhausted>;
 
 impl<'a> Backtracker<'a> {
     /// Searches the text from the beginning to `end`, where a line ends.
     pub(super) fn new(text: &'a [u8], end: usize, places: Places<'a>, alphabet: Alphabet) -> Self {
-        Self { text, end, alphabet, places, groups: [None; GROUPS], steps: 0, depth: 0 }
+        let remembered = Remembered::default();
+        Self { text, end, alphabet, places, steps: 0, remembered, left: Vec::new(), base: 0 }
     }
 
     /// Finds the leftmost match at or after `from`, and of those the longest, or any if it is enough to know of one.
     pub(super) fn find(
         &mut self,
-        patterns: &[Node],
+        programs: &[Program],
         from: usize,
         longest: bool,
     ) -> Result<Option<Range<usize>>, Exhausted> {
+        self.base = from;
         let mut start = from;
         loop {
             let mut found = None;
-            for pattern in patterns {
-                found = found.max(self.last_end(pattern, start, longest)?);
+            for program in programs {
+                // From where nothing was found before, nothing is from another beginning either; but whether there is
+                // nothing but an empty word depends on the beginning, and another program's states are others.
+                let is_kept = programs.len() == 1
+                    && !self.places.by_words
+                    && start > from
+                    && self.remembered.numbers.len() < REMEMBERED_KEPT;
+                if !is_kept {
+                    self.remembered.clear(SLOTS + 2 * program.slots + program.counters);
+                }
+                found = found.max(self.last_end(program, start, longest)?);
             }
             if let Some(end) = found {
                 return Ok(Some(start..end));
@@ -99,159 +173,152 @@ impl<'a> Backtracker<'a> {
     }
 
     /// Returns where the longest match of a pattern ends that begins at a place, or any if it is enough to know of one.
-    fn last_end(&mut self, pattern: &Node, start: usize, longest: bool) -> Result<Option<usize>, Exhausted> {
+    fn last_end(
+        &mut self,
+        program: &Program,
+        start: usize,
+        longest: bool,
+    ) -> Result<Option<usize>, Exhausted> {
         let Places { letters, by_words, .. } = self.places;
         if by_words && letters.are_before(self.text, start) {
             return Ok(None);
         }
         let (mut found, mut is_only) = (None, true);
-        self.run(pattern, start, &mut |this, at| {
-            is_only &= at == start;
-            if by_words && letters.are_after(this.text, at) {
-                return Ok(false);
+        self.left.clear();
+        let mut state = vec![NONE; SLOTS + 2 * program.slots];
+        state.resize(state.len() + program.counters, 0);
+        state[STEP] = 0;
+        state[PLACE] = self.offset(start)?;
+        loop {
+            if let Some(at) = self.run(program, &mut state)? {
+                is_only &= at == start;
+                if !(by_words && letters.are_after(self.text, at)) {
+                    found = found.max(Some(at));
+                    if at == self.end || (!longest && (at > start || !by_words)) {
+                        break;
+                    }
+                }
             }
-            found = found.max(Some(at));
-            Ok(at == this.end || (!longest && (at > start || !by_words)))
-        })?;
+            let Some((step, index)) = self.left.pop() else { break };
+            state.copy_from_slice(self.remembered.state(index));
+            self.enter(program, &mut state, step);
+        }
         // As everywhere, an empty word is one only where nothing else is found.
         Ok(found.filter(|end| *end > start || !by_words || is_only))
     }
 
-    fn run(&mut self, node: &Node, at: usize, next: Next<'_, 'a>) -> Result<bool, Exhausted> {
-        self.steps += 1;
-        if self.steps > STEPS_MAX || self.depth >= DEPTH_MAX {
-            return Err(Exhausted);
-        }
-        self.depth += 1;
-        let over = self.run_node(node, at, next)?;
-        self.depth -= 1;
-        Ok(over)
+    fn offset(&self, at: usize) -> Result<u32, Exhausted> {
+        u32::try_from(at - self.base).ok().filter(|offset| *offset != NONE).ok_or(Exhausted)
     }
 
-    fn run_node(&mut self, node: &Node, at: usize, next: Next<'_, 'a>) -> Result<bool, Exhausted> {
-        match node {
-            Node::Set(_) | Node::Byte(_) => match self.one(node, at) {
-                Some(after) => next(self, after),
-                None => Ok(false),
-            },
-            Node::Look(look) => {
-                if self.places.matches(*look, self.text, at) {
-                    next(self, at)
-                } else {
-                    Ok(false)
-                }
+    /// Goes on at a step that a state with ways that part leads to.
+    fn enter(&self, program: &Program, state: &mut [u32], step: usize) {
+        if let Step::Loop { counter, out, .. } = program.steps[state[STEP] as usize]
+            && step == out
+        {
+            // Outside of its loop a counter says nothing.
+            state[SLOTS + 2 * program.slots + counter] = 0;
+        }
+        state[STEP] = u32::try_from(step).unwrap_or(NONE);
+    }
+
+    /// Follows one way until it fails or matches; then returns where. Ways that part from it are left for later.
+    fn run(&mut self, program: &Program, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
+        loop {
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return Err(Exhausted);
             }
-            Node::Concat(nodes) => self.run_all(nodes, at, next),
-            Node::Alternate(nodes) => {
-                for node in nodes {
-                    if self.run(node, at, next)? {
-                        return Ok(true);
+            let (step, at) = (state[STEP] as usize, self.base + state[PLACE] as usize);
+            let mut next = step + 1;
+            let after = match &program.steps[step] {
+                Step::Match => return Ok(Some(at)),
+                node @ (Step::Set(_) | Step::Byte(_)) => self.one(node, at),
+                Step::Look(look) => self.places.matches(*look, self.text, at).then_some(at),
+                Step::Jump(to) => {
+                    next = *to;
+                    Some(at)
+                }
+                Step::Open(slot) => {
+                    state[SLOTS + 2 * slot] = state[PLACE];
+                    state[SLOTS + 2 * slot + 1] = NONE;
+                    Some(at)
+                }
+                Step::Close(slot) => {
+                    state[SLOTS + 2 * slot + 1] = state[PLACE];
+                    Some(at)
+                }
+                Step::Back(slot) => match (state[SLOTS + 2 * slot], state[SLOTS + 2 * slot + 1]) {
+                    (_, NONE) => None,
+                    (start, end) => self.again(self.base + start as usize..self.base + end as usize, at),
+                },
+                Step::Split(_) | Step::Branch(_) | Step::Loop { .. } => {
+                    match self.part_ways(program, state)? {
+                        Some(first) => {
+                            next = first;
+                            Some(at)
+                        }
+                        None => None,
                     }
                 }
-                Ok(false)
-            }
-            Node::Repeat(inner, least, most) => {
-                let is_star = *least == 0 && most.is_none();
-                let most = most.unwrap_or(u32::MAX);
-                match **inner {
-                    Node::Set(_) | Node::Byte(_) => self.run_ones(inner, (*least, most), at, next),
-                    _ => self.run_again(inner, Often { least: *least, most, is_star }, at, next),
-                }
-            }
-            Node::Group(number, inner) => {
-                let before = self.groups.get(*number).copied().flatten();
-                let over = self.run(inner, at, &mut |this, after| {
-                    let inside = this.set_group(*number, Some((at, after)));
-                    let over = next(this, after)?;
-                    this.set_group(*number, inside);
-                    Ok(over)
-                })?;
-                self.set_group(*number, before);
-                Ok(over)
-            }
-            Node::Back(number) => match self.groups.get(*number).copied().flatten() {
-                Some((start, end)) => match self.again(start..end, at) {
-                    Some(after) => next(self, after),
-                    None => Ok(false),
-                },
-                None => Ok(false),
-            },
+            };
+            let Some(after) = after else { return Ok(None) };
+            state[PLACE] = self.offset(after)?;
+            self.enter(program, state, next);
         }
     }
 
-    fn set_group(&mut self, number: usize, to: Option<(usize, usize)>) -> Option<(usize, usize)> {
-        let group = self.groups.get_mut(number)?;
-        std::mem::replace(group, to)
-    }
-
-    fn run_all(&mut self, nodes: &[Node], at: usize, next: Next<'_, 'a>) -> Result<bool, Exhausted> {
-        match nodes {
-            [] => next(self, at),
-            [only] => self.run(only, at, next),
-            [first, rest @ ..] => self.run(first, at, &mut |this, at| this.run_all(rest, at, next)),
+    /// Where ways part: returns the first to go, if this state was not met before, and leaves the others for later.
+    fn part_ways(&mut self, program: &Program, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
+        let step = state[STEP] as usize;
+        for slot in (0..program.slots).filter(|slot| program.live[step] & (1 << slot) == 0) {
+            state[SLOTS + 2 * slot..][..2].fill(NONE);
         }
-    }
-
-    /// Repeats a single character: without going deeper for each.
-    fn run_ones(
-        &mut self,
-        node: &Node,
-        (least, most): (u32, u32),
-        at: usize,
-        next: Next<'_, 'a>,
-    ) -> Result<bool, Exhausted> {
-        let mut ends = vec![at];
-        let mut here = at;
-        while ends.len() <= most as usize
-            && let Some(after) = self.one(node, here)
-        {
-            ends.push(after);
-            here = after;
-        }
-        for end in ends.into_iter().skip(least as usize).rev() {
-            self.steps += 1;
-            if next(self, end)? {
-                return Ok(true);
+        let mut is_counted = false;
+        if let Step::Loop { counter, least, most, out } = program.steps[step] {
+            let count = &mut state[SLOTS + 2 * program.slots + counter];
+            if most.is_some_and(|most| *count >= most) {
+                return Ok(Some(out));
+            }
+            // Without an end, what was counted matters up to the least.
+            is_counted = *count < most.unwrap_or(least);
+            if *count < least {
+                *count += 1;
+                return Ok(Some(step + 1));
             }
         }
-        Ok(false)
-    }
-
-    fn run_again(
-        &mut self,
-        node: &Node,
-        often: Often,
-        at: usize,
-        next: Next<'_, 'a>,
-    ) -> Result<bool, Exhausted> {
-        let Often { least, most, is_star } = often;
-        if most > 0 {
-            let left = Often { least: least.saturating_sub(1), most: most.saturating_sub(1), is_star };
-            let over = self.run(node, at, &mut |this, after| match (after == at && least == 0, is_star) {
-                (false, _) => this.run_again(node, left, after, next),
-                // What is empty can be repeated as often as is asked for, and not for ever. Yet the groups in it are empty
-                // then and can be asked for, as in GNU grep, which knows that of `*` only.
-                (true, true) => next(this, after),
-                (true, false) => Ok(false),
-            })?;
-            if over {
-                return Ok(true);
+        let Some(index) = self.remembered.insert(state)? else { return Ok(None) };
+        match &program.steps[step] {
+            Step::Branch(ways) => {
+                let Some((first, others)) = ways.split_first() else { return Ok(None) };
+                self.left.extend(others.iter().rev().map(|way| (*way, index)));
+                Ok(Some(*first))
             }
+            Step::Loop { counter, out, .. } => {
+                self.left.push((*out, index));
+                state[SLOTS + 2 * program.slots + counter] += u32::from(is_counted);
+                Ok(Some(step + 1))
+            }
+            Step::Split(out) => {
+                self.left.push((*out, index));
+                Ok(Some(step + 1))
+            }
+            _ => Ok(None),
         }
-        if least == 0 { next(self, at) } else { Ok(false) }
     }
 
     /// Takes one character, and returns where it ends.
-    fn one(&self, node: &Node, at: usize) -> Option<usize> {
+    fn one(&self, step: &Step, at: usize) -> Option<usize> {
         let (first, length) = self.alphabet.first(&self.text[at..self.end])?;
-        let is_in = match (node, first) {
-            (Node::Set(Class::Unicode(set)), Ok(character)) => {
-                set.iter().any(|range| (range.start()..=range.end()).contains(&character))
+        let is_in = match (step, first) {
+            (Step::Set(Class::Unicode(set)), Ok(character)) => {
+                let after = set.ranges().partition_point(|range| range.end() < character);
+                set.ranges().get(after).is_some_and(|range| range.start() <= character)
             }
-            (Node::Set(Class::Bytes(set)), _) => {
+            (Step::Set(Class::Bytes(set)), _) => {
                 set.iter().any(|range| (range.start()..=range.end()).contains(&self.text[at]))
             }
-            (Node::Byte(byte), _) if self.text[at] == *byte => return Some(at + 1),
+            (Step::Byte(byte), _) if self.text[at] == *byte => return Some(at + 1),
             _ => false,
         };
         is_in.then_some(at + length)

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::backtrack::Exhausted;
-use super::matcher::{Matcher, Scratch};
+use super::matcher::{GivenUp, Matcher, Scratch};
 
 /// Lines in a row that are selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +22,8 @@ pub(super) struct Selection {
     pub(super) count: u64,
     /// Lines of the text, if numbers are wanted.
     pub(super) lines: u64,
-    /// Whether a line could not be decided.
-    pub(super) exhausted: bool,
+    /// Why the search was given up, if it was.
+    pub(super) given_up: Option<GivenUp>,
 }
 
 /// What of a text is wanted.
@@ -46,9 +45,7 @@ impl Question {
     /// Finds the selected lines of a text of whole lines; of the last, the end may be missing.
     pub(super) fn answer(&self, matcher: &Matcher, scratch: &mut Scratch, text: &[u8]) -> Selection {
         let mut selection = Selection::default();
-        if self.ask(matcher, scratch, text, &mut selection).is_err() {
-            selection.exhausted = true;
-        }
+        selection.given_up = self.ask(matcher, scratch, text, &mut selection).err();
         if self.numbers {
             self.number(text, &mut selection);
         }
@@ -61,7 +58,7 @@ impl Question {
         scratch: &mut Scratch,
         text: &[u8],
         selection: &mut Selection,
-    ) -> Result<(), Exhausted> {
+    ) -> Result<(), GivenUp> {
         let mut at = 0;
         while at < text.len() && selection.count < self.limit {
             let matched = matcher.line(scratch, text, at)?.unwrap_or(text.len()..text.len());

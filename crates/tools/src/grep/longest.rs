@@ -9,7 +9,7 @@ use regex_automata::util::look::LookMatcher;
 use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
-use super::matcher::{CACHE_BYTES, SIZE_MAX, too_big};
+use super::expression::{CACHE_BYTES, SIZE_MAX, too_big};
 use super::pattern::Refused;
 
 /// Finds the last place where a match that begins at a given one can end.

@@ -1,6 +1,6 @@
 //! The search tool: `grep`, with everything in flight at once.
 //!
-//! Patterns (`pattern.rs`, `bracket.rs`, `perl.rs`) are made ready (`matcher.rs`, `words.rs`, `backtrack.rs`); which lines of a
+//! Patterns (`pattern.rs`, `bracket.rs`) are made ready (`matcher.rs`, `expression.rs`, `perl.rs`); which lines of a
 //! text they select is found out anywhere and in any order (`find.rs`, `content.rs`), and what is shown of a file is made of that
 //! in order (`page.rs`). [`Grep`] answers the framework's questions: files up to some MiB are searched as their blocks come,
 //! longer ones in pieces by all workers (`large.rs`). Results are told whole and go out in the order that is asked for
@@ -9,15 +9,15 @@
 //! What differs: for `\b` and its kin words are what Unicode says (marks are a part of one), and beside bytes that are no
 //! characters they may end elsewhere, while `-w` has the C library's letters (`words.rs`); classes as `[:alpha:]` have the C
 //! library's characters, but for what changed between its Unicode and ours; ranges as in `[a-z]` go by code points in every
-//! locale; a pattern with a back-reference that would take too long for a line is an error. Perl's patterns are known as far as
-//! they are regular, and there may be several.
+//! locale; a pattern with a back-reference that would take too long for a line is an error. Perl's patterns are PCRE2's
+//! (`perl.rs`).
 
 mod backtrack;
 mod bracket;
 mod case;
 mod content;
-mod dialect;
 mod exclude;
+mod expression;
 mod find;
 pub(crate) mod glob;
 mod large;
@@ -29,6 +29,7 @@ mod page;
 mod pattern;
 mod perl;
 mod portable;
+mod program;
 mod spill;
 mod streams;
 mod turns;
@@ -48,7 +49,7 @@ use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 pub use exclude::Rule;
 pub use matcher::{Extent, Wanted};
 pub use options::{Binary, Colors, Devices, Directories, GrepOptions, Names, Order, Show};
-pub use pattern::{Refused, Syntax};
+pub use pattern::Syntax;
 
 use content::{Search, Stream, Until};
 use exclude::Rules;
@@ -121,7 +122,7 @@ impl Grep {
     ///
     /// # Errors
     /// Why a pattern is none.
-    pub fn new(options: GrepOptions, warnings: &mut Vec<&'static str>) -> Result<Self, Refused> {
+    pub fn new(options: GrepOptions, warnings: &mut Vec<&'static str>) -> Result<Self, String> {
         let matcher = Matcher::new(&options.wanted, warnings)?;
         let mut separator = Page::default();
         if options.shows_context() {
@@ -303,8 +304,8 @@ impl Grep {
         if !matches!(self.options().show, Show::Lines | Show::Nothing) {
             self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(found)));
         }
-        if page.exhausted {
-            desk.problem(Problem::new(wording::EXHAUSTED).naming(self.path(found)));
+        if let Some(given_up) = page.given_up {
+            desk.problem(Problem::new(given_up.wording()).naming(self.path(found)));
         }
         let is_told = self.options().show == Show::Lines && self.options().binary == Binary::Tell;
         let hidden = page.hidden && is_told;

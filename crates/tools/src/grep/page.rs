@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::content::JUDGED_BYTES;
 use super::find::{Run, Selection};
-use super::matcher::{Matcher, Scratch};
+use super::matcher::{GivenUp, Matcher, Scratch};
 use super::options::{Binary, Colors, GrepOptions, Names, Show};
 
 /// What is known of a file, piece by piece.
@@ -23,8 +23,8 @@ pub(super) struct Page {
     pub(super) hidden: bool,
     /// The file turned out not to be text.
     pub(super) binary: bool,
-    /// A line could not be decided.
-    pub(super) exhausted: bool,
+    /// Why the search was given up, if it was.
+    pub(super) given_up: Option<GivenUp>,
     /// Whether lines are to have the file's name before them.
     pub(super) named: bool,
     /// The name, once there is a line.
@@ -123,7 +123,7 @@ impl Printer<'_> {
 
     /// Takes a piece of a file that is text, with what was selected in it.
     pub(super) fn take(&mut self, page: &mut Page, piece: Piece<'_>, selection: &Selection) {
-        page.exhausted |= selection.exhausted;
+        page.given_up = page.given_up.or(selection.given_up);
         if page.done {
             return;
         }
@@ -149,7 +149,7 @@ impl Printer<'_> {
     /// Takes what was selected in a piece of a file that turned out not to be text, in which NULs end lines. As in GNU grep,
     /// context of what was shown before goes on, up to what is read together with a selected line.
     pub(super) fn take_binary(&mut self, page: &mut Page, piece: Piece<'_>, selection: &Selection) {
-        page.exhausted |= selection.exhausted;
+        page.given_up = page.given_up.or(selection.given_up);
         if page.done {
             return;
         }
@@ -442,10 +442,10 @@ impl Printer<'_> {
     ) -> Option<usize> {
         let (mut at, mut rest) = (content.start, content.start);
         while at < content.end {
-            let found = match self.matcher.part(self.scratch, line.text, at..content.end) {
+            let found = match self.matcher.part(self.scratch, line.text, (content.clone(), at)) {
                 Ok(found) => found,
-                Err(_) => {
-                    page.exhausted = true;
+                Err(given_up) => {
+                    page.given_up = Some(given_up);
                     None
                 }
             };

@@ -18,7 +18,7 @@ const DEPTH_MAX: usize = 250;
 
 /// Why a pattern is none, in GNU's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub &'static str);
+pub(super) struct Refused(pub(super) &'static str);
 
 impl fmt::Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,7 +37,7 @@ pub enum Syntax {
     Extended,
     /// A text to be found as it is (`-F`).
     Fixed,
-    /// A Perl-compatible regular expression (`-P`), as far as it is regular.
+    /// A Perl-compatible regular expression (`-P`).
     Perl,
 }
 

@@ -14,9 +14,9 @@ use regex_automata::{Input, meta};
 use regex_syntax::hir::{Class, Hir, Look};
 
 use super::bracket::Alphabet;
+use super::expression::regex;
 use super::longest::{self, Longest};
-use super::matcher::regex;
-use super::pattern::{Refused, Syntax};
+use super::pattern::Refused;
 
 /// The characters that words are made of.
 pub(super) struct Letters {
@@ -108,15 +108,14 @@ impl Words {
         (plain, whole): (&Hir, &Hir),
         looks: &LookMatcher,
         alphabet: Alphabet,
-        syntax: Syntax,
     ) -> Result<Self, Refused> {
-        let closely = if alphabet.utf8 && syntax != Syntax::Perl {
+        let closely = if alphabet.utf8 {
             let always = plain.properties().minimum_len() == Some(0);
             Some(Closely { always, plain: Longest::new(plain, looks)?, letters: Letters::new(alphabet) })
         } else {
             None
         };
-        Ok(Self { whole: regex(whole, alphabet, syntax)?, closely })
+        Ok(Self { whole: regex(whole, alphabet)?, closely })
     }
 
     /// Makes what a worker needs beside.

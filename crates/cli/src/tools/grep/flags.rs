@@ -44,7 +44,7 @@ pub(super) struct Line {
     /// PATTERNS are strings
     #[arg(short = 'F', long, help_heading = PATTERNS)]
     pub(super) fixed_strings: bool,
-    /// PATTERNS are Perl-compatible regular expressions, without look-around and back-references
+    /// PATTERNS are Perl-compatible regular expressions, as PCRE2 knows them
     #[arg(short = 'P', long, alias = "p", help_heading = PATTERNS)]
     pub(super) perl_regexp: bool,
     /// Use PATTERNS for matching

@@ -1,0 +1,336 @@
+//! PCRE2, the library behind `grep -P`: compiled patterns and matching, bounded in time and memory.
+//!
+//! A [`Pattern`] is immutable and shared by all workers; each worker owns a [`Matching`], which holds what PCRE2 writes
+//! to. Patterns are compiled to machine code where the processor and the system allow it; else PCRE2 interprets them.
+//!
+//! Limits: PCRE2's own match limit bounds the time of one search, [`MEMORY_MAX`] the memory of one worker. A search that
+//! exceeds a limit is a [`Failure`], never taken for "no match".
+
+use std::ffi::c_int;
+use std::ops::Range;
+use std::ptr::{NonNull, null, null_mut};
+
+use pcre2_sys as sys;
+
+/// Maximum memory that a search may use for backtracking, in bytes.
+pub const MEMORY_MAX: usize = 256 << 20;
+
+/// Size of PCRE2's own stack for compiled code, in bytes; the stacks we allocate are larger.
+const FIRST_STACK: usize = 32 << 10;
+
+/// Maximum length of a message of PCRE2, in bytes.
+const MESSAGE_MAX: usize = 256;
+
+/// How a pattern is compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PatternOptions {
+    /// Text is UTF-8: a character is a code point, and an invalid sequence matches nothing. Otherwise a byte is a
+    /// character, with the classes of the process's locale.
+    pub utf8: bool,
+    /// Ignores case.
+    pub ignore_case: bool,
+    /// The whole subject has to match.
+    pub whole: bool,
+}
+
+/// Why a search was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It exceeded the match limit.
+    MatchLimit,
+    /// It exceeded the limit of nested backtracking.
+    DepthLimit,
+    /// It exceeded [`MEMORY_MAX`] in the interpreter.
+    HeapLimit,
+    /// It exceeded [`MEMORY_MAX`] in compiled code.
+    StackLimit,
+    /// The system has no more memory.
+    Memory,
+    /// The pattern recurses for ever.
+    RecurseLoop,
+    /// Another error of PCRE2, by its number.
+    Other(i32),
+}
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub struct Pattern {
+    code: NonNull<sys::pcre2_code_8>,
+    /// Classes of the locale, which the code refers to; null for PCRE2's own.
+    tables: *const u8,
+}
+
+// SAFETY: PCRE2 documents compiled code and tables as read-only after compilation, and any thread may free them.
+unsafe impl Send for Pattern {}
+// SAFETY: as above; what a search writes to is in `Matching`.
+unsafe impl Sync for Pattern {}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// PCRE2's message about the pattern.
+    pub fn new(text: &[u8], options: PatternOptions) -> Result<Self, String> {
+        let mut context = CompileContext::new(options)?;
+        let mut flags = sys::PCRE2_DOLLAR_ENDONLY;
+        if options.ignore_case {
+            flags |= sys::PCRE2_CASELESS;
+        }
+        if options.utf8 {
+            flags |= sys::PCRE2_UTF | sys::PCRE2_MATCH_INVALID_UTF;
+        }
+        let (mut code, mut offset): (c_int, usize) = (0, 0);
+        // SAFETY: the text is readable for its length, the two results are writable, and the context lives.
+        let compiled = unsafe {
+            sys::pcre2_compile_8(
+                text.as_ptr(),
+                text.len(),
+                flags,
+                &raw mut code,
+                &raw mut offset,
+                context.context.as_ptr(),
+            )
+        };
+        let compiled = NonNull::new(compiled).ok_or_else(|| message(code))?;
+        // A failure means that the pattern is interpreted, with the same result.
+        // SAFETY: the code was compiled above, and nobody else has it yet.
+        unsafe { sys::pcre2_jit_compile_8(compiled.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
+        Ok(Self { code: compiled, tables: std::mem::replace(&mut context.tables, null()) })
+    }
+
+    /// Finds the first match in `subject` at or after `from`, with what stands before `from` visible to look-behind. The
+    /// start of the subject is not the start of a line if `not_bol`.
+    ///
+    /// # Errors
+    /// Why the search was given up.
+    pub fn find(
+        &self,
+        matching: &mut Matching,
+        subject: &[u8],
+        from: usize,
+        not_bol: bool,
+    ) -> Result<Option<Range<usize>>, Failure> {
+        if from > subject.len() {
+            return Ok(None);
+        }
+        let options = if not_bol { sys::PCRE2_NOTBOL } else { 0 };
+        loop {
+            // SAFETY: the code and the match data live, the data was made for this code, and the subject is readable
+            // for its length.
+            let result = unsafe {
+                sys::pcre2_match_8(
+                    self.code.as_ptr(),
+                    subject.as_ptr(),
+                    subject.len(),
+                    from,
+                    options,
+                    matching.data.as_ptr(),
+                    matching.context.as_ptr(),
+                )
+            };
+            return match result {
+                sys::PCRE2_ERROR_NOMATCH => Ok(None),
+                sys::PCRE2_ERROR_JIT_STACKLIMIT if matching.grow() => continue,
+                result if result < 0 => Err(Failure::of(result)),
+                _ => Ok(Some(matching.found())),
+            };
+        }
+    }
+}
+
+impl Drop for Pattern {
+    fn drop(&mut self) {
+        // SAFETY: the code was made by PCRE2 and is used by nobody else.
+        unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) };
+        free_tables(self.tables);
+    }
+}
+
+/// Frees tables that nothing refers to any more.
+fn free_tables(tables: *const u8) {
+    if !tables.is_null() {
+        // SAFETY: the tables were made by `pcre2_maketables_8` with the same (null) context.
+        unsafe { sys::pcre2_maketables_free_8(null_mut(), tables) };
+    }
+}
+
+/// What a compilation needs beside the pattern.
+struct CompileContext {
+    context: NonNull<sys::pcre2_compile_context_8>,
+    tables: *const u8,
+}
+
+impl CompileContext {
+    fn new(options: PatternOptions) -> Result<Self, String> {
+        let no_memory = || message(sys::PCRE2_ERROR_NOMEMORY);
+        // SAFETY: a null context asks for the C library's memory.
+        let context = unsafe { sys::pcre2_compile_context_create_8(null_mut()) };
+        let mut context = Self { context: NonNull::new(context).ok_or_else(no_memory)?, tables: null() };
+        if options.whole {
+            // SAFETY: the context was made above.
+            unsafe {
+                sys::pcre2_set_compile_extra_options_8(context.context.as_ptr(), sys::PCRE2_EXTRA_MATCH_LINE)
+            };
+        }
+        if options.utf8 {
+            return Ok(context);
+        }
+        // SAFETY: a null context asks for the C library's memory. The locale is set once, before threads begin.
+        context.tables = unsafe { sys::pcre2_maketables_8(null_mut()) };
+        if context.tables.is_null() {
+            return Err(no_memory());
+        }
+        // SAFETY: both live; the tables live as long as the code that refers to them.
+        unsafe { sys::pcre2_set_character_tables_8(context.context.as_ptr(), context.tables) };
+        Ok(context)
+    }
+}
+
+impl Drop for CompileContext {
+    fn drop(&mut self) {
+        // SAFETY: the context was made by PCRE2 and is used by nobody else; code keeps no reference to it.
+        unsafe { sys::pcre2_compile_context_free_8(self.context.as_ptr()) };
+        free_tables(self.tables);
+    }
+}
+
+/// What a worker writes to while it searches for one pattern.
+#[derive(Debug)]
+pub struct Matching {
+    data: NonNull<sys::pcre2_match_data_8>,
+    context: NonNull<sys::pcre2_match_context_8>,
+    /// The stack of compiled code; null for PCRE2's own.
+    stack: *mut sys::pcre2_jit_stack_8,
+    stack_bytes: usize,
+}
+
+// SAFETY: only its owner uses what it holds, and PCRE2 ties none of it to a thread.
+unsafe impl Send for Matching {}
+
+impl Matching {
+    /// Allocates what a search for `pattern` needs. `None` if there is no memory.
+    pub fn new(pattern: &Pattern) -> Option<Self> {
+        // SAFETY: a null context asks for the C library's memory.
+        let context = NonNull::new(unsafe { sys::pcre2_match_context_create_8(null_mut()) })?;
+        let kibibytes = u32::try_from(MEMORY_MAX >> 10).unwrap_or(u32::MAX);
+        // SAFETY: the context was made above.
+        unsafe { sys::pcre2_set_heap_limit_8(context.as_ptr(), kibibytes) };
+        // SAFETY: the code lives; a null context asks for the C library's memory.
+        let data = unsafe { sys::pcre2_match_data_create_from_pattern_8(pattern.code.as_ptr(), null_mut()) };
+        let Some(data) = NonNull::new(data) else {
+            // SAFETY: the context was made above, and is used by nobody.
+            unsafe { sys::pcre2_match_context_free_8(context.as_ptr()) };
+            return None;
+        };
+        Some(Self { data, context, stack: null_mut(), stack_bytes: FIRST_STACK })
+    }
+
+    /// Replaces the stack of compiled code by one of twice the size. False if that exceeds the limit, or the system has no
+    /// such memory.
+    fn grow(&mut self) -> bool {
+        let bytes = self.stack_bytes * 2;
+        if bytes > MEMORY_MAX {
+            return false;
+        }
+        // SAFETY: a null context asks for the C library's memory.
+        let stack = unsafe { sys::pcre2_jit_stack_create_8(self.stack_bytes, bytes, null_mut()) };
+        if stack.is_null() {
+            return false;
+        }
+        // SAFETY: both live; without a callback, the last argument is the stack to use.
+        unsafe { sys::pcre2_jit_stack_assign_8(self.context.as_ptr(), None, stack.cast()) };
+        let old = std::mem::replace(&mut self.stack, stack);
+        // SAFETY: nothing refers to the old stack any more; PCRE2 ignores a null.
+        unsafe { sys::pcre2_jit_stack_free_8(old) };
+        self.stack_bytes = bytes;
+        true
+    }
+
+    /// Returns where the last successful search found a match.
+    fn found(&self) -> Range<usize> {
+        // SAFETY: the data lives, and its vector has at least one pair, which a successful search has written.
+        let vector = unsafe { sys::pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
+        // SAFETY: as above.
+        let start = unsafe { vector.read() };
+        // SAFETY: as above; the pair is the first two elements.
+        let end = unsafe { vector.add(1) };
+        // SAFETY: as above.
+        let end = unsafe { end.read() };
+        // `\K` in a look-ahead can put the start behind the end.
+        start.min(end)..end
+    }
+}
+
+impl Drop for Matching {
+    fn drop(&mut self) {
+        // SAFETY: made by PCRE2, used by nobody else.
+        unsafe { sys::pcre2_match_data_free_8(self.data.as_ptr()) };
+        // SAFETY: as above; the context only refers to the stack.
+        unsafe { sys::pcre2_match_context_free_8(self.context.as_ptr()) };
+        // SAFETY: as above; PCRE2 ignores a null.
+        unsafe { sys::pcre2_jit_stack_free_8(self.stack) };
+    }
+}
+
+impl Failure {
+    fn of(code: c_int) -> Self {
+        match code {
+            sys::PCRE2_ERROR_MATCHLIMIT => Self::MatchLimit,
+            sys::PCRE2_ERROR_DEPTHLIMIT => Self::DepthLimit,
+            sys::PCRE2_ERROR_HEAPLIMIT => Self::HeapLimit,
+            sys::PCRE2_ERROR_JIT_STACKLIMIT => Self::StackLimit,
+            sys::PCRE2_ERROR_NOMEMORY => Self::Memory,
+            sys::PCRE2_ERROR_RECURSELOOP => Self::RecurseLoop,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Returns PCRE2's words for an error.
+fn message(code: c_int) -> String {
+    let mut text = [0_u8; MESSAGE_MAX];
+    // SAFETY: the buffer is writable for its length; PCRE2 truncates what does not fit.
+    let length = unsafe { sys::pcre2_get_error_message_8(code, text.as_mut_ptr(), text.len()) };
+    let length = usize::try_from(length).unwrap_or(0).min(text.len());
+    String::from_utf8_lossy(&text[..length]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UTF8: PatternOptions = PatternOptions { utf8: true, ignore_case: false, whole: false };
+
+    fn find(pattern: &str, options: PatternOptions, text: &[u8]) -> Result<Option<Range<usize>>, Failure> {
+        let pattern = Pattern::new(pattern.as_bytes(), options).unwrap();
+        pattern.find(&mut Matching::new(&pattern).unwrap(), text, 0, false)
+    }
+
+    #[test]
+    fn bytes_that_are_no_characters_end_what_can_match() {
+        assert_eq!(find("a.", UTF8, b"a\xffab"), Ok(Some(2..4)));
+        assert_eq!(find("^b", UTF8, b"\xffb"), Ok(None));
+        assert_eq!(find("a.", PatternOptions::default(), b"a\xffab"), Ok(Some(0..2)));
+    }
+
+    #[test]
+    fn a_search_ends_at_the_match_limit() {
+        let text = [b"a".repeat(60), b"b".to_vec()].concat();
+        assert_eq!(find("(a+)+$", UTF8, &text), Err(Failure::MatchLimit));
+    }
+
+    #[test]
+    fn a_stack_grows_up_to_its_limit() {
+        let text = b"ab".repeat(1 << 19);
+        assert_eq!(find("^(a|b)+$", UTF8, &text), Ok(Some(0..text.len())));
+        let pattern = Pattern::new(b"^(a|b)+$", UTF8).unwrap();
+        let mut matching = Matching::new(&pattern).unwrap();
+        matching.stack_bytes = MEMORY_MAX;
+        assert_eq!(pattern.find(&mut matching, &text, 0, false), Err(Failure::StackLimit));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_told_in_pcre2s_words() {
+        assert_eq!(Pattern::new(b"(", UTF8).unwrap_err(), "missing closing parenthesis");
+    }
+}
