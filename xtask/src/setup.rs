@@ -11,7 +11,7 @@ use crate::steps::{Failure, is_installed, run, say};
 type Need = (&'static str, &'static str, &'static str);
 
 /// What the tests need.
-const NEEDS: [Need; 45] = [
+const NEEDS: [Need; 47] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -34,6 +34,8 @@ const NEEDS: [Need; 45] = [
     ("gcc", "gcc", ORACLE),
     ("make", "make", ORACLE),
     ("xz", "xz-utils", ORACLE),
+    ("lzip", "lzip", "tests of compressed archives"),
+    ("compress", "ncompress", "tests of compressed archives"),
     ("perl", "perl", ORACLE),
     ("/usr/include/stdio.h", "libc6-dev", ORACLE),
     ("/usr/include/sys/acl.h", "libacl1-dev", ORACLE),

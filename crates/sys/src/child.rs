@@ -12,14 +12,83 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::family;
+use crate::fd::Fd;
 use crate::gate;
 use crate::operation::Operation;
 
 /// A program that runs.
 #[derive(Debug)]
 pub struct Started(Child);
+
+/// A program that bytes pass through: it reads a file and writes to this process, or the other way round.
+#[derive(Debug)]
+pub struct Filter(Child);
+
+/// How a program failed, as a shell words it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// It exited with this status.
+    Status(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Status(status) => write!(formatter, "Child returned status {status}"),
+            Self::Signal(signal) => write!(formatter, "Child died with signal {signal}"),
+        }
+    }
+}
+
+impl Filter {
+    /// Starts a program with a file as its standard input; also returns where its standard output is read.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn reading<S: AsRef<OsStr>>(words: &[S], input: Fd) -> Result<(Self, Fd)> {
+        let mut child = spawn(words, |command| {
+            command.stdin(input.into_owned()).stdout(Stdio::piped());
+        })?;
+        let output = child.stdout.take().map(OwnedFd::from);
+        Self::with_pipe(child, output)
+    }
+
+    /// Starts a program with a file as its standard output; also returns where its standard input is written to.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn writing<S: AsRef<OsStr>>(words: &[S], output: Fd) -> Result<(Self, Fd)> {
+        let mut child = spawn(words, |command| {
+            command.stdin(Stdio::piped()).stdout(output.into_owned());
+        })?;
+        let input = child.stdin.take().map(OwnedFd::from);
+        Self::with_pipe(child, input)
+    }
+
+    fn with_pipe(child: Child, pipe: Option<OwnedFd>) -> Result<(Self, Fd)> {
+        let pipe = pipe.ok_or_else(|| Error::new(Operation::Execve, "pipe".to_owned(), Errno::PIPE))?;
+        Ok((Self(child), Fd::new(pipe)))
+    }
+
+    /// Waits until it has ended, which is after its pipe was closed or read to the end; returns how it failed, if it did.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn finish(mut self) -> Result<std::result::Result<(), Failed>> {
+        let pid = self.0.id();
+        let waited = || self.0.wait().map_err(|error| number(&error));
+        let status = gate::call_once(Operation::Wait4, waited, || pid.to_string())?;
+        Ok(match (status.code(), status.signal()) {
+            (Some(0), _) => Ok(()),
+            (Some(status), _) => Err(Failed::Status(status)),
+            (None, signal) => Err(Failed::Signal(signal.unwrap_or_default())),
+        })
+    }
+}
 
 /// What a program left behind.
 #[derive(Debug)]
@@ -64,18 +133,11 @@ impl Started {
     /// # Errors
     /// When it cannot be started: there is no such program, or no process can be made.
     pub fn begin<S: AsRef<OsStr>>(words: &[S], is_fed: bool) -> Result<Self> {
-        let program = words.first().map_or_else(|| OsStr::new(""), AsRef::as_ref);
-        let mut command = Command::new(program);
-        command
-            .args(words.iter().skip(1))
-            .stdin(if is_fed { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let parent = rustix::process::getpid();
-        // SAFETY: the closure makes two system calls and allocates nothing, which is allowed between fork and exec.
-        unsafe { command.pre_exec(move || end_with(parent)) };
-        let spawned = || command.spawn().map(Self).map_err(|error| number(&error));
-        gate::call(Operation::Execve, spawned, || program.display().to_string())
+        let stdin = if is_fed { Stdio::piped() } else { Stdio::null() };
+        spawn(words, |command| {
+            command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        })
+        .map(Self)
     }
 
     /// Returns what can end it.
@@ -126,6 +188,19 @@ impl Started {
         let heard = self.0.wait_with_output()?;
         Ok(Ended { status: heard.status, output: heard.stdout, errors: heard.stderr })
     }
+}
+
+/// Starts the program that the first word names, with its streams as `streams` sets them.
+fn spawn<S: AsRef<OsStr>>(words: &[S], streams: impl FnOnce(&mut Command)) -> Result<Child> {
+    let program = words.first().map_or_else(|| OsStr::new(""), AsRef::as_ref);
+    let mut command = Command::new(program);
+    command.args(words.iter().skip(1));
+    streams(&mut command);
+    let parent = rustix::process::getpid();
+    // SAFETY: the closure makes two system calls and allocates nothing, which is allowed between fork and exec.
+    unsafe { command.pre_exec(move || end_with(parent)) };
+    let spawned = || command.spawn().map_err(|error| number(&error));
+    gate::call(Operation::Execve, spawned, || program.display().to_string())
 }
 
 /// Returns the kernel's number for an error of the library, which has none for words that cannot be words of a program.

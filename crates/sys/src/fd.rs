@@ -19,6 +19,11 @@ impl Fd {
         Self(owned)
     }
 
+    /// Gives the descriptor away.
+    pub(crate) fn into_owned(self) -> OwnedFd {
+        self.0
+    }
+
     /// Closes the descriptor.
     ///
     /// The descriptor is gone afterwards even when an error is returned, as on Linux the number is free at once; so the

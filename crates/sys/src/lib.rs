@@ -53,7 +53,7 @@ pub mod fault;
 
 pub use buffer::Buffer;
 pub use cached::cached_pages;
-pub use child::{Ended, Leash, Started};
+pub use child::{Ended, Failed, Filter, Leash, Started};
 pub use data::{
     Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, position, punch_hole, read,
     read_cached, read_on, reflink, seek, stand_at, stand_at_end, synchronize, truncate, try_read, write,

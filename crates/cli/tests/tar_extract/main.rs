@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod archive;
+mod compressed;
 mod escapes;
 mod formats;
 mod hostile;

@@ -1,9 +1,14 @@
-//! Compressed archives: each piece is a frame of its own (a gzip member, a bzip2 stream, a zstd frame), so that all workers
+//! Compressed archives: each piece is a frame of its own (a gzip member, a bzip2 or xz stream, a zstd frame), so that all workers
 //! compress at once. Every decompressor takes frames that follow each other for one.
 
 use std::io::{self, Write};
 
+use lzma_rust2::{XzOptions, XzWriter};
+
 use super::options::Compression;
+
+/// Level of compression by xz: its default.
+const XZ_PRESET: u32 = 6;
 
 impl Compression {
     /// Returns how many bytes of the archive make a good frame: enough that little is lost at its ends.
@@ -13,6 +18,8 @@ impl Compression {
             // Four blocks of 900,000 bytes, nearly.
             Self::Bzip2 => 3_500 << 10,
             Self::Zstd => 4 << 20,
+            // The dictionary of the encoder's usual level.
+            Self::Xz => 8 << 20,
         }
     }
 
@@ -30,6 +37,12 @@ impl Compression {
             }
             Self::Bzip2 => {
                 let mut encoder = bzip2::write::BzEncoder::new(room(&bytes), bzip2::Compression::best());
+                encoder.write_all(&bytes)?;
+                encoder.finish()
+            }
+            Self::Xz => {
+                let options = XzOptions::with_preset(XZ_PRESET);
+                let mut encoder = XzWriter::new(room(&bytes), options)?;
                 encoder.write_all(&bytes)?;
                 encoder.finish()
             }

@@ -48,7 +48,7 @@ fn try_create(
     report: &dyn Report,
 ) -> Result<u8, Problem> {
     let mut session = Session::begin(config, report)?;
-    let output = Output::create(&options.archive, options.compression)?;
+    let output = Output::create(options)?;
     if options.index && !output.has_places() {
         return Err(Problem::new(wording::INDEX_WANTS_FILE));
     }

@@ -44,10 +44,7 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
             }
         }
     }
-    if let Err(failure) = members.finish() {
-        report.problem(archive::problem(options, failure));
-        failed = true;
-    }
+    failed |= archive::end(&mut members, options, report);
     failed |= selection.tell_missing(report);
     if failed { FAILED } else { 0 }
 }

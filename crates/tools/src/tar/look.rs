@@ -17,6 +17,7 @@ use super::format::{Kind, SparseMap, Unfit, access_text};
 use super::naming::{Naming, unsafe_prefix};
 use super::options::{Attributes, Confinement, Links, Options};
 use super::wording;
+use super::xattrs::XattrSelection;
 
 /// The exit status so far: 0, 1 if something is different from what it was, 2 if something failed.
 #[derive(Debug, Default)]
@@ -40,6 +41,7 @@ pub(super) struct Look {
     pub(super) people: Arc<People>,
     pub(super) status: Arc<ExitStatus>,
     excludes: Excludes,
+    xattrs: XattrSelection,
     pub(super) naming: Naming,
     process: ProcessIdentity,
     /// Which file the archive is.
@@ -53,6 +55,7 @@ impl Look {
             people: Arc::new(People::new(&options)),
             status: Arc::default(),
             excludes: Excludes::new(&options),
+            xattrs: XattrSelection::new(&options),
             naming: Naming::new(options.confinement),
             process: haul_sys::effective_identity(),
             archive,
@@ -195,7 +198,7 @@ impl Look {
             b"system.posix_acl_default" => b"SCHILY.acl.default",
             // What a file's security context is depends on the machine's policy.
             b"security.selinux" => return None,
-            _ if wanted.contains(Attributes::XATTR) => {
+            _ if wanted.contains(Attributes::XATTR) && self.xattrs.archives(key) => {
                 // A key ends at the first equals sign, so one in it is written otherwise, as GNU tar does.
                 let mut name = b"SCHILY.xattr.".to_vec();
                 for byte in key {

@@ -27,6 +27,7 @@ mod survey;
 mod tail;
 mod telling;
 pub mod wording;
+mod xattrs;
 
 pub use create::create;
 pub use exclude::Excludes;

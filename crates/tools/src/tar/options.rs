@@ -1,6 +1,6 @@
 //! What the tar tool can be asked to do: plain data, lowered once from what the user typed.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 
 use bitflags::bitflags;
 use haul_sys::{Mode, Timestamp};
@@ -40,6 +40,8 @@ pub enum Compression {
     Bzip2,
     /// In zstd frames (`--zstd`).
     Zstd,
+    /// In xz streams (`-J`).
+    Xz,
 }
 
 /// Which format is written (`--format`). Reading tells by itself.
@@ -162,6 +164,8 @@ pub struct Options {
     pub archive: Archive,
     /// How that is compressed.
     pub compression: Compression,
+    /// The program that compresses or, with `-d`, decompresses it, with its arguments (`-I`); empty if there is none.
+    pub program: Vec<OsString>,
     /// How many times `-v` was said.
     pub verbose: u8,
     /// What is archived; or which members are extracted or listed, all if there is none.
@@ -174,6 +178,11 @@ pub struct Options {
     pub utf8: bool,
     /// What beside the usual attributes is archived and made again.
     pub attributes: Attributes,
+    /// Patterns of extended attributes that are archived or set, of all namespaces (`--xattrs-include`); if there are none, all
+    /// are archived, and those of `user.` are set.
+    pub xattrs_include: Vec<Vec<u8>>,
+    /// Patterns of extended attributes that are not (`--xattrs-exclude`).
+    pub xattrs_exclude: Vec<Vec<u8>>,
     /// Whether leading slashes and `..` stay.
     pub confinement: Confinement,
     /// Whether users and groups are numbers only (`--numeric-owner`).
@@ -226,12 +235,15 @@ impl Default for Options {
             operation: Operation::default(),
             archive: Archive::default(),
             compression: Compression::default(),
+            program: Vec::new(),
             verbose: 0,
             named: Vec::new(),
             directory: None,
             excludes: Vec::new(),
             utf8: false,
             attributes: Attributes::empty(),
+            xattrs_include: Vec::new(),
+            xattrs_exclude: Vec::new(),
             confinement: Confinement::default(),
             numeric_owner: false,
             format: Format::default(),

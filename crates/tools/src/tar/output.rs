@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_flow::Problem;
 use haul_sys::{
-    Cache, Error, Fd, FileType, Identity, Mode, Open, Standard, open_path, standard_stream, stat, truncate,
-    write, write_on,
+    Cache, Error, Fd, FileType, Filter, Identity, Mode, Open, Standard, open_path, standard_stream, stat,
+    truncate, write, write_on,
 };
 
-use super::options::{Archive, Compression};
+use super::options::{Archive, Compression, Options};
 use super::segment::Memory;
 use super::wording;
 
@@ -27,6 +27,8 @@ pub(super) struct Output {
     file: Arc<Fd>,
     name: Vec<u8>,
     has_places: bool,
+    /// The program of `-I`, which reads what is written here.
+    filter: Option<Filter>,
     row: Mutex<Row>,
     /// Nobody is writing.
     free: Condvar,
@@ -76,7 +78,8 @@ impl Output {
     ///
     /// # Errors
     /// What keeps the archive from being written, to be told.
-    pub(super) fn create(archive: &Archive, compression: Compression) -> Result<Self, Problem> {
+    pub(super) fn create(options: &Options) -> Result<Self, Problem> {
+        let Options { archive, compression, program, .. } = options;
         let (name, opened) = match archive {
             Archive::Standard => (b"-".to_vec(), standard_stream(Standard::Output)),
             Archive::File(path) => {
@@ -88,13 +91,24 @@ impl Output {
         let file = opened.map_err(cannot)?;
         let is = stat(&file).map_err(cannot)?;
         let is_file = is.kind == FileType::Regular;
-        let has_places = is_file && *archive != Archive::Standard && compression == Compression::None;
+        let is_plain = *compression == Compression::None && program.is_empty();
+        let has_places = is_file && *archive != Archive::Standard && is_plain;
         // Not what is empty already: ext4 writes a file that was truncated to the disk when it is closed, and that is waited for.
         if is_file && *archive != Archive::Standard && is.size > 0 {
             truncate(&file, 0).map_err(cannot)?;
         }
+        let (file, filter) = match program.first() {
+            None => (file, None),
+            Some(first) => {
+                let started = Filter::writing(program, file).map_err(|cause| {
+                    Problem::new(wording::CANNOT_START).naming(first.as_encoded_bytes()).because(cause)
+                })?;
+                (started.1, Some(started.0))
+            }
+        };
         Ok(Self {
             file: Arc::new(file),
+            filter,
             name,
             has_places,
             row: Mutex::default(),
@@ -182,12 +196,19 @@ impl Output {
     pub(super) fn finish(self, offset: u64, bytes: &[u8]) -> Result<(), Problem> {
         self.write_some(lock(&self.row), usize::MAX);
         self.write(offset, bytes);
-        let Self { file, name, failure, .. } = self;
+        let Self { file, name, failure, filter, .. } = self;
         let closed = Arc::into_inner(file).map_or(Ok(()), Fd::close);
-        match (failure.into_inner(), closed) {
+        let ended = filter.map_or(Ok(Ok(())), Filter::finish);
+        match (failure.into_inner(), closed.and(ended)) {
+            // A program that has failed takes no more, which is the lesser news.
+            (_, Ok(Err(status))) => {
+                Err(Problem::new(wording::CHILD_FAILED).naming(name.as_slice()).naming(status.to_string()))
+            }
             (Some(problem), _) => Err(problem),
-            (None, closed) => closed
-                .map_err(|cause| Problem::new(wording::CANNOT_CLOSE).naming(name.as_slice()).because(cause)),
+            (None, Ok(Ok(()))) => Ok(()),
+            (None, Err(cause)) => {
+                Err(Problem::new(wording::CANNOT_CLOSE).naming(name.as_slice()).because(cause))
+            }
         }
     }
 }

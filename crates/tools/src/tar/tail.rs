@@ -121,7 +121,7 @@ mod tests {
     use std::ffi::CString;
 
     use super::*;
-    use crate::tar::options::{Archive, Compression};
+    use crate::tar::options::{Archive, Options};
     use crate::tar::order::TOP;
     use crate::tar::segment::SEGMENT_BYTES;
 
@@ -130,7 +130,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("archive");
         let archive = Archive::File(CString::new(path.to_str().unwrap()).unwrap());
-        let tail = Tail::<()>::new(Output::create(&archive, Compression::None).unwrap());
+        let tail = Tail::<()>::new(Output::create(&Options { archive, ..Options::default() }).unwrap());
         let sizes = [
             0,
             1,

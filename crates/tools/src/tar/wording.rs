@@ -56,6 +56,8 @@ wordings! {
     CANNOT_COMPRESS = "Cannot compress: {bare}";
     /// What was written of the archive may be lost.
     CANNOT_CLOSE = "{escape}: Cannot close";
+    /// The program of -I has failed.
+    CHILD_FAILED = "{escape}: {bare}";
     /// A file that could not be read has other names in the archive.
     LINKS_LOST = "{escape}: its other names in the archive lead nowhere";
     /// The line of `--verbose`.
@@ -78,6 +80,14 @@ wordings! {
 wordings! {
     /// The first block is no header.
     NOT_AN_ARCHIVE = "This does not look like a tar archive";
+    /// What is compressed does not begin with a header.
+    COMPRESSED_NO_ARCHIVE = "This does not look like a tar archive: it is compressed with {bare}, and no archive is in it";
+    /// A compression that is not read here.
+    UNKNOWN_COMPRESSION = "This does not look like a tar archive: it is compressed with {bare}; try -I {bare}";
+    /// The program of -I cannot be started.
+    CANNOT_START = "{escape}: Cannot exec";
+    /// Something follows the compressed stream.
+    TRAILING_GARBAGE = "{escape}: trailing garbage after EOF ignored";
     /// A block that should be a header is none.
     SKIPPING = "Skipping to next header";
     /// The archive ends within a member.

@@ -98,6 +98,21 @@ struct Line {
     /// Compress with zstd
     #[arg(long, group = "compressed")]
     zstd: bool,
+    /// Compress with xz
+    #[arg(short = 'J', long, group = "compressed")]
+    xz: bool,
+    /// Read an archive that lzma has compressed; any is recognized without the option
+    #[arg(long, group = "compressed")]
+    lzma: bool,
+    /// Read an archive that lzip has compressed
+    #[arg(long, group = "compressed")]
+    lzip: bool,
+    /// Read an archive that compress has compressed
+    #[arg(short = 'Z', long, visible_alias = "uncompress", group = "compressed")]
+    compress: bool,
+    /// Compress with PROGRAM, and decompress with PROGRAM -d; its arguments follow it
+    #[arg(short = 'I', long, value_name = "PROGRAM", group = "compressed")]
+    use_compress_program: Option<String>,
     /// Compress as the name of the archive says
     #[arg(short = 'a', long, group = "compressed")]
     auto_compress: bool,
@@ -122,6 +137,12 @@ struct Line {
     /// Archive and set extended attributes
     #[arg(long)]
     xattrs: bool,
+    /// Archive and set extended attributes that match PATTERN; without, only those of 'user.' are set
+    #[arg(long, value_name = "PATTERN")]
+    xattrs_include: Vec<OsString>,
+    /// Archive and set no extended attributes that match PATTERN
+    #[arg(long, value_name = "PATTERN")]
+    xattrs_exclude: Vec<OsString>,
     /// Archive and set access lists
     #[arg(long)]
     acls: bool,
@@ -276,7 +297,9 @@ impl FromArgMatches for Asked {
             }));
         }
         let last_of = |id, is_given: bool| matches.indices_of(id).filter(|_| is_given)?.next_back();
-        let attributes = last_of("xattrs", line.xattrs).max(last_of("acls", line.acls));
+        let patterns = ["xattrs_include", "xattrs_exclude"].map(|id| last_of(id, line.wants_xattrs()));
+        let xattrs = last_of("xattrs", line.xattrs).max(patterns[0]).max(patterns[1]);
+        let attributes = xattrs.max(last_of("acls", line.acls));
         let format_is_last = attributes.is_some() && attributes < last_of("format", true);
         Ok(Self { line, steps, excluding, format_is_last })
     }
@@ -316,12 +339,13 @@ impl Asked {
             return Err(wording::EMPTY_ARCHIVE.0.to_owned());
         }
         let mut attributes = Attributes::empty();
-        attributes.set(Attributes::XATTR, line.xattrs);
+        attributes.set(Attributes::XATTR, line.wants_xattrs());
         attributes.set(Attributes::ACL, line.acls);
         attributes.set(Attributes::HOLES, line.sparse);
         Ok(Options {
             operation,
-            compression: line.compression(&archive),
+            compression: line.compression(&archive)?,
+            program: line.program(),
             archive,
             verbose: line.verbose,
             named,
@@ -329,6 +353,8 @@ impl Asked {
             excludes: self.excludes()?,
             utf8: Charset::of_process() == Charset::Utf8,
             attributes,
+            xattrs_include: bytes(&line.xattrs_include),
+            xattrs_exclude: bytes(&line.xattrs_exclude),
             confinement: if line.absolute_names { Confinement::Absolute } else { Confinement::Confined },
             numeric_owner: line.numeric_owner,
             format: self.format()?,
@@ -368,7 +394,8 @@ impl Asked {
     /// Says which format is written: only that of POSIX.1-2001 has room for attributes, and for maps of holes as haul writes them.
     /// Attributes that are asked for behind another format ask for this one, as in GNU tar.
     fn format(&self) -> Result<Format, String> {
-        let Line { create, sparse, xattrs, acls, .. } = self.line;
+        let Line { create, sparse, acls, .. } = self.line;
+        let xattrs = self.line.wants_xattrs();
         match self.line.format.as_str() {
             "gnu" | "ustar" if create && sparse => {
                 Err("-S wants --format=pax: others have no room for the map of a file".to_owned())
@@ -395,6 +422,11 @@ impl Asked {
     }
 }
 
+/// Makes bytes of words.
+fn bytes(words: &[OsString]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
 impl Line {
     fn operation(&self) -> Result<Operation, String> {
         match (self.create, self.extract, self.list) {
@@ -417,21 +449,45 @@ impl Line {
         }
     }
 
-    fn compression(&self, archive: &Archive) -> Compression {
+    fn wants_xattrs(&self) -> bool {
+        self.xattrs || !self.xattrs_include.is_empty() || !self.xattrs_exclude.is_empty()
+    }
+
+    /// Takes the program of -I and its arguments apart, at blanks.
+    fn program(&self) -> Vec<OsString> {
+        let text = self.use_compress_program.as_deref().unwrap_or_default();
+        text.split_ascii_whitespace().map(OsString::from).collect()
+    }
+
+    /// Says how an archive is compressed, or that it cannot be.
+    fn compression(&self, archive: &Archive) -> Result<Compression, String> {
         let name = match archive {
             Archive::File(name) if self.auto_compress => name.to_bytes(),
             _ => b"",
         };
         let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending.as_bytes()));
-        if self.gzip || ends(&[".gz", ".tgz", ".taz"]) {
+        let unwritten = [
+            (self.lzma || ends(&[".lzma", ".tlz"]), "lzma"),
+            (self.lzip || ends(&[".lz"]), "lzip"),
+            (self.compress || ends(&[".Z", ".taZ"]), "compress"),
+            (ends(&[".lzo"]), "lzop"),
+        ];
+        if let Some((_, program)) = unwritten.iter().find(|(is_wanted, _)| *is_wanted && self.create) {
+            return Err(format!(
+                "haul tar reads archives of {program}, but does not make them; use -I {program}"
+            ));
+        }
+        Ok(if self.gzip || ends(&[".gz", ".tgz", ".taz"]) {
             Compression::Gzip
         } else if self.bzip2 || ends(&[".bz2", ".tbz", ".tbz2", ".tz2"]) {
             Compression::Bzip2
         } else if self.zstd || ends(&[".zst", ".tzst"]) {
             Compression::Zstd
+        } else if self.xz || ends(&[".xz", ".txz"]) {
+            Compression::Xz
         } else {
             Compression::None
-        }
+        })
     }
 
     fn existing(&self) -> Existing {

@@ -9,7 +9,7 @@ use super::Step;
 use crate::shared::standard_input_to_end;
 
 /// The letters that want an argument.
-const WITH_ARGUMENT: &[u8] = b"fCTX";
+const WITH_ARGUMENT: &[u8] = b"fCITX";
 
 /// Takes a bundle of letters apart, if the first word is one: each letter becomes an option of its own, followed by its
 /// argument, which is the next word that is not taken yet.

@@ -19,6 +19,7 @@ use super::Extractor;
 use super::owners::Owners;
 use crate::tar::read::acl;
 use crate::tar::read::member::{Extras, Kind, Member};
+use crate::tar::xattrs::XattrSelection;
 use crate::tar::{Attributes, Options, Ownership, wording};
 
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
@@ -73,6 +74,7 @@ pub(super) struct Rights {
     process: ProcessIdentity,
     touch: bool,
     attributes: Attributes,
+    xattrs: XattrSelection,
 }
 
 /// The attributes of a member, without its name.
@@ -103,6 +105,7 @@ impl Rights {
             process,
             touch: options.touch,
             attributes: options.attributes,
+            xattrs: XattrSelection::new(options),
         }
     }
 
@@ -186,15 +189,15 @@ impl Extractor {
             return;
         }
         for (key, value) in &extras.xattrs {
-            // What only root may set is for root to extract. Access lists come by themselves.
-            let may = self.rights.process.user == 0 || key.starts_with(b"user.");
             let Ok(name) = CString::new(key.as_slice()) else { continue };
-            if !may || key.starts_with(b"system.") {
+            // Access lists have records of their own.
+            if !self.rights.xattrs.sets(key) || key.starts_with(b"system.") {
                 continue;
             }
             if let Err(cause) = object.set(&name, value) {
                 let problem = Problem::new(wording::CANNOT_SET_XATTR).naming(path).naming(key.as_slice());
-                desk.problem(problem.because(cause));
+                // A warning, as in GNU tar: the file system may have no attributes at all.
+                desk.problem(problem.because(cause).as_warning());
             }
         }
     }
@@ -208,12 +211,12 @@ impl Extractor {
         for (key, text) in [(ACCESS_LIST, extras.access_list.as_ref()), (DEFAULT_ACCESS_LIST, default)] {
             let Some(text) = text else { continue };
             let problem = Problem::new(wording::CANNOT_SET_ACCESS_LIST).naming(path);
-            match acl::kernel_form(text, &self.rights.owners) {
-                Some(list) => match object.set(key, &list) {
-                    Ok(()) => {}
-                    Err(cause) => desk.problem(problem.because(cause)),
-                },
-                None => desk.problem(problem),
+            let outcome = match acl::kernel_form(text, &self.rights.owners) {
+                Some(list) => object.set(key, &list).map_err(|cause| problem.because(cause)),
+                None => Err(problem),
+            };
+            if let Err(problem) = outcome {
+                desk.problem(problem.as_warning());
             }
         }
     }

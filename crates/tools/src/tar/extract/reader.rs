@@ -164,7 +164,10 @@ impl Reader {
             Ok(Some(member)) => return Some(member),
             Ok(None) => {
                 self.over = true;
-                self.members.finish().unwrap_or_else(|failure| self.broken(desk, state, failure));
+                match archive::finish(&mut self.members, &self.options) {
+                    Ok(warning) => warning.into_iter().for_each(|warning| desk.problem(warning)),
+                    Err(failure) => self.broken(desk, state, failure),
+                }
             }
             Err(failure) => self.broken(desk, state, failure),
         }
@@ -400,10 +403,7 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
             return FAILED;
         }
     }
-    if let Err(failure) = members.finish() {
-        report.problem(archive::problem(options, failure));
-        failed = true;
-    }
+    failed |= archive::end(&mut members, options, report);
     failed |= selection.tell_missing(report);
     if failed { FAILED } else { 0 }
 }

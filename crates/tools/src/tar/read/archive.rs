@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use std::ffi::OsString;
+
 use haul_flow::{Problem, Report};
-use haul_sys::{Error, FileType, Open, open_path, standard_input, stat};
+use haul_sys::{Error, Fd, FileType, Filter, Open, open_path, read_on, standard_input, stat};
 
 use super::decompress;
-use super::input::{Failure, Input, Plain};
+use super::input::{Failure, Input, Plain, Stream};
 use super::members::Members;
 use crate::tar::{Archive, Options, wording};
 
@@ -15,17 +17,56 @@ use crate::tar::{Archive, Options, wording};
 /// # Errors
 /// What is to be told.
 pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
-    let input = match &options.archive {
-        Archive::Standard => standard_input().and_then(input),
-        Archive::File(path) => open_path(path, Open::READ.following().blocking()).and_then(input),
+    let file = match &options.archive {
+        Archive::Standard => standard_input(),
+        Archive::File(path) => open_path(path, Open::READ.following().blocking()),
     };
-    let input =
-        input.map_err(|cause| Problem::new(wording::ARCHIVE_OPEN).naming(name(options)).because(cause))?;
-    let plain = decompress::plain(input).map_err(|failure| problem(options, failure))?;
-    Ok(Members::new(plain, options.ignore_zeros))
+    let cannot_open = |cause| Problem::new(wording::ARCHIVE_OPEN).naming(name(options)).because(cause);
+    let file = file.map_err(cannot_open)?;
+    if let [program, ..] = options.program.as_slice() {
+        let filtered = Filtered::of(&options.program, file).map_err(|cause| {
+            Problem::new(wording::CANNOT_START).naming(program.as_encoded_bytes()).because(cause)
+        })?;
+        return Ok(Members::new(Input::of_stream(Box::new(filtered)), None, options.ignore_zeros));
+    }
+    let input = input(file).map_err(cannot_open)?;
+    let (plain, packed) = decompress::plain(input).map_err(|failure| problem(options, failure))?;
+    Ok(Members::new(plain, packed, options.ignore_zeros))
 }
 
-fn input(file: haul_sys::Fd) -> Result<Input, Error> {
+/// What a program of the user's makes of the archive.
+struct Filtered {
+    output: Fd,
+    program: String,
+    filter: Option<Filter>,
+}
+
+impl Filtered {
+    /// Starts the program to decompress: GNU tar adds the option `-d` as well.
+    fn of(program: &[OsString], archive: Fd) -> Result<Self, Error> {
+        let mut words = program.to_vec();
+        words.push("-d".into());
+        let (filter, output) = Filter::reading(&words, archive)?;
+        let program = program.first().map_or_else(String::new, |word| word.display().to_string());
+        Ok(Self { output, program, filter: Some(filter) })
+    }
+}
+
+impl Stream for Filtered {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+        let length = read_on(&self.output, bytes)?;
+        if length == 0
+            && !bytes.is_empty()
+            && let Some(filter) = self.filter.take()
+            && let Err(status) = filter.finish()?
+        {
+            return Err(Failure::Damaged(std::io::Error::other(format!("{}: {status}", self.program))));
+        }
+        Ok(length)
+    }
+}
+
+fn input(file: Fd) -> Result<Input, Error> {
     let seen = stat(&file)?;
     let file = Arc::new(file);
     Ok(match seen.kind {
@@ -49,8 +90,27 @@ pub(crate) fn problem(options: &Options, failure: Failure) -> Problem {
         Failure::Damaged(cause) => {
             Problem::new(wording::DAMAGED).naming(name(options)).naming(cause.to_string())
         }
+        Failure::Unsupported(program) => {
+            Problem::new(wording::UNKNOWN_COMPRESSION).naming(program).naming(program)
+        }
         Failure::Ended => Problem::new(wording::UNEXPECTED_END),
     }
+}
+
+/// Reads an archive to its end, behind its last member; returns what is to be told of that.
+///
+/// # Errors
+/// When it cannot be read, or what is compressed is damaged there.
+pub(crate) fn finish(members: &mut Members, options: &Options) -> Result<Option<Problem>, Failure> {
+    members.finish()?;
+    let warning = || Problem::new(wording::TRAILING_GARBAGE).naming(name(options)).as_warning();
+    Ok(members.input().has_trailing_garbage().then(warning))
+}
+
+/// Reads an archive to its end as [`finish`] does, and tells what is to be told; true if that is an error.
+pub(crate) fn end(members: &mut Members, options: &Options, report: &dyn Report) -> bool {
+    let problem = finish(members, options).unwrap_or_else(|failure| Some(problem(options, failure)));
+    tell(&mut problem.into_iter().collect(), report)
 }
 
 /// Tells what was found, and returns whether any of it is an error.

@@ -1,43 +1,95 @@
-//! Archives that are compressed: found out by their first bytes, and decompressed as they are read.
+//! Compressed archives: recognized by their first bytes, as in GNU tar, and decompressed as they are read.
 //!
-//! What an archive is compressed with is not believed from its name or an option but seen. The end of the archive is not the
-//! end of the compressed stream, whose checksum comes last, so all of it is read ([`Input::finish`]).
+//! Neither the archive's name nor an option says how it is compressed. The end of the archive is not the end of the compressed
+//! stream, whose checksum comes last, so all of it is read ([`Input::finish`]).
+//!
+//! Memory is bounded: a stream that asks for more than [`MEMORY_KIB_MAX`] is refused.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 use haul_sys::{Errno, Error, Operation};
+use lzma_rust2::{LzipReader, LzmaReader, XzReader};
 
+use super::header::{BLOCK, Block, Verdict, header};
 use super::input::{BUFFER_BYTES, Failure, Input, Stream};
-use crate::tar::Compression;
+use super::lzw::Lzw;
 
-/// Says how an archive with these first bytes is compressed.
-pub(crate) fn compression(first: &[u8]) -> Compression {
-    match first {
-        [0x1f, 0x8b, ..] => Compression::Gzip,
-        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Compression::Bzip2,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
-        // A frame that other readers pass over: indexes are in such.
-        [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
-        _ => Compression::None,
+/// Maximum memory of an LZMA decoder, in KiB: the largest dictionary of lzip is 512 MiB, that of `xz -9` 64 MiB.
+const MEMORY_KIB_MAX: u32 = 640 << 10;
+
+/// How an archive is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packed {
+    Gzip,
+    Bzip2,
+    Zstd,
+    Xz,
+    Lzip,
+    Lzma,
+    Compress,
+    Lzop,
+}
+
+impl Packed {
+    /// Recognizes a compression by the first bytes of an archive. `None` if they begin with a header, whatever its name looks
+    /// like.
+    fn of(first: &[u8]) -> Option<Self> {
+        let block = first.get(..BLOCK).and_then(|block| Block::try_from(block).ok());
+        if block.is_some_and(|block| matches!(header(&block), Verdict::Header(_))) {
+            return None;
+        }
+        Some(match first {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Bzip2,
+            // The second is a frame that readers skip: indexes are in such.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [b'L', b'Z', b'I', b'P', ..] => Self::Lzip,
+            [0x5d, 0, 0, ..] => Self::Lzma,
+            [0x1f, 0x9d, ..] => Self::Compress,
+            [0x89, b'L', b'Z', b'O', ..] => Self::Lzop,
+            _ => return None,
+        })
+    }
+
+    /// Returns the name of the program that compresses in this way.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Bzip2 => "bzip2",
+            Self::Zstd => "zstd",
+            Self::Xz => "xz",
+            Self::Lzip => "lzip",
+            Self::Lzma => "lzma",
+            Self::Compress => "compress",
+            Self::Lzop => "lzop",
+        }
     }
 }
 
-/// Reads what is compressed in `input`, or `input` itself if nothing is.
+/// Reads what is compressed in `input`, or `input` itself if nothing is; also returns how it is compressed.
 ///
 /// # Errors
-/// When its first bytes cannot be read, or there is no memory to decompress in.
-pub(crate) fn plain(mut input: Input) -> Result<Input, Failure> {
-    let compression = compression(input.first(4)?);
+/// When its first bytes cannot be read, or it cannot be decompressed here.
+pub(crate) fn plain(mut input: Input) -> Result<(Input, Option<Packed>), Failure> {
+    let Some(packed) = Packed::of(input.first(BLOCK)?) else { return Ok((input, None)) };
     let source = Source(input);
-    let decoder: Box<dyn Read + Send> = match compression {
-        Compression::None => return Ok(source.0),
-        Compression::Gzip => Box::new(Parts::<GzDecoder<_>>::of(source)),
-        Compression::Bzip2 => Box::new(Parts::<BzDecoder<_>>::of(source)),
-        Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(source).map_err(failure)?),
+    let garbage = Arc::new(AtomicBool::new(false));
+    let decoder: Box<dyn Read + Send> = match packed {
+        Packed::Gzip => Box::new(Parts::<GzDecoder<_>>::of(source, &garbage)),
+        Packed::Bzip2 => Box::new(Parts::<BzDecoder<_>>::of(source, &garbage)),
+        Packed::Zstd => Box::new(zstd::stream::read::Decoder::new(source).map_err(failure)?),
+        Packed::Xz => Box::new(XzReader::new_mem_limit(source, true, MEMORY_KIB_MAX)),
+        Packed::Lzip => Box::new(Lzip { reader: LzipReader::new(source), garbage: Arc::clone(&garbage) }),
+        Packed::Lzma => Box::new(Lzma::of(source).map_err(failure)?),
+        Packed::Compress => Box::new(Lzw::new(source).map_err(failure)?),
+        Packed::Lzop => return Err(Failure::Unsupported(packed.name())),
     };
-    Ok(Input::of_stream(Box::new(Decompressed(decoder))))
+    Ok((Input::of_stream(Box::new(Decompressed { decoder, garbage })), Some(packed)))
 }
 
 /// The compressed bytes, as decoders want them.
@@ -48,6 +100,7 @@ impl Read for Source {
         self.0.some(bytes).map_err(|failure| match failure {
             Failure::System(cause) => io::Error::from_raw_os_error(cause.errno().raw_os_error()),
             Failure::Damaged(cause) => cause,
+            Failure::Unsupported(program) => io::Error::other(program),
             Failure::Ended => ErrorKind::UnexpectedEof.into(),
         })
     }
@@ -57,6 +110,11 @@ impl Read for Source {
 trait Decoder: Read + Sized {
     fn of(source: BufReader<Source>) -> Self;
     fn into_source(self) -> BufReader<Source>;
+
+    /// True if the error means that what was to be decoded is no part at all, which bzip2 ignores behind a part.
+    fn is_garbage(_: &io::Error) -> bool {
+        false
+    }
 }
 
 impl Decoder for GzDecoder<BufReader<Source>> {
@@ -77,41 +135,60 @@ impl Decoder for BzDecoder<BufReader<Source>> {
     fn into_source(self) -> BufReader<Source> {
         self.into_inner()
     }
+
+    fn is_garbage(cause: &io::Error) -> bool {
+        let cause = cause.get_ref().and_then(|cause| cause.downcast_ref::<bzip2::Error>());
+        matches!(cause, Some(bzip2::Error::DataMagic))
+    }
 }
 
-/// Parts that were compressed one by one and stand behind each other (members of gzip, streams of bzip2). Zeros behind the last one
-/// are no part, but what a tape was filled up with; anything else is damage.
-struct Parts<D>(Option<D>);
+/// Parts that were compressed one by one and follow each other (members of gzip, streams of bzip2). Zeros behind the last one
+/// fill up a block of a tape. Anything else is damage, or garbage where the format's own program ignores that.
+struct Parts<D> {
+    decoder: Option<D>,
+    is_first: bool,
+    garbage: Arc<AtomicBool>,
+}
 
 impl<D: Decoder> Parts<D> {
-    fn of(source: Source) -> Self {
-        Self(Some(D::of(BufReader::with_capacity(BUFFER_BYTES, source))))
+    fn of(source: Source, garbage: &Arc<AtomicBool>) -> Self {
+        let decoder = D::of(BufReader::with_capacity(BUFFER_BYTES, source));
+        Self { decoder: Some(decoder), is_first: true, garbage: Arc::clone(garbage) }
     }
 }
 
 impl<D: Decoder> Read for Parts<D> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        while let Some(decoder) = &mut self.0 {
-            let length = decoder.read(bytes)?;
+        while let Some(decoder) = &mut self.decoder {
+            let length = match decoder.read(bytes) {
+                Err(cause) if !self.is_first && D::is_garbage(&cause) => {
+                    self.garbage.store(true, Ordering::Relaxed);
+                    let Some(mut source) = self.decoder.take().map(D::into_source) else { break };
+                    // Whoever writes the archive to a pipe may have more to write.
+                    io::copy(&mut source, &mut io::sink())?;
+                    break;
+                }
+                outcome => outcome?,
+            };
             if length > 0 || bytes.is_empty() {
                 return Ok(length);
             }
-            let Some(mut source) = self.0.take().map(D::into_source) else { break };
-            self.0 = (!only_zeros_follow(&mut source)?).then(|| D::of(source));
+            self.is_first = false;
+            let Some(mut source) = self.decoder.take().map(D::into_source) else { break };
+            self.decoder = (!only_zeros_follow(&mut source)?).then(|| D::of(source));
         }
         Ok(0)
     }
 }
 
-/// Passes over zeros; tells whether there was nothing else up to the end.
+/// Skips zeros; true if nothing else follows up to the end.
 fn only_zeros_follow(source: &mut BufReader<Source>) -> io::Result<bool> {
-    let mut seen = false;
     loop {
         let ready = source.fill_buf()?;
         let zeros = ready.iter().take_while(|byte| **byte == 0).count();
-        seen |= zeros > 0;
         if zeros < ready.len() {
-            return if seen { Err(ErrorKind::InvalidData.into()) } else { Ok(false) };
+            source.consume(zeros);
+            return Ok(false);
         }
         if zeros == 0 {
             return Ok(true);
@@ -120,16 +197,70 @@ fn only_zeros_follow(source: &mut BufReader<Source>) -> io::Result<bool> {
     }
 }
 
-struct Decompressed(Box<dyn Read + Send>);
+/// The members of a stream of lzip. What follows them is ignored, as lzip does.
+struct Lzip {
+    reader: LzipReader<Source>,
+    garbage: Arc<AtomicBool>,
+}
+
+impl Read for Lzip {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.garbage.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        match self.reader.read(bytes) {
+            // The first member has its magic bytes, else nobody would have taken this for lzip's.
+            Err(cause) if cause.to_string().contains("magic bytes") => {
+                self.garbage.store(true, Ordering::Relaxed);
+                io::copy(self.reader.inner_mut(), &mut io::sink())?;
+                Ok(0)
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// A stream in the format of `lzma`, behind which nothing may follow.
+struct Lzma(Option<LzmaReader<Source>>);
+
+impl Lzma {
+    fn of(source: Source) -> io::Result<Self> {
+        LzmaReader::new_mem_limit(source, MEMORY_KIB_MAX, None).map(Some).map(Self)
+    }
+}
+
+impl Read for Lzma {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let Some(reader) = &mut self.0 else { return Ok(0) };
+        let length = reader.read(bytes)?;
+        if length > 0 || bytes.is_empty() {
+            return Ok(length);
+        }
+        let Some((mut source, unread)) = self.0.take().map(LzmaReader::into_parts) else { return Ok(0) };
+        match unread.is_empty() && source.read(&mut [0])? == 0 {
+            true => Ok(0),
+            false => Err(io::Error::new(ErrorKind::InvalidData, "lzma: trailing garbage")),
+        }
+    }
+}
+
+struct Decompressed {
+    decoder: Box<dyn Read + Send>,
+    garbage: Arc<AtomicBool>,
+}
 
 impl Stream for Decompressed {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
         loop {
-            match self.0.read(bytes) {
+            match self.decoder.read(bytes) {
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
                 outcome => return outcome.map_err(failure),
             }
         }
+    }
+
+    fn has_trailing_garbage(&self) -> bool {
+        self.garbage.load(Ordering::Relaxed)
     }
 }
 
@@ -141,6 +272,10 @@ fn failure(cause: io::Error) -> Failure {
             Failure::System(Error::new(Operation::Read, "of what is compressed".to_owned(), errno))
         }
         None if cause.kind() == ErrorKind::UnexpectedEof => Failure::Ended,
+        None if cause.kind() == ErrorKind::OutOfMemory => {
+            let limit = format!("decompressing this needs more than {} MiB of memory", MEMORY_KIB_MAX >> 10);
+            Failure::Damaged(io::Error::other(limit))
+        }
         None => Failure::Damaged(cause),
     }
 }

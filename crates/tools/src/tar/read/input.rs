@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     System(Error),
     /// It is compressed, and damaged.
     Damaged(io::Error),
+    /// It is compressed by a program that haul has no decompressor for.
+    Unsupported(&'static str),
     /// It ends where it should go on.
     Ended,
 }
@@ -46,6 +48,11 @@ impl From<Error> for Failure {
 pub(crate) trait Stream: Send {
     /// Reads some more bytes; 0 is the end.
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure>;
+
+    /// True if something followed that was ignored.
+    fn has_trailing_garbage(&self) -> bool {
+        false
+    }
 }
 
 /// A pipe, or whatever else is read from where it stands.
@@ -288,6 +295,11 @@ impl Input {
             }
         }
         Ok(())
+    }
+
+    /// True if something followed the archive's compressed stream and was ignored.
+    pub(crate) fn has_trailing_garbage(&self) -> bool {
+        matches!(&self.origin, Origin::Stream(stream) if stream.has_trailing_garbage())
     }
 
     /// Returns the first bytes of the archive, without taking them: `length`, less than a block, or as many as there are.

@@ -10,6 +10,7 @@
 
 use haul_flow::Problem;
 
+use super::decompress::Packed;
 use super::header::{BLOCK, Block, Header, Verdict, header, text};
 use super::input::{BUFFER_BYTES, Chunk, Failure, Input};
 use super::member::{Kind, Member};
@@ -37,6 +38,8 @@ struct Before {
 /// Reads the members of an archive.
 pub(crate) struct Members {
     input: Input,
+    /// How the archive is compressed.
+    packed: Option<Packed>,
     global: Extended,
     /// What is left of the content of the member that came last, and of what fills its last block.
     left: u64,
@@ -49,10 +52,11 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Reads from `input`; `goes_on_behind_zeros` says whether the archive's end is that of the input only.
-    pub(crate) fn new(input: Input, goes_on_behind_zeros: bool) -> Self {
+    /// Reads from `input`, which was compressed as `packed` says; `goes_on_behind_zeros` says whether the archive's end is that of the input only.
+    pub(crate) fn new(input: Input, packed: Option<Packed>, goes_on_behind_zeros: bool) -> Self {
         Self {
             input,
+            packed,
             global: Extended::default(),
             left: 0,
             filling: 0,
@@ -152,7 +156,10 @@ impl Members {
     /// Tells, once, that what was read so far is no archive.
     fn tell_foreign(&self, problems: &mut Vec<Problem>) {
         if !self.seen_any && !self.lost {
-            problems.push(Problem::new(wording::NOT_AN_ARCHIVE));
+            problems.push(match self.packed {
+                None => Problem::new(wording::NOT_AN_ARCHIVE),
+                Some(packed) => Problem::new(wording::COMPRESSED_NO_ARCHIVE).naming(packed.name()),
+            });
         }
     }
 

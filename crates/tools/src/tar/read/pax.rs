@@ -171,7 +171,8 @@ fn natural(value: &[u8]) -> Result<Option<u64>, Wrong> {
     }
 }
 
-/// Reads seconds with a fraction; digits behind the ninth are left out, towards the past.
+/// Reads seconds with a fraction; digits behind the ninth are left out, towards the past. As in GNU tar there must be a digit
+/// before the point, and what follows the number is ignored.
 fn time(value: &[u8]) -> Result<Option<Timestamp>, Wrong> {
     if value.is_empty() {
         return Ok(None);
@@ -180,21 +181,25 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, Wrong> {
         Some(digits) => (true, digits),
         None => (false, value),
     };
-    let mut parts = digits.splitn(2, |byte| *byte == b'.');
-    let whole = parts.next().and_then(sparse::decimal).and_then(|whole| i64::try_from(whole).ok());
-    let whole = whole.ok_or(Wrong::Value)?;
-    let fraction = parts.next().unwrap_or_default();
-    if !fraction.iter().all(u8::is_ascii_digit) {
-        return Err(Wrong::Value);
-    }
+    let (whole, rest) = leading_digits(digits);
+    // Wide enough for the least of the seconds, whose amount is no `i64`.
+    let whole = sparse::decimal(whole).map(i128::from).ok_or(Wrong::Value)?;
+    let fraction = rest.strip_prefix(b".").map_or(&b""[..], |rest| leading_digits(rest).0);
     let digit = |index: usize| fraction.get(index).map_or(0, |byte| u32::from(byte - b'0'));
     let nanoseconds = (0..9).fold(0, |value, index| value * 10 + digit(index));
     let is_cut = fraction.iter().skip(9).any(|byte| *byte != b'0');
-    Ok(Some(match (negative, nanoseconds + u32::from(negative && is_cut)) {
-        (false, nanoseconds) => Timestamp { seconds: whole, nanoseconds },
-        (true, 0) => Timestamp { seconds: -whole, nanoseconds: 0 },
-        (true, nanoseconds) => Timestamp { seconds: -whole - 1, nanoseconds: 1_000_000_000 - nanoseconds },
-    }))
+    let (seconds, nanoseconds) = match (negative, nanoseconds + u32::from(negative && is_cut)) {
+        (false, nanoseconds) => (whole, nanoseconds),
+        (true, 0) => (-whole, 0),
+        (true, nanoseconds) => (-whole - 1, 1_000_000_000 - nanoseconds),
+    };
+    let seconds = i64::try_from(seconds).map_err(|_| Wrong::Value)?;
+    Ok(Some(Timestamp { seconds, nanoseconds }))
+}
+
+/// Splits text behind the digits that it begins with.
+fn leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
+    text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }
 
 /// Decodes the key of an attribute, in which GNU tar writes `=` and `%` as `%3D` and `%25`. `None` if it cannot be a key.
@@ -264,11 +269,21 @@ mod tests {
             ("-3", -3, 0),
             ("-1.0000000001", -2, 999_999_999),
             ("-0.9999999999", -1, 0),
+            ("1.", 1, 0),
+            ("-0", 0, 0),
+            ("1.5x", 1, 500_000_000),
+            ("1,5", 1, 0),
+            ("1e3", 1, 0),
+            ("1.5 ", 1, 500_000_000),
+            ("1.-5", 1, 0),
+            ("9223372036854775807.9", i64::MAX, 900_000_000),
+            ("-9223372036854775808", i64::MIN, 0),
         ] {
             let expected = Timestamp { seconds, nanoseconds };
             assert_eq!(time(text.as_bytes()), Ok(Some(expected)), "{text}");
         }
-        for text in ["x", "1.x", "--1", "99999999999999999999", "-", "."] {
+        let wrong = ["x", "--1", "-", ".", ".5", "-.5", "+1", " 1", "99999999999999999999"];
+        for text in wrong.into_iter().chain(["9223372036854775808", "-9223372036854775808.5"]) {
             assert_eq!(time(text.as_bytes()), Err(Wrong::Value), "{text}");
         }
     }
