@@ -84,6 +84,47 @@ impl Drop for Flipper {
     }
 }
 
+/// Swaps two names as fast as it can, also while one of them is not there yet.
+///
+/// A program that makes one of the names has it swapped at once: what it then changes by name is the other file.
+#[derive(Debug)]
+pub struct Exchanger {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Exchanger {
+    /// Begins to swap.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(one: &Path, other: &Path) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (is_over, one, other) = (Arc::clone(&stop), one.to_owned(), other.to_owned());
+        let thread = std::thread::Builder::new().name("exchanger".to_owned()).spawn(move || {
+            let mut swaps = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                swaps += u64::from(swap(&one, &other).is_ok());
+            }
+            swaps
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Stops, and returns how often the names were swapped.
+    #[must_use]
+    pub fn stop(mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Exchanger {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 fn swap(one: &Path, other: &Path) -> io::Result<()> {
     Ok(rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
 }

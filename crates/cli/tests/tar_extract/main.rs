@@ -10,6 +10,7 @@ mod compressed;
 mod escapes;
 mod formats;
 mod hostile;
+mod replaced;
 mod semantics;
 
 use std::path::PathBuf;

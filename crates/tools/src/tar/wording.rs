@@ -142,6 +142,8 @@ wordings! {
     CONTINUED = "{escape}: Cannot extract -- file is continued from another volume";
     /// A kind of member that nobody knows.
     UNKNOWN_KIND = "{escape}: Unknown file type '{bare}', extracted as normal file";
+    /// Somebody put something else in the place of what was just made.
+    REPLACED_WHILE_MADE = "{escape}: Replaced while it was being extracted; not changed";
     /// A directory that cannot be made.
     CANNOT_MAKE_DIRECTORY = "{escape}: Cannot mkdir";
     /// A symbolic link that cannot be made.

@@ -9,10 +9,10 @@
 
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Desk, Problem, Wording};
+use haul_flow::{Creation, Desk, Problem, Wording};
 use haul_sys::{
-    Error, Fd, Mode, Owner, ProcessIdentity, Times, Timestamp, change_mode, change_mode_at, change_owner,
-    change_owner_at, change_times, change_times_at, set_xattr, set_xattr_at,
+    Error, Fd, FileType, Mode, Owner, Pinned, ProcessIdentity, Special, Times, Timestamp, change_mode,
+    change_owner, change_times, set_xattr,
 };
 
 use super::Extractor;
@@ -25,41 +25,41 @@ use crate::tar::{Attributes, Options, Ownership, wording};
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 
-/// What has attributes: an open file or directory, or a name that cannot be opened.
+/// What gets attributes: always an object, never a name, which somebody else may have exchanged since.
 #[derive(Clone, Copy)]
 pub(super) enum Object<'a> {
     /// An open file or directory.
     Open(&'a Fd),
-    /// A name in a directory.
-    Named(&'a Fd, &'a CStr),
+    /// What cannot be opened.
+    Pinned(&'a Pinned),
 }
 
 impl Object<'_> {
     fn own(self, owner: Owner) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_owner(file, owner),
-            Object::Named(directory, name) => change_owner_at(directory, name, owner),
+            Object::Pinned(pinned) => pinned.change_owner(owner),
         }
     }
 
     fn chmod(self, mode: Mode) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_mode(file, mode),
-            Object::Named(directory, name) => change_mode_at(directory, name, mode),
+            Object::Pinned(pinned) => pinned.change_mode(mode),
         }
     }
 
     fn set(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
         match self {
             Object::Open(file) => set_xattr(file, key, value),
-            Object::Named(directory, name) => set_xattr_at(directory, name, key, value),
+            Object::Pinned(pinned) => pinned.set_xattr(key, value),
         }
     }
 
     fn touch(self, times: Times) -> Result<(), Error> {
         match self {
             Object::Open(file) => change_times(file, times),
-            Object::Named(directory, name) => change_times_at(directory, name, times),
+            Object::Pinned(pinned) => pinned.change_times(times),
         }
     }
 }
@@ -75,6 +75,8 @@ pub(super) struct Rights {
     touch: bool,
     attributes: Attributes,
     xattrs: XattrSelection,
+    /// The start of the run, as what it makes is born later.
+    start: Creation,
 }
 
 /// The attributes of a member, without its name.
@@ -106,6 +108,7 @@ impl Rights {
             touch: options.touch,
             attributes: options.attributes,
             xattrs: XattrSelection::new(options),
+            start: Creation::begin(Special { kind: FileType::Regular, mode: Mode::ALL, device_number: 0 }),
         }
     }
 
@@ -132,6 +135,20 @@ impl Rights {
         wanted.owner.is_none_or(|owner| owner == ours)
             && wanted.mode.and(self.umask.or(Mode::SPECIAL)).is_empty()
             && wanted.extras.is_none()
+    }
+
+    /// Checks that something root is about to give a further name, in a directory where others may exchange entries, was made by
+    /// this run: an older file of root's may be private.
+    ///
+    /// # Errors
+    /// `ESTALE` when it is older.
+    pub(super) fn check_linked(&self, directory: &Fd, source: &haul_sys::Stat) -> Result<(), Error> {
+        if self.process.user != 0 || source.owner != 0 {
+            return Ok(());
+        }
+        // Of any type, and with other names already.
+        let alike = haul_sys::Stat { kind: FileType::Regular, links: 1, ..*source };
+        self.start.check(directory, &alike)
     }
 
     /// Tells whether something is as it was made by this process.

@@ -206,7 +206,9 @@ impl Extractor {
                     let at = (&*spot, &*directory, &*name);
                     self.make_file(desk, at, (member, wanted, path), &stored, When::Early)
                 }
-                false => self.make_other(desk, (&directory, &name), (member, wanted, path), When::Early),
+                false => {
+                    self.make_other(desk, (&spot, &directory, &name), (member, wanted, path), When::Early)
+                }
             };
             if made == Made::Waits {
                 waiting.push(index);

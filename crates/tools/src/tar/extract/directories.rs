@@ -8,9 +8,11 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Desk, Problem, Tally};
+use haul_sys::Pinned;
 
 use super::Extractor;
 use super::attributes::{Object, Wanted};
+use super::make::way_problem;
 use super::places::Spot;
 use crate::tar::wording;
 
@@ -45,8 +47,12 @@ impl Extractor {
             }
             match desk.cache().open(held) {
                 Ok(fd) => {
-                    let object = if spot.is_readable { Object::Open(&fd) } else { Object::Named(&fd, HERE) };
-                    self.give(desk, object, &wanted, &path, false);
+                    let pinned = if spot.is_readable { Ok(None) } else { Pinned::open(&fd, HERE).map(Some) };
+                    match &pinned {
+                        Ok(None) => self.give(desk, Object::Open(&fd), &wanted, &path, false),
+                        Ok(Some(pinned)) => self.give(desk, Object::Pinned(pinned), &wanted, &path, false),
+                        Err(cause) => desk.problem(way_problem(&path, cause.clone())),
+                    }
                     desk.count(Tally { directories: 1, ..Tally::default() });
                 }
                 Err(cause) => desk.problem(Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),

@@ -3,14 +3,16 @@
 //! What is there already is dealt with as GNU tar does. By default it goes; a directory that stands where something else is to
 //! be goes only when everything before it in the archive is done, and is empty.
 //!
-//! Nothing here follows a link: files are made by `O_EXCL`, or opened by `O_NOFOLLOW` with `--overwrite`.
+//! Nothing here follows a link: files are made by `O_EXCL`, or opened by `O_NOFOLLOW` with `--overwrite`. Whatever else was made
+//! is pinned, and checked to be what was made where others may exchange it, before it gets attributes ([`Creation`]).
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd};
 
-use haul_flow::{Desk, Problem, Tally, Wording};
+use haul_flow::{Creation, Desk, Problem, Tally, Wording};
 use haul_sys::{
-    Errno, Error, Fd, FileType, Mode, Open, Special, link, make_directory, make_special, make_symlink, open,
-    remove, remove_directory, stat, stat_at, stat_path, truncate,
+    Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, link_at_path, make_directory,
+    make_special, make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
 };
 
 use super::Extractor;
@@ -180,7 +182,7 @@ impl Extractor {
     pub(super) fn make_other(
         &self,
         desk: &Desk<'_, Self>,
-        (directory, name): (&Fd, &CStr),
+        (spot, directory, name): (&Spot, &Fd, &CStr),
         (member, wanted, path): (&Member, &Wanted, &[u8]),
         when: When,
     ) -> Made {
@@ -191,7 +193,10 @@ impl Extractor {
         };
         let outcome = match member.kind {
             Kind::Symlink => c_string(&member.link).and_then(|text| {
-                self.in_place(directory, name, when, || make_symlink(&text, directory, name))
+                self.in_place(directory, name, when, || {
+                    let creation = Creation::begin(SYMLINK);
+                    make_symlink(&text, directory, name).map(|()| creation)
+                })
             }),
             kind => {
                 let special = Special {
@@ -203,12 +208,18 @@ impl Extractor {
                     mode: private(wanted.mode()),
                     device_number: haul_sys::device_number(member.device.0, member.device.1),
                 };
-                self.in_place(directory, name, when, || make_special(directory, name, special))
+                self.in_place(directory, name, when, || {
+                    let creation = Creation::begin(special);
+                    make_special(directory, name, special).map(|()| creation)
+                })
             }
         };
         match outcome {
-            Ok(Place::New(())) => {
-                self.give(desk, Object::Named(directory, name), wanted, path, false);
+            Ok(Place::New(creation)) => {
+                match creation.pin(directory, name, spot.is_shared(directory)) {
+                    Ok(pinned) => self.give(desk, Object::Pinned(&pinned), wanted, path, false),
+                    Err(cause) => return fail(desk, way_problem(path, cause)),
+                }
                 desk.count(tally);
                 Made::Over
             }
@@ -231,7 +242,7 @@ impl Extractor {
         &self,
         desk: &Desk<'_, Self>,
         (directory, name): (&Fd, &CStr),
-        (above, leads_to): (&Fd, &CStr),
+        (source_spot, above, leads_to): (&Spot, &Fd, &CStr),
         (path, shown): (&[u8], &[u8]),
         when: When,
     ) -> Made {
@@ -239,11 +250,25 @@ impl Extractor {
             let (one, other) = (stat_at(directory, name).ok(), stat_at(above, leads_to).ok());
             one.zip(other).is_some_and(|(one, other)| one.identity == other.identity)
         };
-        let outcome = match link(above, leads_to, directory, name) {
-            Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(Place::New(())),
-            Err(cause) if cause.is(Errno::EXIST) => {
-                self.in_place(directory, name, when, || link(above, leads_to, directory, name))
+        let source = match self.link_source((source_spot, above, leads_to)) {
+            Ok(source) => source,
+            Err(cause) if cause.is(Errno::STALE) => return fail(desk, way_problem(shown, cause)),
+            Err(cause) => {
+                let problem = Problem::new(wording::CANNOT_LINK).naming(path).naming(shown);
+                return fail(desk, problem.because(cause));
             }
+        };
+        let link = || match &source {
+            None => link(above, leads_to, directory, name),
+            // The magic link leads to what was pinned.
+            Some(pinned) => {
+                let magic = CString::new(format!("/proc/self/fd/{}", pinned.as_fd().as_raw_fd()));
+                link_at_path::<&Fd>(None, &magic.unwrap_or_default(), true, directory, name)
+            }
+        };
+        let outcome = match link() {
+            Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(Place::New(())),
+            Err(cause) if cause.is(Errno::EXIST) => self.in_place(directory, name, when, link),
             outcome => outcome.map(Place::New),
         };
         match outcome {
@@ -260,20 +285,33 @@ impl Extractor {
         }
     }
 
-    /// Makes a directory, or takes the one that is there. Returns whether it is new; `None` if there is none that is to get
+    /// Pins what gets a further name, where others may exchange it; `None` where they can't.
+    fn link_source(&self, (spot, above, leads_to): (&Spot, &Fd, &CStr)) -> Result<Option<Pinned>, Error> {
+        if !spot.is_shared(above) {
+            return Ok(None);
+        }
+        let pinned = Pinned::open(above, leads_to)?;
+        self.rights.check_linked(above, &pinned.stat()?)?;
+        Ok(Some(pinned))
+    }
+
+    /// Makes a directory, or takes the one that is there. Returns how it was made if it is new; `None` if there is none that gets
     /// attributes.
     pub(super) fn make_directory_at(
         &self,
         desk: &Desk<'_, Self>,
         (directory, name): (&Fd, &CStr),
         path: &[u8],
-    ) -> Option<bool> {
-        let make = || make_directory(directory, name, Mode::OWNER);
+    ) -> Option<Option<Creation>> {
+        let make = || {
+            let creation = Creation::begin(directory_of(Mode::OWNER));
+            make_directory(directory, name, Mode::OWNER).map(|()| creation)
+        };
         let outcome = match make() {
             Err(cause) if cause.is(Errno::EXIST) => match stat_at(directory, name).map(|there| there.kind) {
                 Ok(FileType::Directory) => {
                     let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
-                    return replaces.then_some(false);
+                    return replaces.then_some(None);
                 }
                 Ok(FileType::Symlink)
                     if self.options.keep_directory_symlink && leads_to_directory(directory, name) =>
@@ -285,7 +323,7 @@ impl Extractor {
             outcome => outcome.map(Place::New),
         };
         match outcome {
-            Ok(Place::New(())) => Some(true),
+            Ok(Place::New(creation)) => Some(Some(creation)),
             Ok(_) => {
                 self.kept(desk);
                 None
@@ -301,6 +339,14 @@ impl Extractor {
         desk.count(Tally { skipped: 1, ..Tally::default() });
         Made::Over
     }
+}
+
+/// A new symbolic link.
+const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, device_number: 0 };
+
+/// A new directory of a mode.
+pub(super) fn directory_of(mode: Mode) -> Special {
+    Special { kind: FileType::Directory, mode, device_number: 0 }
 }
 
 /// Tells whether a link leads to a directory, wherever that is. That is only looked at: who goes through the link has it
@@ -337,7 +383,10 @@ pub(super) fn fail(desk: &Desk<'_, Extractor>, problem: Problem) -> Made {
 
 /// Names the reason why a way cannot be gone.
 pub(super) fn way_problem(path: &[u8], cause: Error) -> Problem {
-    let wording: Wording = if cause.is(Errno::XDEV) { wording::LEADS_OUT } else { wording::CANNOT_OPEN };
-    let problem = Problem::new(wording).naming(path);
-    if cause.is(Errno::XDEV) { problem } else { problem.because(cause) }
+    let wording: Wording = match cause.errno() {
+        Errno::XDEV => wording::LEADS_OUT,
+        Errno::STALE => wording::REPLACED_WHILE_MADE,
+        _ => return Problem::new(wording::CANNOT_OPEN).naming(path).because(cause),
+    };
+    Problem::new(wording).naming(path)
 }

@@ -41,7 +41,7 @@ use away::{Out, Place};
 use content::Seekable;
 use directories::Directories;
 use flight::Flight;
-use places::{Following, Places};
+use places::{Following, NewDirectories, Places};
 use reader::Reader;
 
 use super::read::archive;
@@ -174,7 +174,11 @@ impl Extractor {
             (Confinement::Confined, true) => Following::Within,
             (Confinement::Confined, false) => Following::Never,
         };
-        let places = || roots.held.iter().map(|(_, held)| Places::new(held, following)).collect::<Vec<_>>();
+        let new: Vec<_> = roots.held.iter().map(|_| Arc::new(NewDirectories::default())).collect();
+        let places = || {
+            let roots = roots.held.iter().zip(&new);
+            roots.map(|((_, held), new)| Places::new(held, following, new)).collect::<Vec<_>>()
+        };
         let late = Mutex::new(places());
         let archive = members.input().file().cloned().map(Seekable::new);
         let archive = archive.map_or_else(OnceLock::new, OnceLock::from);

@@ -13,18 +13,25 @@
 //! taken apart like the member's name, and a `..` in it leads back along the stack. With `-P` the user has asked for names to
 //! lead where they like.
 //!
+//! Where others may exchange the entries of a directory, a new one is checked to be what was made ([`Creation`]), and its name
+//! has to lead to the same one from then on ([`NewDirectories`]).
+//!
 //! Invariant: unless `-P` was given, every directory on the stack was found in the one before it by a single component
 //! without following a link, or is the root (tests: the hostile archives).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use haul_flow::{Held, HeldCache};
-use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, make_directory, open, read_link, stat};
+use haul_flow::{Creation, Held, HeldCache, is_shared};
+use haul_sys::{
+    Errno, Error, Fd, Identity, Mode, Open, Operation, Stat, effective_identity, make_directory, open,
+    read_link, stat,
+};
 
 use super::flight::{Flight, Trace};
+use super::make::directory_of;
 
 /// Links followed on the way to one member at most, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -42,6 +49,46 @@ pub(super) struct Spot {
     is_new: bool,
     /// What is known of new files in it: the bits of a mode that were asked for and were there, and the marks below.
     births: AtomicU32,
+    shared: OnceLock<bool>,
+}
+
+/// The directories that a run made where others may exchange them, by their ways from one root.
+///
+/// Bound: one record for each such directory.
+#[derive(Debug, Default)]
+pub(super) struct NewDirectories(Mutex<Made>);
+
+#[derive(Debug, Default)]
+struct Made {
+    /// `None` is a name that led to another directory than was made.
+    ways: HashMap<Trace, Option<Identity>>,
+    /// With their times of birth, as an inode may be used again.
+    all: HashSet<(Identity, Option<(i64, u32)>)>,
+}
+
+impl NewDirectories {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a directory; false if it was made under another name.
+    fn record(&self, way: Trace, made: &Stat) -> bool {
+        let mut known = self.lock();
+        let is_another =
+            known.all.insert((made.identity, made.born.map(|born| (born.seconds, born.nanoseconds))));
+        known.ways.insert(way, is_another.then_some(made.identity));
+        is_another
+    }
+
+    /// Records that a name leads to something else than was made.
+    fn refuse(&self, way: Trace) {
+        self.lock().ways.insert(way, None);
+    }
+
+    /// True if a name may lead to this directory.
+    fn admits(&self, way: Trace, found: Identity) -> bool {
+        self.lock().ways.get(&way).is_none_or(|known| *known == Some(found))
+    }
 }
 
 /// Somebody has looked at a new file.
@@ -52,12 +99,26 @@ const OTHERWISE: u32 = 1 << 17;
 impl Spot {
     fn new(held: Arc<Held>, trace: Trace, is_readable: bool, is_new: bool) -> Arc<Self> {
         let births = if is_new { 0 } else { OTHERWISE };
-        Arc::new(Self { held, trace, is_readable, is_new, births: AtomicU32::new(births) })
+        Arc::new(Self {
+            held,
+            trace,
+            is_readable,
+            is_new,
+            births: AtomicU32::new(births),
+            shared: OnceLock::new(),
+        })
     }
 
     /// Makes one of a directory that another process has found; `is_new` says whether the run has made it.
     pub(super) fn of_another(held: Arc<Held>, is_new: bool) -> Arc<Self> {
         Self::new(held, Trace::ROOT, false, is_new)
+    }
+
+    /// True if others may exchange its entries; `directory` is its descriptor.
+    pub(super) fn is_shared(&self, directory: &Fd) -> bool {
+        // What cannot be looked at is checked all the more.
+        let look = || stat(directory).map_or(true, |seen| is_shared(&seen, effective_identity().user));
+        *self.shared.get_or_init(look)
     }
 
     /// Tells whether this run has made it.
@@ -117,14 +178,16 @@ pub(super) enum Following {
 /// The way to the member that came last.
 pub(super) struct Places {
     following: Following,
+    new: Arc<NewDirectories>,
     root: Arc<Spot>,
     stack: Vec<(Vec<u8>, Arc<Spot>)>,
 }
 
 impl Places {
     /// Begins at the root.
-    pub(super) fn new(root: &Arc<Held>, following: Following) -> Self {
-        Self { following, root: Spot::new(Arc::clone(root), Trace::ROOT, false, false), stack: Vec::new() }
+    pub(super) fn new(root: &Arc<Held>, following: Following, new: &Arc<NewDirectories>) -> Self {
+        let root = Spot::new(Arc::clone(root), Trace::ROOT, false, false);
+        Self { following, new: Arc::clone(new), root, stack: Vec::new() }
     }
 
     /// Goes back to the root: what is on the way may have changed.
@@ -239,19 +302,58 @@ impl Places {
         missing: Missing,
         trace: Trace,
     ) -> Result<Arc<Spot>, Error> {
-        let here = &self.here().held;
-        let above = cache.open(here)?;
-        let mut is_new = false;
-        let opened = match open_directory(&above, name, self.following) {
+        let here = self.here();
+        let above = cache.open(&here.held)?;
+        match open_directory(&above, name, self.following) {
             Err(cause) if cause.is(Errno::NOENT) && missing == Missing::Make => {
+                let creation = Creation::begin(directory_of(Mode::ALL));
                 make_directory(&*above, name, Mode::ALL)?;
-                is_new = true;
-                open_directory(&above, name, self.following)
+                self.hold_new(cache, (here, &above), name, trace, creation)
             }
-            outcome => outcome,
-        };
-        let (fd, how) = opened?;
-        hold(cache, here, name, (fd, how), trace, is_new)
+            opened => self.hold(cache, &here.held, name, opened?, trace),
+        }
+    }
+
+    /// Holds a directory that was just made.
+    fn hold_new(
+        &self,
+        cache: &HeldCache,
+        (above, directory): (&Arc<Spot>, &Fd),
+        name: &CStr,
+        trace: Trace,
+        creation: Creation,
+    ) -> Result<Arc<Spot>, Error> {
+        let is_shared = above.is_shared(directory);
+        let is_traced = is_shared && self.following != Following::Anywhere;
+        let (fd, made) = creation.open_directory(directory, name, is_shared).inspect_err(|cause| {
+            if is_traced && cause.is(Errno::STALE) {
+                self.new.refuse(trace);
+            }
+        })?;
+        if is_traced && !self.new.record(trace, &made) {
+            return Err(stale(name));
+        }
+        let held = cache.hold(&above.held, name, Open::DIRECTORY, made.identity, Some(Arc::new(fd)));
+        Ok(Spot::new(held, trace, true, true))
+    }
+
+    /// Holds a directory that was there.
+    fn hold(
+        &self,
+        cache: &HeldCache,
+        above: &Arc<Held>,
+        name: &CStr,
+        (fd, how): (Fd, Open),
+        trace: Trace,
+    ) -> Result<Arc<Spot>, Error> {
+        let identity = stat(&fd)?.identity;
+        // With -P, a trace does not stand for one name.
+        if self.following != Following::Anywhere && !self.new.admits(trace, identity) {
+            return Err(stale(name));
+        }
+        let is_readable = how != Open::SEARCH && how != Open::SEARCH.following();
+        let held = cache.hold(above, name, how, identity, Some(Arc::new(fd)));
+        Ok(Spot::new(held, trace, is_readable, false))
     }
 
     /// Takes a directory that was just made, or found, in a place that was found: the next members may be in it.
@@ -263,10 +365,16 @@ impl Places {
         cache: &HeldCache,
         above: &Arc<Spot>,
         name: &CStr,
-        is_new: bool,
+        new: Option<Creation>,
     ) -> Result<Arc<Spot>, Error> {
-        let opened = open_directory(&*cache.open(&above.held)?, name, self.following)?;
-        let spot = hold(cache, &above.held, name, opened, above.trace.of(name.to_bytes()), is_new)?;
+        let (directory, trace) = (cache.open(&above.held)?, above.trace.of(name.to_bytes()));
+        let spot = match new {
+            Some(creation) => self.hold_new(cache, (above, &directory), name, trace, creation)?,
+            None => {
+                let opened = open_directory(&directory, name, self.following)?;
+                self.hold(cache, &above.held, name, opened, trace)?
+            }
+        };
         if Arc::ptr_eq(above, self.here()) {
             self.stack.push((name.to_bytes().to_vec(), Arc::clone(&spot)));
         }
@@ -274,18 +382,8 @@ impl Places {
     }
 }
 
-fn hold(
-    cache: &HeldCache,
-    above: &Arc<Held>,
-    name: &CStr,
-    (fd, how): (Fd, Open),
-    trace: Trace,
-    is_new: bool,
-) -> Result<Arc<Spot>, Error> {
-    let identity = stat(&fd)?.identity;
-    let is_readable = how != Open::SEARCH && how != Open::SEARCH.following();
-    let held = cache.hold(above, name, how, identity, Some(Arc::new(fd)));
-    Ok(Spot::new(held, trace, is_readable, is_new))
+fn stale(name: &CStr) -> Error {
+    Error::new(Operation::Openat, format!("{name:?}, another directory than was made"), Errno::STALE)
 }
 
 impl Drop for Places {

@@ -155,7 +155,7 @@ impl State {
         };
         let (extractor, Item { member, wanted, path, content, .. }) = (desk.tool(), item);
         if !member.is_file() {
-            return extractor.make_other(desk, (&directory, name), (member, wanted, path), when);
+            return extractor.make_other(desk, (spot, &directory, name), (member, wanted, path), when);
         }
         let stored = match (content, extractor.archive.get()) {
             (Some(chunk), _) => Stored::Bytes(chunk),
@@ -194,9 +194,10 @@ impl State {
     ) {
         let opened = desk.cache().open(&spot.held).and_then(|one| Ok((one, desk.cache().open(&above.held)?)));
         match opened {
-            Ok((directory, above)) => {
+            Ok((directory, opened)) => {
                 let shown = (item.path.as_slice(), item.member.link.as_slice());
-                desk.tool().make_link(desk, (&directory, name), (&above, leads_to), shown, When::InTurn);
+                let source = (&**above, &*opened, leads_to.as_c_str());
+                desk.tool().make_link(desk, (&directory, name), source, shown, When::InTurn);
             }
             Err(cause) => desk.problem(way_problem(&item.path, cause)),
         }
@@ -291,8 +292,8 @@ impl Extractor {
             Ok(directory) => directory,
             Err(cause) => return desk.problem(way_problem(&item.path, cause)),
         };
-        let Some(is_new) = self.make_directory_at(desk, (&directory, name), &item.path) else { return };
-        match places.take(desk.cache(), spot, name, is_new) {
+        let Some(new) = self.make_directory_at(desk, (&directory, name), &item.path) else { return };
+        match places.take(desk.cache(), spot, name, new) {
             Ok(made) => lock(directories).record(made, item.wanted.clone(), item.path.clone()),
             Err(cause) => desk.problem(way_problem(&item.path, cause)),
         }
