@@ -71,9 +71,7 @@ pub use make::{
     Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove,
     remove_directory, rename, rename_to_new,
 };
-pub use metadata::{
-    Owner, Times, change_mode, change_mode_at, change_owner, change_owner_at, change_times, change_times_at,
-};
+pub use metadata::{Owner, Times, change_mode, change_owner, change_times};
 pub use names::{Entry, EntryType, Name, Names, PackedNames};
 pub use open::{Open, open, open_parent, open_path, open_path_without_links};
 pub use operation::Operation;
@@ -93,7 +91,4 @@ pub use stat::{
 pub use transfer::{Transfer, Transferred};
 pub use used::Used;
 pub use users::{group_name, group_number, user_name, user_number};
-pub use xattr::{
-    XattrNames, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, remove_xattr_at,
-    set_xattr, set_xattr_at,
-};
+pub use xattr::{XattrNames, get_xattr, list_xattrs, remove_xattr, set_xattr};

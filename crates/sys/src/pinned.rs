@@ -1,4 +1,4 @@
-//! A file held by an `O_PATH` descriptor, and its metadata changed through that descriptor.
+//! A file held by an `O_PATH` descriptor, and its metadata read and changed through that descriptor.
 //!
 //! Symbolic links, FIFOs, sockets and devices can't be opened for this (a link has no open form, opening a FIFO
 //! waits, opening a device may do anything), so most programs change them by name. Whoever may write to the
@@ -22,7 +22,7 @@ use crate::metadata::{Owner, Times};
 use crate::open::{Open, open};
 use crate::operation::Operation;
 use crate::stat::{Mode, Stat, stat};
-use crate::xattr::{remove_at, set_at};
+use crate::xattr::{XattrNames, empty_path, fitting, none_if_unsupported};
 
 /// A file of any type, held by an `O_PATH` descriptor.
 #[derive(Debug)]
@@ -35,6 +35,14 @@ impl Pinned {
     /// The kernel's.
     pub fn open(directory: impl AsFd, name: &CStr) -> Result<Self> {
         open(directory, name, Open::PATH).map(Self)
+    }
+
+    /// Pins what the entry `name` of `directory` leads to.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn follow(directory: impl AsFd, name: &CStr) -> Result<Self> {
+        open(directory, name, Open::PATH.following()).map(Self)
     }
 
     /// Looks at it.
@@ -106,6 +114,37 @@ impl Pinned {
         )
     }
 
+    /// The descriptor, which finds out what file system it is on.
+    #[must_use]
+    pub fn descriptor(&self) -> &Fd {
+        &self.0
+    }
+
+    /// Lists its extended attributes; none where the file system has no attributes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn list_xattrs(&self) -> Result<XattrNames> {
+        let list = |room: &mut [u8]| match rustix::fs::listxattr(through_proc(&self.0)?, &mut *room) {
+            Err(Errno::NOENT) => empty_path::list(self.as_fd(), room),
+            outcome => outcome,
+        };
+        let call = || none_if_unsupported(fitting(list));
+        gate::call(Operation::Flistxattr, call, || self.0.as_raw_fd().to_string()).map(XattrNames)
+    }
+
+    /// Reads its extended attribute `key`.
+    ///
+    /// # Errors
+    /// The kernel's; `ENODATA` when there is none of this name.
+    pub fn get_xattr(&self, key: &CStr) -> Result<Vec<u8>> {
+        let get = |room: &mut [u8]| match rustix::fs::getxattr(through_proc(&self.0)?, key, &mut *room) {
+            Err(Errno::NOENT) => empty_path::get(self.as_fd(), key, room),
+            outcome => outcome,
+        };
+        gate::call(Operation::Fgetxattr, || fitting(get), || format!("{}, {key:?}", self.0.as_raw_fd()))
+    }
+
     /// Sets its extended attribute `key`.
     ///
     /// # Errors
@@ -116,7 +155,7 @@ impl Pinned {
             || {
                 by_path_first(
                     || rustix::fs::setxattr(through_proc(&self.0)?, key, value, XattrFlags::empty()),
-                    || set_at(&self.0, c"", libc::AT_EMPTY_PATH, key, value),
+                    || empty_path::set(self.as_fd(), key, value),
                 )
             },
             || format!("{key:?}, {} bytes", value.len()),
@@ -133,7 +172,7 @@ impl Pinned {
             || {
                 let removed = by_path_first(
                     || rustix::fs::removexattr(through_proc(&self.0)?, key),
-                    || remove_at(&self.0, c"", libc::AT_EMPTY_PATH, key),
+                    || empty_path::remove(self.as_fd(), key),
                 );
                 match removed {
                     Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),

@@ -1,10 +1,6 @@
-//! Extended attributes of open files, and of single names that cannot be opened.
-//!
-//! A name is reached through `/proc/self/fd/N/name`, where `N` is the held directory and only the one component `name`
-//! is resolved, without following a link there. Linux 6.13 has `getxattrat` and its siblings for that, but the C library
-//! has no functions for them that `fakeroot` could see; they serve where there is no `/proc`.
+//! Extended attributes of open files. What can't be opened is pinned (`pinned.rs`).
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::XattrFlags;
@@ -28,12 +24,19 @@ struct Arguments {
     flags: u32,
 }
 
+impl Arguments {
+    fn of(value: &[u8]) -> Self {
+        let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
+        Self { value: value.as_ptr() as u64, size, flags: 0 }
+    }
+}
+
 /// Room offered first: most lists and values are small, so one call does.
 const FIRST_TRY_BYTES: usize = 256;
 
 /// The names of a file's extended attributes.
 #[derive(Clone, Debug, Default)]
-pub struct XattrNames(Vec<u8>);
+pub struct XattrNames(pub(crate) Vec<u8>);
 
 impl XattrNames {
     /// Iterates over the names.
@@ -49,7 +52,9 @@ impl XattrNames {
 }
 
 /// Calls `fill` with room that grows until the answer fits; the answer may grow between two calls.
-fn fitting(mut fill: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+pub(crate) fn fitting(
+    mut fill: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<Vec<u8>> {
     let mut room = vec![0; FIRST_TRY_BYTES];
     loop {
         match fill(&mut room) {
@@ -80,63 +85,11 @@ pub fn list_xattrs(file: impl AsFd) -> Result<XattrNames> {
     .map(XattrNames)
 }
 
-fn none_if_unsupported(outcome: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Vec<u8>> {
+pub(crate) fn none_if_unsupported(outcome: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Vec<u8>> {
     match outcome {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Vec::new()),
         outcome => outcome,
     }
-}
-
-/// Lists the attributes of the entry `name` of `directory`, of a symbolic link itself.
-///
-/// # Errors
-/// The kernel's.
-pub fn list_xattrs_at(directory: impl AsFd, name: &CStr) -> Result<XattrNames> {
-    let directory = directory.as_fd();
-    gate::call(
-        Operation::Flistxattr,
-        || {
-            none_if_unsupported(fitting(|room| {
-                let outcome = rustix::fs::llistxattr(below(directory, name)?, &mut *room);
-                // SAFETY: the kernel writes at most `room.len()` bytes to `room`, and reads the NUL-terminated name.
-                or_call(outcome, || unsafe {
-                    libc::syscall(
-                        LISTXATTRAT,
-                        directory.as_raw_fd(),
-                        name.as_ptr(),
-                        libc::AT_SYMLINK_NOFOLLOW,
-                        room.as_mut_ptr(),
-                        room.len(),
-                    )
-                })
-            }))
-        },
-        || format!("{}, {name:?}", directory.as_raw_fd()),
-    )
-    .map(XattrNames)
-}
-
-/// Returns what the C library's function answered; where it found nothing, perhaps because there is no `/proc`, makes the
-/// new call.
-fn or_call(
-    outcome: rustix::io::Result<usize>,
-    call: impl FnOnce() -> libc::c_long,
-) -> rustix::io::Result<usize> {
-    match outcome {
-        Err(Errno::NOENT) => usize::try_from(call()).map_err(|_| match last_errno() {
-            // Sandboxes answer calls they do not know with either.
-            Errno::NOSYS | Errno::PERM => Errno::NOENT,
-            errno => errno,
-        }),
-        outcome => outcome,
-    }
-}
-
-/// Names the entry by the held directory's descriptor.
-fn below(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<CString> {
-    let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
-    path.extend_from_slice(name.to_bytes());
-    CString::new(path).map_err(|_| Errno::INVAL)
 }
 
 /// Reads the attribute `key` of an open file.
@@ -152,41 +105,6 @@ pub fn get_xattr(file: impl AsFd, key: &CStr) -> Result<Vec<u8>> {
     )
 }
 
-/// Reads the attribute `key` of the entry `name` of `directory`, of a symbolic link itself.
-///
-/// # Errors
-/// The kernel's.
-pub fn get_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr) -> Result<Vec<u8>> {
-    let directory = directory.as_fd();
-    gate::call(
-        Operation::Fgetxattr,
-        || {
-            fitting(|room| {
-                let outcome = rustix::fs::lgetxattr(below(directory, name)?, key, &mut *room);
-                let mut arguments =
-                    Arguments { value: room.as_mut_ptr() as u64, size: room_bytes(room), flags: 0 };
-                // SAFETY: `arguments` points to `room`, both live through the call; the kernel writes at most `size`.
-                or_call(outcome, || unsafe {
-                    libc::syscall(
-                        GETXATTRAT,
-                        directory.as_raw_fd(),
-                        name.as_ptr(),
-                        libc::AT_SYMLINK_NOFOLLOW,
-                        key.as_ptr(),
-                        &raw mut arguments,
-                        size_of::<Arguments>(),
-                    )
-                })
-            })
-        },
-        || format!("{}, {name:?}, {key:?}", directory.as_raw_fd()),
-    )
-}
-
-fn room_bytes(room: &[u8]) -> u32 {
-    u32::try_from(room.len()).unwrap_or(u32::MAX)
-}
-
 /// Sets the attribute `key` of an open file.
 ///
 /// # Errors
@@ -198,46 +116,6 @@ pub fn set_xattr(file: impl AsFd, key: &CStr, value: &[u8]) -> Result<()> {
         || rustix::fs::fsetxattr(file, key, value, XattrFlags::empty()),
         || format!("{}, {key:?}, {} bytes", file.as_raw_fd(), value.len()),
     )
-}
-
-/// Sets the attribute `key` of the entry `name` of `directory`, of a symbolic link itself.
-///
-/// # Errors
-/// The kernel's.
-pub fn set_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr, value: &[u8]) -> Result<()> {
-    let directory = directory.as_fd();
-    gate::call(
-        Operation::Fsetxattr,
-        || match rustix::fs::lsetxattr(below(directory, name)?, key, value, XattrFlags::empty()) {
-            Err(Errno::NOENT) => set_at(directory, name, libc::AT_SYMLINK_NOFOLLOW, key, value),
-            outcome => outcome,
-        },
-        || format!("{}, {name:?}, {key:?}, {} bytes", directory.as_raw_fd(), value.len()),
-    )
-}
-
-/// `setxattrat`, which Linux has since 6.13.
-pub(crate) fn set_at(
-    directory: impl AsFd,
-    name: &CStr,
-    flags: i32,
-    key: &CStr,
-    value: &[u8],
-) -> rustix::io::Result<()> {
-    let mut arguments = Arguments { value: value.as_ptr() as u64, size: room_bytes(value), flags: 0 };
-    // SAFETY: `arguments` points to `value`, both live through the call; the kernel only reads them.
-    let outcome = unsafe {
-        libc::syscall(
-            SETXATTRAT,
-            directory.as_fd().as_raw_fd(),
-            name.as_ptr(),
-            flags,
-            key.as_ptr(),
-            &raw mut arguments,
-            size_of::<Arguments>(),
-        )
-    };
-    if outcome == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
 /// Removes the attribute `key` of an open file; one that is not there is no error.
@@ -256,34 +134,52 @@ pub fn remove_xattr(file: impl AsFd, key: &CStr) -> Result<()> {
     )
 }
 
-/// Removes the attribute `key` of the entry `name` of `directory`, of a symbolic link itself; one that is not there is no
-/// error.
-///
-/// # Errors
-/// The kernel's.
-pub fn remove_xattr_at(directory: impl AsFd, name: &CStr, key: &CStr) -> Result<()> {
-    let directory = directory.as_fd();
-    gate::call(
-        Operation::Fremovexattr,
-        || {
-            let removed = match rustix::fs::lremovexattr(below(directory, name)?, key) {
-                Err(Errno::NOENT) => remove_at(directory, name, libc::AT_SYMLINK_NOFOLLOW, key),
-                outcome => outcome,
-            };
-            match removed {
-                Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-                outcome => outcome,
-            }
-        },
-        || format!("{}, {name:?}, {key:?}", directory.as_raw_fd()),
-    )
-}
+/// The calls of Linux 6.13 that take an `O_PATH` descriptor with an empty path. The C library has no functions for them, so
+/// no interposing library sees them: they serve where there is no `/proc`.
+pub(crate) mod empty_path {
+    use super::*;
 
-/// `removexattrat`, which Linux has since 6.13.
-pub(crate) fn remove_at(directory: impl AsFd, name: &CStr, flags: i32, key: &CStr) -> rustix::io::Result<()> {
-    // SAFETY: passes a descriptor, two NUL-terminated names borrowed for the call, and a number.
-    let outcome = unsafe {
-        libc::syscall(REMOVEXATTRAT, directory.as_fd().as_raw_fd(), name.as_ptr(), flags, key.as_ptr())
-    };
-    if outcome == 0 { Ok(()) } else { Err(last_errno()) }
+    const EMPTY: &CStr = c"";
+
+    pub(crate) fn list(file: BorrowedFd<'_>, room: &mut [u8]) -> rustix::io::Result<usize> {
+        let (fd, flags, length) = (file.as_raw_fd(), libc::AT_EMPTY_PATH, room.len());
+        // SAFETY: the kernel writes at most `length` bytes to `room`, and reads the NUL-terminated name.
+        length_of(unsafe { libc::syscall(LISTXATTRAT, fd, EMPTY.as_ptr(), flags, room.as_mut_ptr(), length) })
+    }
+
+    pub(crate) fn get(file: BorrowedFd<'_>, key: &CStr, room: &mut [u8]) -> rustix::io::Result<usize> {
+        // The kernel writes at most as many bytes to `room`.
+        call(GETXATTRAT, file, key, Arguments { value: room.as_mut_ptr() as u64, ..Arguments::of(room) })
+    }
+
+    pub(crate) fn set(file: BorrowedFd<'_>, key: &CStr, value: &[u8]) -> rustix::io::Result<()> {
+        call(SETXATTRAT, file, key, Arguments::of(value)).map(drop)
+    }
+
+    pub(crate) fn remove(file: BorrowedFd<'_>, key: &CStr) -> rustix::io::Result<()> {
+        let (fd, flags) = (file.as_raw_fd(), libc::AT_EMPTY_PATH);
+        // SAFETY: passes a descriptor, two NUL-terminated names borrowed for the call, and a number.
+        length_of(unsafe { libc::syscall(REMOVEXATTRAT, fd, EMPTY.as_ptr(), flags, key.as_ptr()) }).map(drop)
+    }
+
+    /// Makes a call whose arguments point to memory that the caller has borrowed for it.
+    fn call(
+        number: libc::c_long,
+        file: BorrowedFd<'_>,
+        key: &CStr,
+        mut arguments: Arguments,
+    ) -> rustix::io::Result<usize> {
+        let (fd, flags, arguments) = (file.as_raw_fd(), libc::AT_EMPTY_PATH, &raw mut arguments);
+        let size = size_of::<Arguments>();
+        // SAFETY: `arguments` lives through the call and describes memory that does too; the kernel stays within its size.
+        length_of(unsafe { libc::syscall(number, fd, EMPTY.as_ptr(), flags, key.as_ptr(), arguments, size) })
+    }
+
+    fn length_of(outcome: libc::c_long) -> rustix::io::Result<usize> {
+        usize::try_from(outcome).map_err(|_| match last_errno() {
+            // Sandboxes answer calls that they don't know with either.
+            Errno::NOSYS | Errno::PERM => Errno::NOENT,
+            errno => errno,
+        })
+    }
 }

@@ -1,14 +1,11 @@
 //! What is compared beside content: mode, owner, times, extended attributes, holes.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::ffi::CStr;
 
 use haul_flow::layout::{FileSystems, Striped, is_placement};
 use haul_flow::{Desk, Found, Wording};
-use haul_sys::{
-    Errno, Error, Fd, FileType, Seek, Stat, get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, seek,
-};
+use haul_sys::{Errno, Error, Fd, FileType, Pinned, Seek, Stat, get_xattr, list_xattrs, seek};
 
 use super::Comparer;
 use super::beside::{Pair, difference, second_path};
@@ -23,8 +20,8 @@ const SECURITY_LABEL: &CStr = c"security.selinux";
 pub(super) enum Object<'a> {
     /// It is open.
     Open(&'a Fd),
-    /// By its name in a directory, without following a link there.
-    Named(Arc<Fd>, CString),
+    /// It is pinned, a symbolic link itself.
+    Pinned(Pinned),
     /// Not at all.
     Nowhere,
 }
@@ -36,12 +33,12 @@ impl Object<'_> {
     fn xattrs(&self, systems: &FileSystems, device: u64) -> Result<Xattrs, Error> {
         let names = match self {
             Self::Open(file) => list_xattrs(file)?,
-            Self::Named(directory, name) => list_xattrs_at(directory, name)?,
+            Self::Pinned(pinned) => pinned.list_xattrs()?,
             Self::Nowhere => return Ok(Xattrs::new()),
         };
         let how = match self {
             Self::Open(file) => systems.striped(file, device),
-            Self::Named(directory, _) => systems.striped(directory, device),
+            Self::Pinned(pinned) => systems.striped(pinned.descriptor(), device),
             Self::Nowhere => Striped::No,
         };
         let mut xattrs = Xattrs::new();
@@ -51,7 +48,7 @@ impl Object<'_> {
             }
             let value = match self {
                 Self::Open(file) => get_xattr(file, key),
-                Self::Named(directory, name) => get_xattr_at(directory, name, key),
+                Self::Pinned(pinned) => pinned.get_xattr(key),
                 Self::Nowhere => continue,
             };
             match value {

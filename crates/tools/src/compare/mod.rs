@@ -26,7 +26,7 @@ use haul_flow::{
     Arrivals, Begin, Conduct, Config, Desk, Enter, Found, Handled, Need, Node, OpenFile, Opened, OpenedFile,
     Operand, Portable, Problem, Report, Session, Split, Status, Tally, Tool, Way,
 };
-use haul_sys::{EntryType, Error, Fd, FileType, Open, read_link, stat, stat_at, stat_path};
+use haul_sys::{EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at, stat_path};
 
 pub use options::{Attributes, Listing, Operands, Options};
 
@@ -195,12 +195,18 @@ impl Comparer {
             Ok(what) => result.differences.extend(what.map(|what| difference(found, what))),
             Err((path, cause)) => return Self::trouble(desk, wording::CANNOT_READ_LINK, path, cause),
         }
-        let objects = match (follow, desk.cache().open(&found.node.own.held)) {
-            (false, Ok(beside)) => (
-                Object::Named(directory, found.name().to_owned()),
-                Object::Named(beside, found.node.own.name(found).to_owned()),
-            ),
-            _ => (Object::Nowhere, Object::Nowhere),
+        let pin = || -> haul_sys::Result<_> {
+            let beside = desk.cache().open(&found.node.own.held)?;
+            let second = Pinned::open(&*beside, found.node.own.name(found))?;
+            Ok((Object::Pinned(Pinned::open(&*directory, found.name())?), Object::Pinned(second)))
+        };
+        let objects = match follow || self.options.attributes.is_empty() {
+            true => Ok((Object::Nowhere, Object::Nowhere)),
+            false => pin(),
+        };
+        let objects = match objects {
+            Ok(objects) => objects,
+            Err(cause) => return Self::trouble(desk, wording::CANNOT_STAT, found.path(), cause),
         };
         result.differences.extend(self.attributes(desk, found, &pair, (&objects.0, &objects.1)));
         Self::tell(desk, found, &result);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use haul_flow::{Desk, Held, HeldCache, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Pinned, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_owner, change_times, stat};
-use haul_sys::{get_xattr, get_xattr_at, list_xattrs, list_xattrs_at, remove_xattr, set_xattr};
+use haul_sys::{get_xattr, list_xattrs, remove_xattr, set_xattr};
 
 use super::Copier;
 use super::births::Birth;
@@ -31,40 +31,7 @@ pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 /// A label that belongs to the place, not to the file, and is set by the kernel's policy.
 const SECURITY_LABEL: &CStr = c"security.selinux";
 
-/// A source whose attributes are read: an open file, or a name that cannot be opened.
-#[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
-    /// An open file or directory.
-    Open(&'a Fd),
-    /// A symbolic link or special file.
-    Named(&'a Fd, &'a CStr),
-}
-
-impl Source<'_> {
-    /// Returns a descriptor on the same file system.
-    pub(super) fn descriptor(&self) -> &Fd {
-        match self {
-            Source::Open(file) => file,
-            Source::Named(directory, _) => directory,
-        }
-    }
-
-    fn list(self) -> Result<XattrNames, Error> {
-        match self {
-            Source::Open(file) => list_xattrs(file),
-            Source::Named(directory, name) => list_xattrs_at(directory, name),
-        }
-    }
-
-    pub(super) fn get(self, key: &CStr) -> Result<Vec<u8>, Error> {
-        match self {
-            Source::Open(file) => get_xattr(file, key),
-            Source::Named(directory, name) => get_xattr_at(directory, name, key),
-        }
-    }
-}
-
-/// A copy that gets attributes: always an object, never a name, which may lead to another file by now.
+/// Something that has attributes: always an object, never a name, which may lead to another file by now.
 #[derive(Clone, Copy)]
 pub(super) enum Object<'a> {
     /// An open file or directory.
@@ -74,6 +41,28 @@ pub(super) enum Object<'a> {
 }
 
 impl Object<'_> {
+    /// Returns its descriptor, which finds out what file system it is on.
+    pub(super) fn descriptor(&self) -> &Fd {
+        match self {
+            Object::Open(file) => file,
+            Object::Pinned(pinned) => pinned.descriptor(),
+        }
+    }
+
+    fn list(self) -> Result<XattrNames, Error> {
+        match self {
+            Object::Open(file) => list_xattrs(file),
+            Object::Pinned(pinned) => pinned.list_xattrs(),
+        }
+    }
+
+    pub(super) fn get(self, key: &CStr) -> Result<Vec<u8>, Error> {
+        match self {
+            Object::Open(file) => get_xattr(file, key),
+            Object::Pinned(pinned) => pinned.get_xattr(key),
+        }
+    }
+
     fn stat(self) -> Result<Stat, Error> {
         match self {
             Object::Open(file) => stat(file),
@@ -168,7 +157,7 @@ impl Copier {
     pub(super) fn read_xattrs(
         &self,
         desk: &Desk<'_, Self>,
-        source: Source<'_>,
+        source: Object<'_>,
         path: &dyn Fn() -> Vec<u8>,
     ) -> SourceXattrs {
         let mut found = SourceXattrs::default();
@@ -203,6 +192,25 @@ impl Copier {
         found
     }
 
+    /// Reads the same of the entry `name` of a directory, which is not opened.
+    pub(super) fn read_named_xattrs(
+        &self,
+        desk: &Desk<'_, Self>,
+        (directory, name): (&Fd, &CStr),
+        path: &dyn Fn() -> Vec<u8>,
+    ) -> SourceXattrs {
+        if !self.preserves(Preserve::XATTR) && !self.preserves(Preserve::MODE) {
+            return SourceXattrs::default();
+        }
+        match Pinned::open(directory, name) {
+            Ok(pinned) => self.read_xattrs(desk, Object::Pinned(&pinned), path),
+            Err(cause) => {
+                self.xattr_problem(desk, Problem::new(wording::LISTING_ATTRIBUTES).naming(path()), cause);
+                SourceXattrs::default()
+            }
+        }
+    }
+
     /// Tells whether entries made in a directory inherit an access list.
     pub(super) fn gives_access_list(&self, directory: &Arc<Fd>) -> bool {
         self.preserves(Preserve::MODE)
@@ -211,7 +219,7 @@ impl Copier {
 
     /// Tells the same of a directory that operands are copied to, which is held only to find names in.
     pub(super) fn operands_inherit_access_list(&self, cache: &HeldCache, held: &Arc<Held>) -> bool {
-        let names = || cache.open(held).and_then(|directory| list_xattrs_at(directory, c"."));
+        let names = || cache.open(held).and_then(|place| Pinned::open(&*place, c".")?.list_xattrs());
         self.preserves(Preserve::MODE)
             && names().is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
     }

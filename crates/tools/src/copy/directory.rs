@@ -11,7 +11,7 @@ use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Spec
 use haul_sys::{make_directory, open, stat};
 
 use super::Copier;
-use super::attributes::{Object, Source, SourceXattrs, Subject};
+use super::attributes::{Object, SourceXattrs, Subject};
 use super::births::Births;
 use super::existing::looks_at_link;
 use super::named::NamedCopy;
@@ -73,7 +73,7 @@ impl Copier {
         }
         desk.count(Tally { directories: 1, ..Tally::default() });
         let xattrs = match opened.source {
-            Ok(source) => self.read_xattrs(desk, Source::Open(source), &|| found.path()),
+            Ok(source) => self.read_xattrs(desk, Object::Open(source), &|| found.path()),
             Err(_) => SourceXattrs::default(),
         };
         let follow = !ready.is_new && !looks_at_link(&self.options, FileType::Directory);

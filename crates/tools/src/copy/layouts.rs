@@ -12,7 +12,7 @@ use haul_flow::{Desk, Found, OpenFile, Problem, Striping};
 use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
 use super::Copier;
-use super::attributes::Source;
+use super::attributes::Object;
 use super::options::LayoutRule;
 use super::target::target_path;
 use super::wording;
@@ -116,7 +116,7 @@ impl Copier {
 
     /// Tells whether an extended attribute is the file system's account of where the bytes are: by its name, and only on file
     /// systems that keep such an account, as elsewhere `trusted.link` is anybody's.
-    pub(super) fn is_account(&self, source: Source<'_>, key: &CStr) -> bool {
+    pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
         if ![Striped::Lustre, Striped::Ceph].into_iter().any(|how| is_placement(how, key)) {
             return false;
         }

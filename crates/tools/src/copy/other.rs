@@ -8,7 +8,7 @@ use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation,
 use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
 
 use super::Copier;
-use super::attributes::{Object, Source, Subject};
+use super::attributes::{Object, Subject};
 use super::links::{NameClaim, replace};
 use super::options::{Make, Preserve};
 use super::place::{Left, Made, Place};
@@ -263,7 +263,7 @@ impl Copier {
         let pinned = creation
             .pin(directory, target_name(found), found.node.own.is_shared)
             .map_err(|cause| not_ours(found, wording::PERMISSIONS, cause))?;
-        let xattrs = self.read_xattrs(desk, Source::Named(source_directory, found.name()), &|| found.path());
+        let xattrs = self.read_named_xattrs(desk, (source_directory, found.name()), &|| found.path());
         let subject = Subject {
             object: Object::Pinned(&pinned),
             stat: source,

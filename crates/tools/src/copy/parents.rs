@@ -18,7 +18,7 @@ use haul_sys::{
 use haul_sys::{make_directory, open, open_path, stat, stat_path};
 
 use super::Copier;
-use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, Source};
+use super::attributes::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
 use super::operands::{Assignment, c_string};
 use super::options::Preserve;
 use super::wording;
@@ -294,7 +294,8 @@ impl<'a> Parents<'a> {
 /// Sets mode and access lists as the source has them.
 fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
     let source = open_path(&changed.source, Open::SEARCH.following())?;
-    let lists = [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, Source::Named(&source, c".").get(key)));
+    let source = Pinned::open(&source, c".")?;
+    let lists = [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, source.get_xattr(key)));
     object.remove(ACCESS_LIST)?;
     object.chmod(changed.stat.mode)?;
     for (key, list) in lists {

@@ -9,7 +9,7 @@ use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
 use haul_sys::{open, reflink, remove, stat, stat_at, stat_path, truncate};
 
 use super::Copier;
-use super::attributes::{Object, Source, SourceXattrs, Subject};
+use super::attributes::{Object, SourceXattrs, Subject};
 use super::births::Birth;
 use super::holes;
 use super::layouts::Original;
@@ -420,7 +420,7 @@ impl Copier {
         let birth = file.own.birth;
         let xattrs = match birth.is_some_and(|birth| birth.is_final) {
             true => SourceXattrs::default(),
-            false => self.read_xattrs(desk, Source::Open(&file.source), &|| file.found.path()),
+            false => self.read_xattrs(desk, Object::Open(&file.source), &|| file.found.path()),
         };
         self.give_attributes(
             desk,

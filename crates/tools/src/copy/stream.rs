@@ -9,7 +9,7 @@ use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Stat};
 use haul_sys::{open, read_on, write_on};
 
 use super::Copier;
-use super::attributes::{Object, Source, Subject};
+use super::attributes::{Object, Subject};
 use super::layouts::Original;
 use super::place::Made;
 use super::regular::{OpenTarget, Target};
@@ -65,7 +65,7 @@ pub(super) fn copy(
     copier.tell_streamed(desk);
     // A device or FIFO that the user writes to keeps its rights, unlike with GNU cp: it is not a copy.
     if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
-        let xattrs = copier.read_xattrs(desk, Source::Open(source), &|| found.path());
+        let xattrs = copier.read_xattrs(desk, Object::Open(source), &|| found.path());
         let subject = Subject {
             object: Object::Open(&file),
             stat,

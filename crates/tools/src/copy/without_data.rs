@@ -9,7 +9,7 @@ use haul_flow::{Desk, Found, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
-use super::attributes::{Object, Source, SourceXattrs, Subject};
+use super::attributes::{Object, SourceXattrs, Subject};
 use super::births::Birth;
 use super::layouts::Original;
 use super::options::Preserve;
@@ -32,11 +32,11 @@ impl Copier {
             Some(how) => Some(open(directory, found.name(), how).map_err(unreadable)?),
             None => None,
         };
-        let looked_at = match &opened {
-            Some(opened) => Source::Open(opened),
-            None => Source::Named(directory, found.name()),
+        let path = || found.path();
+        let xattrs = match &opened {
+            Some(opened) => self.read_xattrs(desk, Object::Open(opened), &path),
+            None => self.read_named_xattrs(desk, (directory, found.name()), &path),
         };
-        let xattrs = self.read_xattrs(desk, looked_at, &|| found.path());
         let made = match self.make_at_once(desk, found, source) {
             Some(made) => Ok(made),
             None => self.make_by_opening(desk, found, source, &xattrs),

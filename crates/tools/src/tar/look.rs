@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use haul_flow::{Desk, Enter, Found, Need, Opened, Problem, Tally, Tool, Wording};
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, ProcessIdentity, Seek, Stat, get_xattr,
-    get_xattr_at, list_xattrs, list_xattrs_at, open, read_link, seek, stat_path,
+    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, ProcessIdentity, Seek, Stat, open,
+    read_link, seek, stat_path,
 };
 
 use super::entry::{Entry, Extra, Listing, People};
@@ -160,20 +160,15 @@ impl Look {
             // To open a device is to use it.
             return Ok(());
         }
-        let followed = entry.followed.then(|| open(directory, name, Open::READ.following()));
-        let followed = followed.transpose().map_err(|cause| (wording::CANNOT_OPEN, cause))?;
-        let keys = match &followed {
-            Some(file) => list_xattrs(file),
-            None => list_xattrs_at(directory, name),
+        let pinned = match entry.followed {
+            true => Pinned::follow(directory, name),
+            false => Pinned::open(directory, name),
         };
-        let keys = keys.map_err(|cause| (wording::CANNOT_LIST_ATTRIBUTES, cause))?;
-        let get = |key: &CStr| match &followed {
-            Some(file) => get_xattr(file, key),
-            None => get_xattr_at(directory, name, key),
-        };
+        let pinned = pinned.map_err(|cause| (wording::CANNOT_OPEN, cause))?;
+        let keys = pinned.list_xattrs().map_err(|cause| (wording::CANNOT_LIST_ATTRIBUTES, cause))?;
         let mut records = Vec::new();
         for key in keys.iter() {
-            match get(key) {
+            match pinned.get_xattr(key) {
                 Ok(value) => records.extend(self.record(key.to_bytes(), value)),
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => {
