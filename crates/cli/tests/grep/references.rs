@@ -281,7 +281,7 @@ fn references_to_groups_that_may_match_nothing() {
 fn random_references_match_as_defined_and_as_by_gnu_grep() {
     require!(needs_gnu());
     let full = needs::is_full_run();
-    let cases = needs::count_from("HAUL_CASES", if full { 4_000 } else { 80 });
+    let cases = needs::count_from("HAUL_CASES", if full { 4_000 } else { 40 });
     let seed = needs::count_from("HAUL_SEED", 1);
     let (scene, lines) = (Scene::new(), lines());
     fs::write(scene.path().join("lines"), lines.join("\n") + "\n").unwrap();
@@ -324,7 +324,7 @@ fn random_references_match_as_defined_and_as_by_gnu_grep() {
         "{cases} cases by seed {seed}: {found} find lines, {alike} as GNU grep, {copies_differ} with copies not"
     );
     assert!(found * 2 > cases, "too few cases find anything");
-    assert!((alike + copies_differ) * 100 >= cases * 98, "differs from GNU grep where no group is copied");
+    assert!((alike + copies_differ) * 100 >= cases * 95, "differs from GNU grep where no group is copied");
     assert!(alike * 10 > cases * 8, "the definition is not GNU grep's");
 }
 

@@ -36,6 +36,19 @@ fn is_found_by(found: char, sought: char) -> bool {
         || capital(found) == high && (low() == Some(found) || LONESOME.contains(&found))
 }
 
+/// Returns the character that stands for all that are the same as this one, so that two are the same if one stands for both.
+/// `None` if that cannot be: others are found by it that it is not found by.
+pub(super) fn representative(character: char) -> Option<char> {
+    let high = capital(character);
+    match character {
+        'ı' => Some('I'),
+        // Letters of Unicode 17, which the regex engine's tables do not have yet.
+        '\u{a7ce}' | '\u{a7cf}' | '\u{a7d2}'..='\u{a7d5}' | '\u{16ea0}'..='\u{16ed3}' => None,
+        _ if character == high || only(high.to_lowercase()) == Some(character) => Some(high),
+        _ => LONESOME.contains(&character).then_some(high),
+    }
+}
+
 /// Adds what is the same as a set's characters to it.
 pub(super) fn fold(set: &mut ClassUnicode) {
     let one = |character| ClassUnicode::new([ClassUnicodeRange::new(character, character)]);
@@ -62,5 +75,35 @@ pub(super) fn fold(set: &mut ClassUnicode) {
     }
     if has(&sought, 'ı') {
         plain.iter().for_each(|letter| set.union(&one(*letter)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn a_representative_stands_for_what_a_character_is_folded_to() {
+        let mut same: HashMap<char, Vec<char>> = HashMap::new();
+        for character in '\0'..=char::MAX {
+            representative(character)
+                .into_iter()
+                .for_each(|one| same.entry(one).or_default().push(character));
+        }
+        let mut wrong = Vec::new();
+        for characters in same.values() {
+            for character in characters {
+                let mut set = ClassUnicode::new([ClassUnicodeRange::new(*character, *character)]);
+                // Most have one case only: then nothing has to be asked.
+                if characters.len() > 1 || character.is_lowercase() || character.is_uppercase() {
+                    fold(&mut set);
+                }
+                let folded: Vec<char> = set.iter().flat_map(|range| range.start()..=range.end()).collect();
+                wrong.extend((folded != *characters).then(|| (*character, folded, characters.clone())));
+            }
+        }
+        assert!(wrong.is_empty(), "{} of them: {:?}", wrong.len(), &wrong[..wrong.len().min(20)]);
     }
 }

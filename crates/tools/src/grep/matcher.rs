@@ -1,6 +1,7 @@
 //! Patterns made ready: which lines they select, and where in a line they match.
 //!
-//! Two ways, chosen once: POSIX's patterns become automata (`expression.rs`), Perl's go to PCRE2 (`perl.rs`).
+//! Three ways, chosen once: plain texts are searched for as they are (`literals.rs`), POSIX's patterns become automata
+//! (`expression.rs`), Perl's go to PCRE2 (`perl.rs`).
 
 use std::ops::Range;
 
@@ -10,6 +11,7 @@ use haul_sys::pcre2::{Failure, Matching};
 use super::backtrack::Exhausted;
 use super::bracket::Alphabet;
 use super::expression::{self, Expression};
+use super::literals::{Folded, Literals};
 use super::pattern::Syntax;
 use super::perl::Perl;
 use super::wording;
@@ -93,6 +95,7 @@ pub(super) struct Matcher {
 }
 
 enum Method {
+    Literals(Literals),
     Expression(Box<Expression>),
     Perl(Perl),
 }
@@ -105,6 +108,7 @@ pub(super) struct Scratch {
 }
 
 enum Cache {
+    Literals(Folded),
     Expression(Box<expression::Cache>),
     /// `None` if there was no memory for it.
     Perl(Option<Matching>),
@@ -116,9 +120,10 @@ impl Matcher {
     /// # Errors
     /// What is wrong with one.
     pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<&'static str>) -> Result<Self, String> {
-        let method = match wanted.syntax {
-            Syntax::Perl => Method::Perl(Perl::new(wanted)?),
-            _ => {
+        let method = match (wanted.syntax, Literals::new(wanted)) {
+            (_, Some(literals)) => Method::Literals(literals),
+            (Syntax::Perl, None) => Method::Perl(Perl::new(wanted)?),
+            (_, None) => {
                 let expression = Expression::new(wanted, warnings).map_err(|refused| refused.to_string())?;
                 Method::Expression(Box::new(expression))
             }
@@ -129,6 +134,7 @@ impl Matcher {
     /// Makes what a worker needs beside.
     pub(super) fn scratch(&self) -> Scratch {
         let cache = match &self.method {
+            Method::Literals(_) => Cache::Literals(Folded::default()),
             Method::Expression(expression) => Cache::Expression(Box::new(expression.cache())),
             Method::Perl(perl) => Cache::Perl(perl.matching()),
         };
@@ -143,6 +149,7 @@ impl Matcher {
         from: usize,
     ) -> Result<Option<Range<usize>>, GivenUp> {
         match (&self.method, &mut scratch.cache) {
+            (Method::Literals(literals), Cache::Literals(folded)) => Ok(literals.line(folded, text, from)),
             (Method::Expression(expression), Cache::Expression(cache)) => {
                 Ok(expression.line(cache, text, from)?)
             }
@@ -156,20 +163,25 @@ impl Matcher {
         self.alphabet.first(text).map_or(1, |(_, length)| length)
     }
 
-    /// Finds the leftmost match at or after a place in a line; of several the longest, unless Perl's rules are asked for.
+    /// Finds the leftmost match at or after a place in a line; of several the longest, unless Perl's rules are asked for. The
+    /// first that is asked for of a line has to be the one from its beginning.
     pub(super) fn part(
         &self,
         scratch: &mut Scratch,
         text: &[u8],
         (line, from): (Range<usize>, usize),
     ) -> Result<Option<Range<usize>>, GivenUp> {
+        let within = |found: Range<usize>| line.start + found.start..line.start + found.end;
         match (&self.method, &mut scratch.cache) {
+            (Method::Literals(literals), Cache::Literals(folded)) => {
+                Ok(literals.part(folded, &text[line.clone()], from - line.start).map(within))
+            }
             (Method::Expression(expression), Cache::Expression(cache)) => {
                 Ok(expression.part(cache, text, from..line.end)?)
             }
             (Method::Perl(perl), Cache::Perl(Some(matching))) => {
                 let found = perl.part(matching, &text[line.clone()], from - line.start)?;
-                Ok(found.map(|found| line.start + found.start..line.start + found.end))
+                Ok(found.map(within))
             }
             _ => Err(GivenUp::Perl(Failure::Memory)),
         }
@@ -236,5 +248,70 @@ mod tests {
             lines.push(line);
         }
         assert_eq!(lines, [0..3, 5..6, 6..7]);
+    }
+
+    #[test]
+    fn plain_texts_are_not_made_automata_of() {
+        let is_literal = |pattern: &[u8], syntax, ignore_case| {
+            let patterns = vec![pattern.to_vec(), b"other".to_vec()];
+            let (extent, utf8, null_data) = (Extent::Part, true, false);
+            let wanted = Wanted { patterns, syntax, ignore_case, extent, utf8, null_data };
+            matches!(Matcher::new(&wanted, &mut Vec::new()).unwrap().method, Method::Literals(_))
+        };
+        assert!(is_literal(&b"a".repeat(10_000), Syntax::Fixed, true));
+        assert!(is_literal("a.(é|b".as_bytes(), Syntax::Fixed, true));
+        assert!(is_literal("a+é".as_bytes(), Syntax::Basic, true));
+        assert!(is_literal(b"a b", Syntax::Extended, false));
+        assert!(!is_literal(b"a+", Syntax::Extended, false));
+        assert!(!is_literal(b"a.", Syntax::Basic, false));
+        assert!(!is_literal(b"\xff", Syntax::Fixed, false), "it is in no character");
+    }
+
+    #[test]
+    fn literals_find_what_automata_do() {
+        let texts = ["", "a", "ab", "b a", "AB", "ſ", "k", "éß", "i", "İı", "аЯ", "ǆ"];
+        let lines = "ab\nxabx\nb a\nAb ab\n\nſS s\n\u{212a}k\nÉßé éß\nIı iİ\nАя\nǅ Ǆ\n\u{301}a\nab\u{301}\n";
+        let lines = [lines.as_bytes(), b"a\xff b a"].concat();
+        for (set, extent, ignore_case, utf8) in (0..1_u32 << texts.len()).step_by(29).flat_map(|set| {
+            [Extent::Part, Extent::Words, Extent::Line].into_iter().flat_map(move |extent| {
+                [(false, true), (true, true), (true, false)].map(|(fold, utf8)| (set, extent, fold, utf8))
+            })
+        }) {
+            let chosen = texts.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
+            let mut patterns: Vec<Vec<u8>> = chosen.map(|(_, text)| text.as_bytes().to_vec()).collect();
+            if patterns.is_empty() {
+                continue;
+            }
+            let syntax = Syntax::Extended;
+            let wanted = |patterns| Wanted { patterns, syntax, ignore_case, extent, utf8, null_data: false };
+            let literal = Matcher::new(&wanted(patterns.clone()), &mut Vec::new()).unwrap();
+            patterns[0] = [b"(".as_slice(), &patterns[0], b")"].concat();
+            let automaton = Matcher::new(&wanted(patterns.clone()), &mut Vec::new()).unwrap();
+            assert!(
+                matches!(literal.method, Method::Literals(_))
+                    && matches!(automaton.method, Method::Expression(_))
+            );
+            let (left, right) = (all_found(&literal, &lines), all_found(&automaton, &lines));
+            assert_eq!(left, right, "{:?}", wanted(patterns));
+        }
+    }
+
+    /// Returns the selected lines, and the matches in them that are not empty.
+    fn all_found(matcher: &Matcher, text: &[u8]) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
+        let (mut scratch, mut at, mut found) = (matcher.scratch(), 0, Vec::new());
+        while let Some(line) = matcher.line(&mut scratch, text, at).unwrap() {
+            let content = line.start..line.end - usize::from(text[line.end - 1] == b'\n');
+            let (mut parts, mut from) = (Vec::new(), content.start);
+            while from < content.end {
+                let part = matcher.part(&mut scratch, text, (content.clone(), from)).unwrap();
+                let Some(part) = part.filter(|part| part.start < content.end) else { break };
+                from = part.end
+                    + if part.is_empty() { matcher.character(&text[part.end..content.end]) } else { 0 };
+                parts.extend((!part.is_empty()).then_some(part));
+            }
+            at = line.end;
+            found.push((line, parts));
+        }
+        found
     }
 }

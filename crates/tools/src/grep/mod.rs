@@ -1,6 +1,7 @@
 //! The search tool: `grep`, with everything in flight at once.
 //!
-//! Patterns (`pattern.rs`, `bracket.rs`) are made ready (`matcher.rs`, `expression.rs`, `perl.rs`); which lines of a
+//! Patterns (`pattern.rs`, `bracket.rs`) are made ready (`matcher.rs`, `literals.rs`, `expression.rs`,
+//! `perl.rs`); which lines of a
 //! text they select is found out anywhere and in any order (`find.rs`, `content.rs`), and what is shown of a file is made of that
 //! in order (`page.rs`). [`Grep`] answers the framework's questions: files up to some MiB are searched as their blocks come,
 //! longer ones in pieces by all workers (`large.rs`). Results are told whole and go out in the order that is asked for
@@ -21,6 +22,7 @@ mod expression;
 mod find;
 pub(crate) mod glob;
 mod large;
+mod literals;
 mod longest;
 mod matcher;
 mod options;
