@@ -11,7 +11,7 @@ use crate::steps::{Failure, is_installed, run, say};
 type Need = (&'static str, &'static str, &'static str);
 
 /// What the tests need.
-const NEEDS: [Need; 47] = [
+const NEEDS: [Need; 48] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -43,6 +43,7 @@ const NEEDS: [Need; 47] = [
     ("/usr/include/sys/capability.h", "libcap-dev", ORACLE),
     ("setcap", "libcap2-bin", "GNU's test of capabilities"),
     ("tar", "tar", "comparisons of archives"),
+    ("/usr/share/i18n/charmaps", "locales", "tests in locales of other character sets"),
     ("bsdtar", "libarchive-tools", "comparisons of archives"),
     ("gzip", "gzip", "tests of compressed archives"),
     ("zstd", "zstd", "tests of compressed archives"),

@@ -31,6 +31,7 @@ mod gate;
 mod interposer;
 mod kernel_aio;
 mod local_time;
+mod locale;
 mod make;
 mod metadata;
 mod names;
@@ -67,6 +68,7 @@ pub use file_system::{file_system_id, file_system_type, mount_type, synchronize_
 pub use interposer::interposer;
 pub use kernel_aio::{Gather, KernelAio};
 pub use local_time::{LocalTime, local_time};
+pub use locale::{character_set, first_character, use_character_set};
 pub use make::{
     Special, link, link_at_path, make_directory, make_special, make_symlink, read_link, remove,
     remove_directory, rename, rename_to_new,
@@ -82,9 +84,7 @@ pub use process::{
     raise_descriptor_limit, set_umask, umask, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
-pub use standard::{
-    Standard, character_set, end_at_broken_pipe, standard_input, standard_stream, was_closed,
-};
+pub use standard::{Standard, end_at_broken_pipe, standard_input, standard_stream, was_closed};
 pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, may_write, stat, stat_at, stat_path,
 };

@@ -1,4 +1,4 @@
-//! What the process was started with: its standard streams and its locale.
+//! What the process was started with: its standard streams.
 //!
 //! The Rust runtime opens `/dev/null` on those of the descriptors 0 to 2 that are closed, before `main` runs, so that no
 //! file of the program gets such a number. What is then written to a closed standard output vanishes without an error, and a
@@ -6,7 +6,6 @@
 //! So the descriptors are looked at even earlier, among the constructors that the C library runs; and so is what `SIGPIPE` does,
 //! which the runtime then ignores.
 
-use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -112,23 +111,4 @@ pub fn standard_input() -> Result<Fd> {
         || "0, F_DUPFD_CLOEXEC, 3".to_owned(),
     )
     .map(Fd::new)
-}
-
-/// Returns the name of the character set of the user's locale (`LC_ALL`, `LC_CTYPE`, `LANG`), as the C library knows it;
-/// that of the C locale where the one asked for is not installed.
-#[must_use]
-pub fn character_set() -> String {
-    // SAFETY: passes a number, a NUL-terminated name, and no locale to change.
-    let locale = unsafe { libc::newlocale(libc::LC_CTYPE_MASK, c"".as_ptr(), std::ptr::null_mut()) };
-    if locale.is_null() {
-        return "ANSI_X3.4-1968".to_owned();
-    }
-    // SAFETY: `locale` was made above and is freed below.
-    let name = unsafe { libc::nl_langinfo_l(libc::CODESET, locale) };
-    // SAFETY: the C library returns a NUL-terminated text that lives as long as `locale`, and nobody writes to it.
-    let name = unsafe { CStr::from_ptr(name) };
-    let name = name.to_string_lossy().into_owned();
-    // SAFETY: `locale` was made above and is used nowhere else.
-    unsafe { libc::freelocale(locale) };
-    name
 }

@@ -14,12 +14,27 @@ pub(crate) enum Charset {
     Ascii,
     /// UTF-8.
     Utf8,
+    /// Another one: only the C library knows its characters.
+    Other(Marks),
+}
+
+/// The marks around a quoted word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// Apostrophes.
+    Plain,
+    /// GB 18030's single quotation marks: beside UTF-8, the only set whose marks GNU's programs know.
+    Gb18030,
 }
 
 impl Charset {
     /// Finds the character set of this process's locale.
     pub(crate) fn of_process() -> Self {
-        Self::of_locale(|name| std::env::var_os(name), haul_sys::character_set)
+        let charset = Self::of_locale(|name| std::env::var_os(name), haul_sys::character_set);
+        if matches!(charset, Self::Other(_)) {
+            haul_sys::use_character_set();
+        }
+        charset
     }
 
     /// Finds the character set of the user's locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that says anything. What
@@ -32,8 +47,12 @@ impl Charset {
             .unwrap_or_default();
         match locale.to_str() {
             Some("" | "C" | "POSIX") => Self::Ascii,
-            _ if ask() == "UTF-8" => Self::Utf8,
-            _ => Self::Ascii,
+            _ => match ask().as_str() {
+                "UTF-8" => Self::Utf8,
+                "ANSI_X3.4-1968" => Self::Ascii,
+                "GB18030" => Self::Other(Marks::Gb18030),
+                _ => Self::Other(Marks::Plain),
+            },
         }
     }
 }
@@ -50,6 +69,16 @@ fn units(name: &[u8], charset: Charset) -> Vec<Unit<'_>> {
     match charset {
         Charset::Ascii => {
             name.chunks(1).map(|bytes| Unit { bytes, printable: matches!(bytes, [b' '..=b'~']) }).collect()
+        }
+        Charset::Other(_) => {
+            let mut rest = name;
+            let next = || {
+                let (length, printable) = haul_sys::first_character(rest);
+                let (bytes, after) = rest.split_at_checked(length).filter(|_| !rest.is_empty())?;
+                rest = after;
+                Some(Unit { bytes, printable })
+            };
+            std::iter::from_fn(next).collect()
         }
         Charset::Utf8 => name
             .utf8_chunks()
@@ -135,8 +164,10 @@ pub(crate) fn shell(name: &[u8], charset: Charset) -> Vec<u8> {
 /// Quotes a name as a shell takes it, unless it is one word to the shell as it stands.
 pub(crate) fn shell_if_needed(name: &[u8], charset: Charset) -> Vec<u8> {
     let plain = |unit: Unit<'_>| match unit.bytes {
-        [byte] => byte.is_ascii_alphanumeric() || b"#%+,-./@]_{}~".contains(byte),
-        _ => unit.printable,
+        [byte] if byte.is_ascii() => byte.is_ascii_alphanumeric() || b"#%+,-./@]_{}~".contains(byte),
+        // Some shells take the last byte of such a character for one of their own.
+        [_, others @ ..] => unit.printable && !others.iter().any(|byte| b"[\\^`|".contains(byte)),
+        [] => true,
     };
     let special = matches!(name, [] | [b'{' | b'}'] | [b'#' | b'~', ..]);
     if special || !units(name, charset).into_iter().all(plain) { shell(name, charset) } else { name.to_vec() }
@@ -145,7 +176,7 @@ pub(crate) fn shell_if_needed(name: &[u8], charset: Charset) -> Vec<u8> {
 /// Tells whether a name has an apostrophe and otherwise only what double quotes leave alone: those read better then.
 fn fits_double_quotes(name: &[u8], units: &[Unit<'_>]) -> bool {
     let plain = |unit: &Unit<'_>| match unit.bytes {
-        [byte] => byte.is_ascii_alphanumeric() || b" %'+,-./:@]_".contains(byte),
+        [byte] if byte.is_ascii() => byte.is_ascii_alphanumeric() || b" %'+,-./:@]_".contains(byte),
         _ => unit.printable,
     };
     let leading = |unit: &Unit<'_>| plain(unit) || matches!(unit.bytes, b"#" | b"~");
@@ -154,15 +185,16 @@ fn fits_double_quotes(name: &[u8], units: &[Unit<'_>]) -> bool {
 
 /// Quotes a word for a sentence.
 pub(crate) fn prose(word: &[u8], charset: Charset) -> Vec<u8> {
-    let (left, right) = match charset {
-        Charset::Ascii => ("'", "'"),
-        Charset::Utf8 => ("\u{2018}", "\u{2019}"),
+    let (left, right): (&[u8], &[u8]) = match charset {
+        Charset::Ascii | Charset::Other(Marks::Plain) => (b"'", b"'"),
+        Charset::Other(Marks::Gb18030) => (b"\xa1\xae", b"\xa1\xaf"),
+        Charset::Utf8 => ("\u{2018}".as_bytes(), "\u{2019}".as_bytes()),
     };
-    let mut quoted = left.as_bytes().to_vec();
+    let mut quoted = left.to_vec();
     for unit in units(word, charset) {
         match (unit.bytes, unit.printable) {
             (bytes, true) => {
-                if bytes == b"\\" || bytes == right.as_bytes() {
+                if bytes == b"\\" || bytes == right {
                     quoted.push(b'\\');
                 }
                 quoted.extend_from_slice(bytes);
@@ -170,7 +202,7 @@ pub(crate) fn prose(word: &[u8], charset: Charset) -> Vec<u8> {
             (bytes, false) => bytes.iter().for_each(|&byte| escape_byte(byte, &mut quoted)),
         }
     }
-    quoted.extend_from_slice(right.as_bytes());
+    quoted.extend_from_slice(right);
     quoted
 }
 
@@ -389,6 +421,8 @@ mod tests {
         assert_eq!(charset(&[("LANG", "en_US.UTF-8")], "UTF-8"), Charset::Utf8);
         assert_eq!(charset(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")], "UTF-8"), Charset::Ascii);
         assert_eq!(charset(&[("LC_CTYPE", "de_DE.utf8@euro"), ("LC_ALL", "")], "UTF-8"), Charset::Utf8);
+        assert_eq!(charset(&[("LANG", "en_US")], "ISO-8859-1"), Charset::Other(Marks::Plain));
+        assert_eq!(charset(&[("LANG", "zh_CN.gb18030")], "GB18030"), Charset::Other(Marks::Gb18030));
         // Not installed, which the C library says by the character set of the C locale.
         assert_eq!(charset(&[("LANG", "xx_YY.UTF-8")], "ANSI_X3.4-1968"), Charset::Ascii);
     }

@@ -165,7 +165,17 @@ impl Asked {
 
 impl Line {
     fn options(&self, patterns: Vec<Vec<u8>>, operands: usize) -> Result<GrepOptions, String> {
-        let utf8 = Charset::of_process() == Charset::Utf8;
+        let utf8 = match Charset::of_process() {
+            Charset::Utf8 => true,
+            Charset::Ascii => false,
+            // Taken for bytes, characters would match in parts, and classes and cases would be wrong.
+            Charset::Other(_) => {
+                let name = haul_sys::character_set();
+                return Err(format!(
+                    "the locale's character set {name} is not supported: use UTF-8, or LC_ALL=C for bytes"
+                ));
+            }
+        };
         let wanted = Wanted {
             patterns,
             syntax: self.syntax()?,

@@ -19,9 +19,9 @@ Differences from GNU grep:
   \\b, \\B, \\< and \\> take bytes that are no characters for no parts of words.
   An empty word (-w '') is not found inside of a character.
   A back-reference that takes too long for a line is an error.
-  -P takes several patterns; they cannot look around or refer back.
-  -P has no repetitions that give nothing back, no \\Q, and of flags only imsU.
-  With -P -z, (?m)^ also matches after a newline that is the end of a line.";
+  (b*)+a\\1 and the like find lines in which the last iteration is empty.
+  In -P, \\d, \\w, \\s and \\b know ASCII only, unless (*UCP) begins the pattern.
+  Locales of other character sets than UTF-8 and ASCII are refused.";
 
 /// Search for PATTERNS in each FILE, or in what is given on standard input
 #[derive(Clone, Debug, Parser)]
