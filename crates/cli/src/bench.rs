@@ -7,7 +7,7 @@ use clap::Parser;
 
 /// Makes trees to copy, and races copiers over them.
 #[derive(Parser)]
-#[command(name = "haul bench", disable_help_subcommand = true)]
+#[command(name = "haul bench", version, disable_help_subcommand = true)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: haul_bench::Command,

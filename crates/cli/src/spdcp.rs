@@ -22,6 +22,10 @@ use crate::report::{Console, complain};
 /// Copies, or tells what is asked for. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::new(program, Charset::of_process()).pointing_to("-h");
+    // The program of this name has letters only; every command of haul has this one.
+    if words.first().is_some_and(|word| word == "--version") {
+        return copy::tell(messages, &versions());
+    }
     match parse(words, &Environment::of_process()) {
         Ok(Parsed::Copy(mut request)) => {
             request.cluster.clients = request.cluster.clients.or_else(clients_at_hand);

@@ -42,8 +42,12 @@ const WORDS: &[(Wording, Wording)] =
 #[command(
     name = "haul cmp",
     args_override_self = true,
+    disable_version_flag = true,
+    version,
     after_help = "\
-Names, types, contents and where symbolic links lead are compared always; FIFOs and devices are never opened.
+Names, types, contents and where symbolic links lead are compared always. In trees nothing else is opened: devices are
+compared by their numbers, FIFOs and sockets by their type. FIFOs and devices that are named are read to their ends, and
+- is standard input; only what is one and the same file is not read.
 A file that is compared with a directory is compared with the file of its name in there.
 
 Exit status is 0 if all is the same, 1 if anything differs, 2 if anything could not be compared.
@@ -84,6 +88,9 @@ struct Line {
     one_file_system: bool,
     #[command(flatten)]
     shared: Shared,
+    /// Print the version
+    #[arg(long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 impl Line {

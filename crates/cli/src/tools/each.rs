@@ -44,6 +44,8 @@ const WORDS: &[(Wording, Wording)] =
 #[command(
     name = "haul each",
     args_override_self = true,
+    disable_version_flag = true,
+    version,
     override_usage = "haul each [OPTION]... ROOT... -- COMMAND [WORD]...",
     after_help = "\
 Exit status is 0 if every command ended with 0, 1 if some did not (they are listed at the end), 2 if anything else went wrong.
@@ -100,6 +102,9 @@ struct Line {
     dry_run: bool,
     #[command(flatten)]
     shared: Shared,
+    /// Print the version
+    #[arg(long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 /// Reads a number of bytes.

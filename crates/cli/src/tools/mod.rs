@@ -82,6 +82,7 @@ impl Call<'_> {
     /// Reads flags from other words than those of the call, for a tool that understands them in more ways.
     pub(crate) fn read_words<A: FromArgMatches>(&self, words: &[OsString], trouble: u8) -> Read<A> {
         let command = (self.tool.flags)().bin_name(self.program()).term_width(HELP_WIDTH);
+        let command = command.display_name(format!("{} (haul)", self.name));
         let is_rank = !self.stands_in && crate::cluster::is_under_launcher();
         shared::parse(command, &self.messages(), (words, is_rank), trouble)
     }

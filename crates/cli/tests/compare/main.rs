@@ -3,6 +3,7 @@
 //! - [`rivals`]: the same lines and the same exit status as `diff -rq --no-dereference` and `cmp`.
 //! - [`attributes`]: every attribute is seen, and nothing else is.
 //! - [`hard`]: what must not be opened, loops, files that change, what cannot be read, many differences.
+//! - [`streams`]: pipes, devices and standard input are read.
 //! - [`ranks`]: the same by several processes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -11,6 +12,7 @@ mod attributes;
 mod hard;
 mod ranks;
 mod rivals;
+mod streams;
 
 use std::fs;
 use std::path::Path;

@@ -102,7 +102,8 @@ fn attributes_lists_and_holes_are_extracted_as_by_gnu_tar() {
         }
         words.push("tree");
         run("tar", &words, sandbox.path());
-        extracted_alike(sandbox.path(), &["--xattrs", "--acls"], COMMON | Facts::HOLES | Facts::ATTRIBUTES);
+        let options = ["--xattrs", "--xattrs-include=*", "--acls"];
+        extracted_alike(sandbox.path(), &options, COMMON | Facts::HOLES | Facts::ATTRIBUTES);
     }
 }
 
@@ -155,9 +156,9 @@ fn compressed_archives_are_known_by_their_first_bytes() {
 }
 
 #[test]
-fn zeros_behind_what_is_compressed_are_no_damage_and_anything_else_is() {
+fn zeros_behind_what_is_compressed_are_no_damage_and_anything_else_is_to_gzip() {
     require!(needs::tool("tar"));
-    for (option, program) in [("-z", "gzip"), ("-j", "bzip2")] {
+    for (option, program, garbage) in [("-z", "gzip", 2), ("-j", "bzip2", 0)] {
         require!(needs::tool(program));
         let sandbox = Sandbox::in_memory().unwrap();
         let folder = sandbox.path();
@@ -168,8 +169,8 @@ fn zeros_behind_what_is_compressed_are_no_damage_and_anything_else_is() {
         let cases = [
             ([part.as_slice(), &zeros].concat(), 0),
             ([part.as_slice(), &part].concat(), 0),
-            ([part.as_slice(), b"something"].concat(), 2),
-            ([part.as_slice(), &zeros, &part].concat(), 2),
+            ([part.as_slice(), b"something"].concat(), garbage),
+            ([part.as_slice(), &zeros, &part].concat(), garbage),
         ];
         for (archive, status) in cases {
             fs::write(folder.join("archive"), &archive).unwrap();

@@ -4,7 +4,9 @@
 //! may show a difference (`content.rs`; large files in ranges: `ranges.rs`), and compares attributes (`attributes.rs`). What
 //! differs is an entry's result (`difference.rs`), kept and told in the order of the paths (`findings.rs`).
 //!
-//! Promises: nothing but regular files, directories and links is opened, and nothing is written. What could not be compared
+//! Pipes, devices and standard input that the user names are read to their ends (`streams.rs`).
+//!
+//! Promises: in trees nothing but regular files, directories and links is opened, and nothing is written. What could not be compared
 //! is reported and makes the comparison a failed one; that all is the same is said only of what was looked at.
 
 mod attributes;
@@ -14,6 +16,7 @@ mod difference;
 mod findings;
 mod options;
 mod ranges;
+mod streams;
 pub mod wording;
 
 use std::ffi::{CStr, CString, OsStr};
@@ -61,6 +64,9 @@ pub fn run_by(
     config: &Config,
     report: &dyn Report,
 ) -> std::result::Result<Outcome, Problem> {
+    if let Some((first, second)) = streams(operands)? {
+        return streams::compare((&first, &second), options, report);
+    }
     let config = Config { jobs: config.jobs.or(Some(WORKERS)), ..config.clone() };
     let session = Session::begin(&config, report)?;
     let tool = Comparer::new(options.clone())
@@ -75,8 +81,23 @@ pub fn run_by(
     })
 }
 
-/// Finds the two that are compared. A file that is named with a directory is compared with the file of its name in there.
-fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Operand<Comparer>, Problem> {
+/// Returns the two that are compared if either is read as a stream.
+fn streams(operands: &Operands) -> std::result::Result<Option<(CString, CString)>, Problem> {
+    let (first, second) = (&operands.first, &operands.second);
+    if streams::is_stream(first) || streams::is_stream(second) {
+        let both = if first.to_bytes() == b"-" || second.to_bytes() == b"-" {
+            (first.clone(), second.clone())
+        } else {
+            resolved(operands)?
+        };
+        return Ok(Some(both));
+    }
+    let both = resolved(operands)?;
+    Ok((streams::is_stream(&both.0) || streams::is_stream(&both.1)).then_some(both))
+}
+
+/// Returns the two that are compared. A file that is named with a directory is compared with the file of its name in there.
+fn resolved(operands: &Operands) -> std::result::Result<(CString, CString), Problem> {
     let is_directory = |path: &CStr| {
         let looked = stat_path::<&Fd>(None, path, true);
         looked.map(|stat| stat.kind == FileType::Directory).map_err(|cause| {
@@ -84,11 +105,15 @@ fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Op
         })
     };
     let (first, second) = (&operands.first, &operands.second);
-    let (first, second) = match (is_directory(first)?, is_directory(second)?) {
+    Ok(match (is_directory(first)?, is_directory(second)?) {
         (true, false) => (below(first, second), second.clone()),
         (false, true) => (first.clone(), below(second, first)),
         _ => (first.clone(), second.clone()),
-    };
+    })
+}
+
+fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Operand<Comparer>, Problem> {
+    let (first, second) = resolved(operands)?;
     let place = Split::of(&second).hold(&session.cache).map_err(|cause| {
         Problem::new(haul_flow::wording::CANNOT_ACCESS).naming(second.to_bytes()).because(cause)
     })?;

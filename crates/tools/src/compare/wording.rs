@@ -41,6 +41,9 @@ pub const FAILED_TO_CLOSE: Wording = Wording("failed to close {}");
 /// More differences than are kept to be sorted.
 pub const TOO_MANY: Wording =
     Wording("more differences than can be sorted: those that follow are listed as found");
+/// Attributes of what is read as a stream.
+pub const STREAM_ATTRIBUTES: Wording =
+    Wording("--attributes compares files and trees, not pipes or devices that are named");
 /// A pattern of names that is none.
 pub const BAD_PATTERN: Wording = Wording("invalid pattern {}");
 /// What another process has found, and cannot be read here.

@@ -4,33 +4,85 @@
 //! match slashes too. A pattern that matches a name leaves out what is below it as well: where a tree is walked by not
 //! entering it, where an archive is read because a pattern may also match any beginning of a name that ends before a slash.
 
-use regex_syntax::hir::{Hir, Look};
+use std::collections::HashSet;
 
 use super::options::{Exclude, Options};
-use crate::grep::glob::Glob;
+use crate::grep::glob::{End, Glob, literal};
 
-/// The patterns of a run.
+/// The patterns of a run. Those without wildcards are looked up, so that a long list of them costs no more than a short one.
 #[derive(Clone, Debug, Default)]
-pub struct Excludes(Vec<Glob>);
+pub struct Excludes {
+    anchored: Literals,
+    floating: Literals,
+    /// With whether they are anchored.
+    globs: Vec<(Glob, bool)>,
+}
+
+/// Patterns without wildcards, each some whole components.
+#[derive(Clone, Debug, Default)]
+struct Literals {
+    texts: HashSet<Vec<u8>>,
+    /// How many components they have, each number once.
+    counts: Vec<usize>,
+}
+
+impl Literals {
+    fn insert(&mut self, text: Vec<u8>) {
+        let count = text.split(|byte| *byte == b'/').count();
+        if !self.counts.contains(&count) {
+            self.counts.push(count);
+        }
+        self.texts.insert(text);
+    }
+
+    /// True if one is the components of a name from one of them on; `components` is where each begins, and where the one behind the
+    /// last would.
+    fn has(&self, name: &[u8], components: &[usize], first: usize) -> bool {
+        self.counts.iter().any(|count| {
+            let end = components.get(first + count);
+            end.is_some_and(|end| self.texts.contains(&name[components[first]..end - 1]))
+        })
+    }
+}
 
 impl Excludes {
     /// Makes the patterns ready.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        Self(options.excludes.iter().filter_map(|exclude| exclude.ready(options.utf8)).collect())
+        let mut excludes = Self::default();
+        // An empty one matches nothing.
+        for Exclude { pattern, anchored } in options.excludes.iter().filter(|one| !one.pattern.is_empty()) {
+            match literal(pattern) {
+                Some(text) if *anchored => excludes.anchored.insert(text),
+                Some(text) => excludes.floating.insert(text),
+                None => excludes.globs.push((Glob::new(pattern, options.utf8), *anchored)),
+            }
+        }
+        excludes
     }
 
     /// Tells whether there is no pattern.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.globs.is_empty() && self.anchored.texts.is_empty() && self.floating.texts.is_empty()
     }
 
     /// Tells whether a member of this name is left out, by itself or with a directory above it.
     #[must_use]
     pub fn leaves_out(&self, name: &[u8]) -> bool {
         let name = name.strip_suffix(b"/").unwrap_or(name);
-        !name.is_empty() && self.0.iter().any(|pattern| pattern.matches(name))
+        if name.is_empty() {
+            return false;
+        }
+        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+        let components: Vec<_> = std::iter::once(0).chain(slashes).chain([name.len() + 1]).collect();
+        let starts = &components[..components.len() - 1];
+        self.anchored.has(name, &components, 0)
+            || (0..starts.len()).any(|first| self.floating.has(name, &components, first))
+            || self.globs.iter().any(|(glob, is_anchored)| {
+                let starts = if *is_anchored || glob.begins_anywhere() { &starts[..1] } else { starts };
+                starts.iter().any(|start| glob.matches(&name[*start..], End::Component))
+            })
     }
 }
 
@@ -39,21 +91,6 @@ impl Exclude {
     #[must_use]
     pub fn of(pattern: &[u8]) -> Self {
         Self { pattern: pattern.to_vec(), anchored: false }
-    }
-
-    /// Makes it ready; an empty one matches nothing.
-    fn ready(&self, utf8: bool) -> Option<Glob> {
-        if self.pattern.is_empty() {
-            return None;
-        }
-        let slash = || Hir::literal(*b"/");
-        Glob::new(&self.pattern, utf8, |hir| {
-            let begin = match self.anchored {
-                true => Hir::look(Look::Start),
-                false => Hir::alternation(vec![Hir::look(Look::Start), slash()]),
-            };
-            Hir::concat(vec![begin, hir, Hir::alternation(vec![slash(), Hir::look(Look::End)])])
-        })
     }
 }
 
@@ -112,6 +149,29 @@ mod tests {
         let anchored = || Exclude { anchored: true, ..of("b") };
         assert!(!leaves_out(anchored(), "a/b"));
         assert!(leaves_out(anchored(), "b/a"));
+    }
+
+    #[test]
+    fn patterns_without_wildcards_are_looked_up_and_match_as_others_do() {
+        let patterns: Vec<_> =
+            (0..16_000).map(|number| format!("dir{}/file\\-{number}", number % 7)).collect();
+        let excludes = patterns.iter().map(|pattern| Exclude::of(pattern.as_bytes())).collect();
+        let excludes = Excludes::new(&Options { excludes, utf8: true, ..Options::default() });
+        assert!(excludes.globs.is_empty());
+        assert_eq!((excludes.floating.texts.len(), excludes.floating.counts.len()), (16_000, 1));
+        assert!(excludes.leaves_out(b"a/dir3/file-3/x") && !excludes.leaves_out(b"a/dir3/file-4"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_literal_matches_as_the_same_pattern_with_a_wildcard_for_one_byte(
+            text in "[ab/]{1,5}", name in "[ab/]{1,9}", anchored in proptest::bool::ANY,
+        ) {
+            let of = |pattern: String| leaves_out(Exclude { anchored, ..Exclude::of(pattern.as_bytes()) }, &name);
+            let bracketed: String = text.chars().map(|byte| format!("[{byte}]")).collect();
+            // A class may match a slash here, as `*` does.
+            proptest::prop_assert_eq!(of(text.clone()), of(bracketed));
+        }
     }
 
     #[test]

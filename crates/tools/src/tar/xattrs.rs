@@ -3,10 +3,8 @@
 //! As in GNU tar, an archive may hold `security.*` and `trusted.*` of anybody's choice, so extraction sets only `user.*` unless
 //! the user asks for more by a pattern.
 
-use regex_syntax::hir::{Hir, Look};
-
 use super::options::Options;
-use crate::grep::glob::Glob;
+use crate::grep::glob::{End, Glob};
 
 /// The patterns of a run.
 #[derive(Clone, Debug)]
@@ -18,10 +16,8 @@ pub(crate) struct XattrSelection {
 impl XattrSelection {
     /// Prepares the patterns.
     pub(crate) fn new(options: &Options) -> Self {
-        let whole = |hir| Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)]);
-        let globs = |patterns: &[Vec<u8>]| {
-            patterns.iter().filter_map(|pattern| Glob::new(pattern, options.utf8, whole)).collect()
-        };
+        let globs =
+            |patterns: &[Vec<u8>]| patterns.iter().map(|pattern| Glob::new(pattern, options.utf8)).collect();
         Self { include: globs(&options.xattrs_include), exclude: globs(&options.xattrs_exclude) }
     }
 
@@ -36,7 +32,7 @@ impl XattrSelection {
     }
 
     fn wants(&self, key: &[u8], by_default: bool) -> bool {
-        let matches = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(key));
+        let matches = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(key, End::Name));
         let included = if self.include.is_empty() { by_default } else { matches(&self.include) };
         included && !matches(&self.exclude)
     }

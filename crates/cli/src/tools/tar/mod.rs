@@ -55,6 +55,8 @@ const WORDS: &[(Wording, Wording)] = &[
 #[command(
     name = "haul tar",
     disable_help_flag = true,
+    disable_version_flag = true,
+    version,
     args_override_self = true,
     override_usage = "haul tar -c|-x|-t [OPTION]... [-f ARCHIVE] [-C DIR] [NAME]...",
     after_help = "\
@@ -241,6 +243,9 @@ struct Line {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+    /// Print the version
+    #[arg(long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 /// A command line, with the order of what depends on it.

@@ -111,7 +111,10 @@ trait Decoder: Read + Sized {
     fn of(source: BufReader<Source>) -> Self;
     fn into_source(self) -> BufReader<Source>;
 
-    /// True if the error means that what was to be decoded is no part at all, which bzip2 ignores behind a part.
+    /// True if the format's own program ignores what follows a part and is none.
+    const IGNORES_GARBAGE: bool = false;
+
+    /// True if the error means that what was to be decoded is no part at all, and is ignored behind one.
     fn is_garbage(_: &io::Error) -> bool {
         false
     }
@@ -136,6 +139,8 @@ impl Decoder for BzDecoder<BufReader<Source>> {
         self.into_inner()
     }
 
+    const IGNORES_GARBAGE: bool = true;
+
     fn is_garbage(cause: &io::Error) -> bool {
         let cause = cause.get_ref().and_then(|cause| cause.downcast_ref::<bzip2::Error>());
         matches!(cause, Some(bzip2::Error::DataMagic))
@@ -155,6 +160,12 @@ impl<D: Decoder> Parts<D> {
         let decoder = D::of(BufReader::with_capacity(BUFFER_BYTES, source));
         Self { decoder: Some(decoder), is_first: true, garbage: Arc::clone(garbage) }
     }
+
+    fn ignore(&self, mut source: BufReader<Source>) -> io::Result<()> {
+        self.garbage.store(true, Ordering::Relaxed);
+        // Whoever writes the archive to a pipe may have more to write.
+        io::copy(&mut source, &mut io::sink()).map(drop)
+    }
 }
 
 impl<D: Decoder> Read for Parts<D> {
@@ -162,10 +173,8 @@ impl<D: Decoder> Read for Parts<D> {
         while let Some(decoder) = &mut self.decoder {
             let length = match decoder.read(bytes) {
                 Err(cause) if !self.is_first && D::is_garbage(&cause) => {
-                    self.garbage.store(true, Ordering::Relaxed);
-                    let Some(mut source) = self.decoder.take().map(D::into_source) else { break };
-                    // Whoever writes the archive to a pipe may have more to write.
-                    io::copy(&mut source, &mut io::sink())?;
+                    let Some(source) = self.decoder.take().map(D::into_source) else { break };
+                    self.ignore(source)?;
                     break;
                 }
                 outcome => outcome?,
@@ -175,23 +184,39 @@ impl<D: Decoder> Read for Parts<D> {
             }
             self.is_first = false;
             let Some(mut source) = self.decoder.take().map(D::into_source) else { break };
-            self.decoder = (!only_zeros_follow(&mut source)?).then(|| D::of(source));
+            match what_follows(&mut source)? {
+                Follows::Part => self.decoder = Some(D::of(source)),
+                Follows::Nothing => {}
+                Follows::Garbage if D::IGNORES_GARBAGE => self.ignore(source)?,
+                Follows::Garbage => return Err(ErrorKind::InvalidData.into()),
+            }
         }
         Ok(0)
     }
 }
 
-/// Skips zeros; true if nothing else follows up to the end.
-fn only_zeros_follow(source: &mut BufReader<Source>) -> io::Result<bool> {
+/// What follows a part.
+enum Follows {
+    /// Another part, if anything.
+    Part,
+    /// Nothing, or zeros up to the end.
+    Nothing,
+    /// Zeros and then something else.
+    Garbage,
+}
+
+/// Skips zeros, and says what follows.
+fn what_follows(source: &mut BufReader<Source>) -> io::Result<Follows> {
+    let mut has_zeros = false;
     loop {
         let ready = source.fill_buf()?;
         let zeros = ready.iter().take_while(|byte| **byte == 0).count();
+        has_zeros |= zeros > 0;
         if zeros < ready.len() {
-            source.consume(zeros);
-            return Ok(false);
+            return Ok(if has_zeros { Follows::Garbage } else { Follows::Part });
         }
         if zeros == 0 {
-            return Ok(true);
+            return Ok(Follows::Nothing);
         }
         source.consume(zeros);
     }

@@ -1,0 +1,100 @@
+//! Two operands of which at least one is a pipe, a FIFO, a device or standard input: read to their ends in step, as cmp(1) does.
+//!
+//! Invariant: two are the same only if all of both was read, or they are one and the same file.
+
+use std::ffi::CStr;
+
+use haul_flow::{Problem, Report};
+use haul_sys::{Error, Fd, FileType, Open, open_path, read_on, standard_input, stat, stat_path};
+
+use super::Outcome;
+use super::content::mismatch;
+use super::difference::{Difference, Side, What};
+use super::findings::{Findings, Result};
+use super::options::Options;
+use super::wording;
+
+/// Bytes read from each at a time.
+const BLOCK: usize = 128 << 10;
+
+/// The name of standard input.
+const STANDARD: &CStr = c"-";
+
+/// True if an operand is read as a stream. What isn't there is told of by whoever opens it.
+pub(super) fn is_stream(path: &CStr) -> bool {
+    let is_file = |kind| matches!(kind, FileType::Regular | FileType::Directory | FileType::Symlink);
+    path == STANDARD || stat_path::<&Fd>(None, path, true).is_ok_and(|seen| !is_file(seen.kind))
+}
+
+/// Compares two operands.
+///
+/// # Errors
+/// What keeps them from being compared.
+pub(super) fn compare(
+    (first, second): (&CStr, &CStr),
+    options: &Options,
+    report: &dyn Report,
+) -> std::result::Result<Outcome, Problem> {
+    if !options.attributes.is_empty() {
+        return Err(Problem::new(wording::STREAM_ATTRIBUTES));
+    }
+    let open = |path: &CStr| {
+        let opened = match path == STANDARD {
+            true => standard_input(),
+            false => open_path(path, Open::READ.following().blocking()),
+        };
+        let looked = opened.and_then(|file| stat(&file).map(|seen| (file, seen.identity)));
+        looked.map_err(|cause| Problem::new(wording::CANNOT_OPEN).naming(path.to_bytes()).because(cause))
+    };
+    let (one, other) = (open(first)?, open(second)?);
+    if one.1 == other.1 {
+        return Ok(Outcome::Same);
+    }
+    let what = differs(&one.0, &other.0).map_err(|(side, cause)| {
+        let path = if side == Side::First { first } else { second };
+        Problem::new(wording::ERROR_READING).naming(path.to_bytes()).because(cause)
+    })?;
+    let [first, second] = [first, second].map(|path| path.to_bytes().to_vec());
+    let differences = what.map(|what| Difference { first, second, what }).into_iter().collect();
+    let findings = Findings::default();
+    findings.take(Result { differences, linked: None }, options, report);
+    Ok(if findings.finish(options, report) { Outcome::Different } else { Outcome::Same })
+}
+
+/// Reads two files to the first difference, or to the end of both.
+fn differs(first: &Fd, second: &Fd) -> std::result::Result<Option<What>, (Side, Error)> {
+    let (mut one, mut other) = (vec![0; BLOCK], vec![0; BLOCK]);
+    let (mut at, mut lines, mut ends_with_line) = (0, 0, false);
+    loop {
+        let one = fill(first, &mut one).map_err(|cause| (Side::First, cause))?;
+        let other = fill(second, &mut other).map_err(|cause| (Side::Second, cause))?;
+        let differs = mismatch(one, other);
+        let same = &one[..differs.unwrap_or(one.len())];
+        at += same.len() as u64;
+        lines += same.iter().filter(|byte| **byte == b'\n').count() as u64;
+        ends_with_line = same.last().map_or(ends_with_line, |byte| *byte == b'\n');
+        match differs {
+            None if one.is_empty() => return Ok(None),
+            None => {}
+            Some(here) if here == one.len() => {
+                return Ok(Some(What::Ends(Side::First, at, lines, ends_with_line)));
+            }
+            Some(here) if here == other.len() => {
+                return Ok(Some(What::Ends(Side::Second, at, lines, ends_with_line)));
+            }
+            Some(_) => return Ok(Some(What::Named(at, lines))),
+        }
+    }
+}
+
+/// Reads until a buffer is full or the file ends; returns what was read. A pipe gives as little as its writer wrote.
+fn fill<'a>(file: &Fd, buffer: &'a mut [u8]) -> std::result::Result<&'a [u8], Error> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match read_on(file, &mut buffer[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(&buffer[..length])
+}
