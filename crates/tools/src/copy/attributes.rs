@@ -98,6 +98,19 @@ impl Object<'_> {
         }
     }
 
+    /// Sets an attribute of a file whose owner may not write it: `user.*` takes that right, which the source's mode or the
+    /// umask may leave out. Not of a directory, which GNU leaves as it is.
+    fn set_as_writer(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
+        let Object::Open(file) = self else { return self.set(key, value) };
+        let Stat { kind, mode, .. } = haul_sys::stat(file)?;
+        if kind != FileType::Regular {
+            return set_xattr(file, key, value);
+        }
+        change_mode(file, mode.or(Mode::OWNER_WRITE))?;
+        let outcome = set_xattr(file, key, value);
+        change_mode(file, mode).and(outcome)
+    }
+
     /// Adds the set-id and sticky bits that a special file has now: only it was made with them, and changing its
     /// owner took some away.
     fn with_its_special_bits(self, mode: Mode) -> Result<Mode, Error> {
@@ -273,9 +286,15 @@ impl Copier {
         }
         if let (Some(before), true) = (subject.before, self.preserves(Preserve::MODE)) {
             let narrow = before.mode.and(subject.stat.mode).and(Mode::OWNER);
-            if subject.stat.kind != FileType::Symlink
-                && !self.required(desk, subject, wording::CLEARING_PERMISSIONS, subject.object.chmod(narrow))
-            {
+            let narrowed =
+                if subject.stat.kind == FileType::Symlink { Ok(()) } else { subject.object.chmod(narrow) };
+            let is_foreign = narrowed.as_ref().is_err_and(|cause| self.may_fail_to_own(cause));
+            // GNU sets the times first, and so finds with them that what was there belongs to somebody else.
+            let wording = match is_foreign && self.preserves(Preserve::TIMESTAMPS) {
+                true => wording::TIMES,
+                false => wording::CLEARING_PERMISSIONS,
+            };
+            if !self.required(desk, subject, wording, narrowed) {
                 return Given::Failed;
             }
         }
@@ -302,7 +321,13 @@ impl Copier {
     fn give_xattrs(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
         let mut done = true;
         for (key, value) in &subject.xattrs.plain {
-            if let Err(cause) = subject.object.set(key, value) {
+            let outcome = match subject.object.set(key, value) {
+                Err(cause) if cause.is(Errno::ACCESS) => {
+                    subject.object.set_as_writer(key, value).map_err(|_| cause)
+                }
+                outcome => outcome,
+            };
+            if let Err(cause) = outcome {
                 let problem = Problem::new(wording::SETTING_ATTRIBUTE)
                     .naming(key.as_bytes())
                     .naming((subject.target_path)());
@@ -317,7 +342,7 @@ impl Copier {
     /// `-a` takes attributes along where it can: what the file system or the user's rights do not allow is passed over.
     /// Anything else is an error, which GNU hides under `-a`.
     fn xattr_problem(&self, desk: &Desk<'_, Self>, problem: Problem, cause: Error) -> bool {
-        let cannot = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
+        let cannot = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSYS);
         if cannot && !self.options.require_xattr {
             let telling = !self.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
             if telling || self.options.attributes_only {
@@ -332,8 +357,13 @@ impl Copier {
     fn give_mode(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>, mode: Mode) -> bool {
         if !self.preserves(Preserve::MODE) {
             let Some(plain) = subject.plain_mode else { return true };
-            let outcome =
-                subject.object.with_its_special_bits(plain).and_then(|mode| subject.object.chmod(mode));
+            let plain = if self.options.default_mode {
+                // As with GNU, nothing inherited counts then.
+                subject.object.remove(ACCESS_LIST).map(|()| plain)
+            } else {
+                subject.object.with_its_special_bits(plain)
+            };
+            let outcome = plain.and_then(|mode| subject.object.chmod(mode));
             return self.required(desk, subject, wording::PERMISSIONS, outcome);
         }
         let outcome = self.give_access_lists(subject, mode);

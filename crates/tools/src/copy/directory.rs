@@ -134,7 +134,7 @@ impl Copier {
         }
         let own = &found.node.own;
         let copied = self.named.of(source.identity).filter(|copied| copied.operand < own.copy.index)?;
-        if found.is_operand() && copied.is_in(own.held.identity(), target_name(found)) {
+        if copied.is_in(own.held.identity(), target_name(found)) {
             let problem = Problem::new(wording::DIRECTORY_TWICE).naming(own.copy.source.clone());
             return Some(problem.as_warning());
         }
@@ -237,11 +237,14 @@ impl Copier {
         let plain = if self.options.default_mode {
             Mode::ALL.without(self.umask).or(made.and(Mode::SPECIAL))
         } else {
-            let owner = source.mode.and(Mode::OWNER).without(self.umask);
+            // It was made with all of its owner's rights: those it did not get were taken by the umask, or by an access list
+            // that it inherited, for which the umask does not count.
+            let owner = source.mode.and(made).and(Mode::OWNER);
             let omitted = source.mode.and(self.omitted(source.kind)).without(self.umask);
             made.without(Mode::OWNER).or(owner).or(omitted)
         };
-        (ready.is_new && plain != made.or(Mode::OWNER)).then_some(plain)
+        let changes = self.options.default_mode || plain != made.or(Mode::OWNER);
+        (ready.is_new && changes).then_some(plain)
     }
 
     pub(super) fn leave_directory(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {

@@ -99,7 +99,7 @@ pub fn run_by(
     let cache = HeldCache::new(settings.held);
     let onto_backup = operands::onto_backup(operands, options);
     let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
-    let assignments = match operands::assign(operands, options.strict, &cache) {
+    let assignments = match operands::assign(operands, options, &cache) {
         Ok(assignments) => assignments,
         Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
         Err(Stop::Fatal(problem)) => return Outcome::Fatal(problem),

@@ -119,8 +119,12 @@ pub(super) fn onto_backup(operands: &Operands, options: &CopyOptions) -> Option<
 }
 
 /// Finds out what goes where.
-pub(super) fn assign(operands: &Operands, strict: bool, cache: &HeldCache) -> Result<Vec<Assignment>, Stop> {
-    let names = &operands.names;
+pub(super) fn assign(
+    operands: &Operands,
+    options: &CopyOptions,
+    cache: &HeldCache,
+) -> Result<Vec<Assignment>, Stop> {
+    let (names, strict) = (&operands.names, options.strict);
     match (names.as_slice(), &operands.target_directory) {
         ([], _) => return Err(Stop::Usage(Problem::new(wording::MISSING_OPERAND))),
         ([only], None) => {
@@ -134,7 +138,7 @@ pub(super) fn assign(operands: &Operands, strict: bool, cache: &HeldCache) -> Re
                 Err(Stop::Usage(Problem::new(wording::PARENTS_WANT_DIRECTORY)))
             }
             (Some(_), _) => Err(Stop::Fatal(Problem::new(wording::BOTH_TARGET_OPTIONS))),
-            (None, [source, target]) => to_name(source, target, strict, cache),
+            (None, [source, target]) => to_name(source, target, options, cache),
             (None, [_, _, extra, ..]) => {
                 Err(Stop::Usage(Problem::new(wording::EXTRA_OPERAND).naming(extra.to_bytes())))
             }
@@ -155,7 +159,7 @@ pub(super) fn assign(operands: &Operands, strict: bool, cache: &HeldCache) -> Re
             Err(Stop::Fatal(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause)))
         }
         (Err(_), [_]) if operands.parents => Err(Stop::Usage(Problem::new(wording::PARENTS_WANT_DIRECTORY))),
-        (Err(_), [source]) => to_name(source, last, strict, cache),
+        (Err(_), [source]) => to_name(source, last, options, cache),
         (Err(cause), _) => {
             Err(Stop::Fatal(Problem::new(wording::TARGET).naming(last.to_bytes()).because(cause)))
         }
@@ -185,22 +189,21 @@ fn into_directory(sources: &[CString], held: &Arc<Held>, operands: &Operands) ->
 fn to_name(
     source: &CString,
     target: &CString,
-    strict: bool,
+    options: &CopyOptions,
     cache: &HeldCache,
 ) -> Result<Vec<Assignment>, Stop> {
     let split = Split::of(target);
     let place = if split.display.is_empty() { c".".to_owned() } else { c_string(split.display) };
     let held = split.hold(cache);
-    let held = match if strict { held.and_then(|held| without_links(&place, held)) } else { held } {
+    let held = match if options.strict { held.and_then(|held| without_links(&place, held)) } else { held } {
         Ok(held) => held,
         // The place may not be there: making the copy will say so, in the words that fit what is made.
         Err(cause) if cause.is(Errno::NOENT) => {
             cache.hold_absent(&c_string(split.display), Open::SEARCH.following(), split.display.to_vec())
         }
         Err(cause) => {
-            return Err(Stop::Fatal(
-                Problem::new(wording::CANNOT_STAT).naming(target.to_bytes()).because(cause),
-            ));
+            let problem = Problem::new(wording::CANNOT_STAT).naming(target.to_bytes()).because(cause);
+            return Err(Stop::Fatal(unusable(source, options).unwrap_or(problem)));
         }
     };
     let shown = target.to_bytes().to_vec();
@@ -211,6 +214,17 @@ fn to_name(
         shown,
         lineage: None,
     }])
+}
+
+/// Says why a source cannot be copied wherever it goes. GNU looks at it before the target.
+fn unusable(source: &CString, options: &CopyOptions) -> Option<Problem> {
+    match stat_path::<&Fd>(None, source, options.dereference != Dereference::Never) {
+        Err(cause) => Some(Problem::new(wording::CANNOT_STAT).naming(source.to_bytes()).because(cause)),
+        Ok(stat) if stat.kind == FileType::Directory && !options.recursive => {
+            Some(Problem::new(wording::OMITTING_DIRECTORY).naming(source.to_bytes()))
+        }
+        Ok(_) => None,
+    }
 }
 
 /// Leaves out files that are named more than once, however they are spelled, and returns what is to be said of them, each

@@ -122,6 +122,27 @@ impl Copier {
         true
     }
 
+    /// Words the refusal to copy onto what stands in the place, for a source that is not opened before: opening a FIFO
+    /// waits. With questions, [`leaves`](Self::leaves) has decided.
+    pub(super) fn refuses(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        source: &Stat,
+    ) -> Option<Problem> {
+        if self.options.existing.ask {
+            return None;
+        }
+        let follow = !looks_at_link(&self.options, source.kind);
+        let directory = open_directory(desk, found).ok()?;
+        let there = stat_path(Some(&*directory), target_name(found), follow).ok()?;
+        let scene = Scene { copier: self, desk, found, directory: &directory, source, there: &there };
+        match decide(&scene.case(), &scene) {
+            Decision::Refuse(refusal) => Some(refused(found, refusal)),
+            _ => None,
+        }
+    }
+
     /// Sees to a target's place, in which something stands or did a moment ago.
     pub(super) fn clear(
         &self,

@@ -27,6 +27,9 @@ pub(super) fn copy_special(
     directory: &Fd,
     stat: &Stat,
 ) -> Result<Made, Problem> {
+    if let Some(refusal) = copier.refuses(desk, found, stat) {
+        return Err(refusal);
+    }
     let unreadable =
         |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(found.path()).because(cause);
     let how = if copier.follows_here(found) { Open::READ.following() } else { Open::READ };

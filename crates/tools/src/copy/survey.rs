@@ -24,7 +24,7 @@ const HELD: usize = 16;
 /// Problems are not reported: the copy meets them too.
 pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, stop: &AtomicBool) {
     let cache = HeldCache::new(HELD);
-    let Ok(assignments) = operands::assign(operands, options.strict, &cache) else { return };
+    let Ok(assignments) = operands::assign(operands, options, &cache) else { return };
     let places = assignments.iter().filter_map(|assignment| {
         let split = Split::of(&assignment.text);
         let place = split.hold(&cache).ok()?;
