@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ use crate::compare::{Rules, compare_paths};
 use crate::message::normalise;
 use crate::program::Program;
 use crate::release::Release;
-use crate::run::{Ending, Outcome, Run};
+use crate::run::{Ending, NOBODY, Outcome, Run};
 use crate::sandbox::Sandbox;
 use crate::snapshot::Facts;
 
@@ -38,6 +38,10 @@ pub struct Duel {
     pub input: Vec<u8>,
     /// Variables of the environment of both.
     pub environment: Vec<(OsString, OsString)>,
+    /// The umask of both.
+    pub umask: u32,
+    /// Whether both run as the user nobody. The folder, and all in it, is given to that user before.
+    pub as_nobody: bool,
 }
 
 /// Says what a complaint is about.
@@ -105,6 +109,8 @@ impl Duel {
             limit: Duration::from_secs(20),
             input: Vec::new(),
             environment: Vec::new(),
+            umask: 0o022,
+            as_nobody: false,
         })
     }
 
@@ -125,6 +131,9 @@ impl Duel {
             [(&sandboxes[0], &self.standard, &[][..]), (&sandboxes[1], &self.judged, own)]
         {
             prepare(sandbox.path())?;
+            if self.as_nobody {
+                give_away(sandbox.path())?;
+            }
             let run = program.run_with(own).args(arguments).in_folder(sandbox.path());
             outcomes.push(self.finish(run)?);
         }
@@ -162,7 +171,8 @@ impl Duel {
     }
 
     fn finish(&self, run: Run) -> io::Result<Outcome> {
-        let run = run.umask(0o022).within(self.limit);
+        let run = run.umask(self.umask).within(self.limit);
+        let run = if self.as_nobody { run.as_nobody() } else { run };
         let run = if self.input.is_empty() { run } else { run.input(&self.input) };
         self.environment.iter().fold(run, |run, (name, value)| run.env(name, value)).finish()
     }
@@ -242,6 +252,17 @@ fn search_path(first: PathBuf) -> io::Result<OsString> {
     let usual = std::env::var_os("PATH").unwrap_or_default();
     std::env::join_paths(std::iter::once(first).chain(std::env::split_paths(&usual)))
         .map_err(io::Error::other)
+}
+
+/// Makes a folder and all in it the user nobody's.
+fn give_away(path: &Path) -> io::Result<()> {
+    lchown(path, Some(NOBODY), Some(NOBODY))?;
+    if fs::symlink_metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give_away(&entry?.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Gives the present second.

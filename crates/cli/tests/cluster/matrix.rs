@@ -106,6 +106,8 @@ fn duel(sandbox: &Sandbox, mpi: &Mpi, way: Way) -> Duel {
         limit: Duration::from_secs(60),
         input: Vec::new(),
         environment: vec![("HAUL_SILENCE".into(), "30".into())],
+        umask: 0o022,
+        as_nobody: false,
     }
 }
 
