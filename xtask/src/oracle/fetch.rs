@@ -1,4 +1,5 @@
-//! Where the suite comes from: GNU coreutils as a source package of Debian's, of the release that runs here and of the next.
+//! Where the suite comes from: GNU coreutils as a source package of Debian's, of the release that runs here and of each later
+//! one, up to the one that is being prepared.
 //!
 //! The machine's own list of sources names the archive and the key that signs it; from these two a private configuration of
 //! apt-get is written below the target folder, which has source packages in it. So nothing on the machine changes, nobody
@@ -20,6 +21,9 @@ pub(crate) struct Package {
     /// The packed source.
     pub(crate) archive: PathBuf,
 }
+
+/// The package with the suite.
+const SUITE: &str = "coreutils";
 
 /// The file in the folder that tells that fetching came to its end.
 const DONE: &str = "fetched";
@@ -112,18 +116,16 @@ fn key_in(sources: &str) -> Option<String> {
     key.starts_with('/').then(|| key.to_owned())
 }
 
-/// Gives the suite that follows a suite in Debian's order, in which releases grow old.
-fn next_suite(suite: &str) -> Option<&'static str> {
-    match suite {
-        "oldoldstable" => Some("oldstable"),
-        "oldstable" => Some("stable"),
-        "stable" => Some("testing"),
-        "testing" => Some("unstable"),
-        _ => None,
-    }
+/// Debian's releases by age. A later one comes with a later version of the suite.
+const AGES: [&str; 4] = ["oldoldstable", "oldstable", "stable", "testing"];
+
+/// Returns the releases that are later than the one of an age.
+fn later_than(age: &str) -> &'static [&'static str] {
+    let place = AGES.iter().position(|known| *known == age);
+    place.and_then(|place| AGES.get(place + 1..)).unwrap_or_default()
 }
 
-/// Fetches the source package of the release that runs here, and of the next.
+/// Fetches the source package of the release that runs here, and of all later ones.
 fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
     for name in ["state/lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(folder.join(name)).map_err(|error| Failure(error.to_string()))?;
@@ -133,22 +135,24 @@ fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
     let here = archive.source_line(&archive.release);
     write(&here)?;
     tell(folder, &["update"])?;
-    tell(folder, &source_of(&archive.release))?;
+    tell(folder, &source_of(SUITE, &archive.release))?;
 
     // Only the archive knows how old the release is by now.
     let ages = output_of(apt_get(folder).args(["indextargets", "--format", "$(SUITE)"]))?;
     let ages = String::from_utf8_lossy(&ages).into_owned();
-    let Some(next) = ages.lines().find_map(next_suite) else {
+    let later = ages.lines().map(later_than).find(|later| !later.is_empty()).unwrap_or_default();
+    if later.is_empty() {
         say(&format!("no release of Debian follows {}: only its suite is run", archive.release));
         return Ok(());
-    };
-    write(&format!("{here}{}", archive.source_line(next)))?;
+    }
+    let lines: String = later.iter().map(|release| archive.source_line(release)).collect();
+    write(&format!("{here}{lines}"))?;
     tell(folder, &["update"])?;
-    tell(folder, &source_of(next))
+    later.iter().try_for_each(|release| tell(folder, &source_of(SUITE, release)))
 }
 
-fn source_of(release: &str) -> [&str; 6] {
-    ["source", "coreutils", "--download-only", "--only-source", "--target-release", release]
+fn source_of<'a>(name: &'a str, release: &'a str) -> [&'a str; 6] {
+    ["source", name, "--download-only", "--only-source", "--target-release", release]
 }
 
 /// Begins a command line of apt-get with the private configuration in the folder, where it also puts what it fetches.
@@ -228,6 +232,13 @@ Debian|Debian|main|trixie|http://archive/debian/|/etc/apt/sources.list.d/debian.
             "deb-src [signed-by=/usr/share/keyrings/archive.pgp] http://archive/debian/ testing main\n"
         );
         assert_eq!(Archive::in_targets("", |_| String::new()), None);
+    }
+
+    #[test]
+    fn every_later_release_is_fetched_but_never_an_earlier_one() {
+        assert_eq!(later_than("oldstable"), ["stable", "testing"]);
+        assert_eq!(later_than("stable"), ["testing"]);
+        assert!(later_than("testing").is_empty() && later_than("stable-updates").is_empty());
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `oracle`: GNU's own tests of `cp`, with haul as `cp`.
 //!
-//! The suite comes as a source package from Debian's archive ([`fetch`]), in two versions, and is built in the target folder
-//! ([`build`]); nothing of it is part of this project. Each test that has `cp` under test ([`select`]) runs with the suite's
-//! own `cp`, the baseline, and with haul in its place ([`stage`], [`mod@run`]): as root and as an ordinary user, on ext4, and on
-//! btrfs and xfs where that matters ([`ground`]). haul chooses its engine; one round more goes through each of the others.
+//! The suite comes as a source package from Debian's archive ([`fetch`]), in the versions of the release that runs here and of
+//! all later ones, and is built in the target folder ([`build`]); nothing of it is part of this project. The oldest and the
+//! newest version run; those between them run with `HAUL_FULL=1`, or when they are named. Each test that has `cp` under test
+//! ([`select`]) runs with the suite's own `cp`, the baseline, and with haul in its place ([`stage`], [`mod@run`]): as root and
+//! as an ordinary user, on ext4, and on btrfs and xfs where that matters ([`ground`]). haul chooses its engine; one round more
+//! goes through each of the others.
 //!
 //! Promise: the chore fails when there is a test that the baseline passes and haul does not, and lists them ([`report`]).
 //! What the machine cannot do is skipped, and the reason printed.
@@ -22,13 +24,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use build::Suite;
+use fetch::Package;
 use ground::Ground;
 use options::{Options, User};
 use report::Table;
 use run::{Column, Reach, Round};
 use stage::Program;
 
-use crate::setup::setup;
+use crate::setup::{is_full_run, setup};
 use crate::steps::{Failure, cargo, output_of, run, say};
 
 /// Fetches, builds and runs, and prints what came out.
@@ -46,8 +49,7 @@ pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
             return Ok(());
         }
     };
-    let wanted: Vec<_> =
-        packages.into_iter().filter(|package| options.wants_suite(&package.version)).collect();
+    let wanted = wanted(packages, &options, is_full_run());
     let suites = build::suites(&wanted, &folder)?;
     if options.list {
         return list(&suites, &folder, &options);
@@ -66,8 +68,20 @@ pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
     report::conclude(&tables)
 }
 
+/// Drops the versions that are not asked for. Without a choice, the oldest and the newest stay, or all if `full`.
+fn wanted(packages: Vec<Package>, options: &Options, full: bool) -> Vec<Package> {
+    let last = packages.len().saturating_sub(1);
+    let is_between = |place| place != 0 && place != last;
+    let skips = |place| options.suites.is_empty() && !full && is_between(place);
+    let kept = packages
+        .into_iter()
+        .enumerate()
+        .filter(|(place, package)| options.wants_suite(&package.version) && !skips(*place));
+    kept.map(|(_, package)| package).collect()
+}
+
 /// Installs what is missing and fetches the suite. `Err` says why it cannot be run.
-fn prepared(folder: &Path) -> Result<Vec<fetch::Package>, String> {
+fn prepared(folder: &Path) -> Result<Vec<Package>, String> {
     if build::missing().is_some() {
         setup().map_err(|Failure(reason)| reason)?;
     }
@@ -197,6 +211,21 @@ mod tests {
         let message =
             "cp: invalid argument '?' for '--engine'\nValid arguments are:\n  - 'auto'\n  - 'io-uring'\nTry";
         assert_eq!(engines_in(message), ["auto", "io-uring"]);
+    }
+
+    #[test]
+    fn versions_between_the_oldest_and_the_newest_run_when_asked_for() {
+        let versions = |suites: &[&str], full| {
+            let packages = ["9.1", "9.7", "9.8", "9.10"]
+                .map(|version| Package { version: version.to_owned(), archive: PathBuf::new() });
+            let suites = suites.iter().map(|&suite| suite.to_owned()).collect();
+            let options = Options { suites, ..Options::default() };
+            let kept = wanted(packages.to_vec(), &options, full).into_iter();
+            kept.map(|package| package.version).collect::<Vec<_>>()
+        };
+        assert_eq!(versions(&[], false), ["9.1", "9.10"]);
+        assert_eq!(versions(&[], true), ["9.1", "9.7", "9.8", "9.10"]);
+        assert_eq!(versions(&["9.7"], false), ["9.7"]);
     }
 
     #[test]
