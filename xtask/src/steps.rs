@@ -15,6 +15,12 @@ impl fmt::Display for Failure {
     }
 }
 
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// Writes a line for the person who reads along.
 pub(crate) fn say(line: &str) {
     // With standard output gone, the exit status still tells the end.

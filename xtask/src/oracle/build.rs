@@ -104,7 +104,7 @@ fn log_of(sources: &Path) -> PathBuf {
 }
 
 /// Runs a step of a build, what it prints going to a file that a failure names.
-fn quietly(command: &mut Command, log: &Path) -> Result<(), Failure> {
+pub(super) fn quietly(command: &mut Command, log: &Path) -> Result<(), Failure> {
     let name = PathBuf::from(command.get_program()).display().to_string();
     let fail = |error: std::io::Error| Failure(format!("{name}: {error}"));
     let out = fs::File::options().create(true).append(true).open(log).map_err(fail)?;

@@ -59,6 +59,25 @@ pub(crate) fn packages(folder: &Path) -> Result<Vec<Package>, String> {
     }
 }
 
+/// Fetches another source package of the release that runs here, once; returns its description (`.dsc`). The suite was
+/// fetched to the same folder before.
+pub(crate) fn source(folder: &Path, name: &str) -> Result<PathBuf, String> {
+    let folder = folder.join("archive");
+    let description = || {
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let is_it = |file: &str| file.starts_with(&format!("{name}_")) && file.ends_with(".dsc");
+        entries
+            .map(|entry| entry.path())
+            .find(|path| path.file_name().and_then(|file| file.to_str()).is_some_and(is_it))
+    };
+    if let Some(path) = description() {
+        return Ok(path);
+    }
+    let release = Archive::of_this_machine()?.release;
+    tell(&folder, &source_of(name, &release)).map_err(|Failure(reason)| reason)?;
+    description().ok_or_else(|| format!("no {name}.dsc arrived in {}", folder.display()))
+}
+
 /// The Debian archive that the machine installs from.
 #[derive(Debug, PartialEq, Eq)]
 struct Archive {

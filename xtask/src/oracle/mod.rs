@@ -5,7 +5,7 @@
 //! newest version run; those between them run with `HAUL_FULL=1`, or when they are named. Each test that has `cp` under test
 //! ([`select`]) runs with the suite's own `cp`, the baseline, and with haul in its place ([`stage`], [`mod@run`]): as root and
 //! as an ordinary user, on ext4, and on btrfs and xfs where that matters ([`ground`]). haul chooses its engine; one round more
-//! goes through each of the others.
+//! goes through each of the others. Packages are built under `fakeroot` with haul as `cp` ([`package`]).
 //!
 //! Promise: the chore fails when there is a test that the baseline passes and haul does not, and lists them ([`report`]).
 //! What the machine cannot do is skipped, and the reason printed.
@@ -14,6 +14,7 @@ mod build;
 mod fetch;
 mod ground;
 mod options;
+mod package;
 mod report;
 mod run;
 mod select;
@@ -25,7 +26,7 @@ use std::process::Command;
 
 use build::Suite;
 use fetch::Package;
-use ground::Ground;
+use ground::{Ground, Grounds};
 use options::{Options, User};
 use report::Table;
 use run::{Column, Reach, Round};
@@ -56,6 +57,13 @@ pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
     }
     let engines = engines(&folder, &options)?;
     let grounds = ground::prepare(&folder, &options)?;
+    let packages = match options.wants_test(package::NAME) {
+        true => build_packages(&folder, &suites, &grounds),
+        false => Ok(()),
+    };
+    if options.tests == [package::NAME] {
+        return packages;
+    }
     let chore = Chore { newest: suites.last().cloned(), options, folder, engines, suites: grounds.suites };
     let mut tables = Vec::new();
     for suite in &suites {
@@ -65,7 +73,24 @@ pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
             }
         }
     }
-    report::conclude(&tables)
+    let tests = report::conclude(&tables);
+    if let (Err(_), Err(Failure(reason))) = (&tests, &packages) {
+        say(reason);
+    }
+    tests.and(packages)
+}
+
+/// Builds Debian packages with haul as `cp`, and with that of the newest suite.
+fn build_packages(folder: &Path, suites: &[Suite], grounds: &Grounds) -> Result<(), Failure> {
+    let (Some(suite), Some(ground)) = (suites.last(), grounds.list.first()) else { return Ok(()) };
+    if !grounds.users.contains(&User::Plain) {
+        say(&format!("SKIPPED {}: needs an ordinary user", package::NAME));
+        return Ok(());
+    }
+    let baseline = grounds.suites.join(&suite.folder).join("src/cp");
+    let haul = grounds.suites.join("haul");
+    let folder_of_builds = ground.folder.join("packages");
+    package::Builder { folder: folder_of_builds, baseline: &baseline, haul: &haul }.check(folder)
 }
 
 /// Drops the versions that are not asked for. Without a choice, the oldest and the newest stay, or all if `full`.

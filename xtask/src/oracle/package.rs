@@ -1,0 +1,186 @@
+//! Debian packages built under `fakeroot` with haul as `cp`, beside the same packages built with GNU's.
+//!
+//! `fakeroot` replaces functions of the C library and remembers owners, modes and device numbers that an ordinary user
+//! cannot give. A `cp` that does not go through the library copies what is really on the disk, and exits with 0. So an
+//! ordinary user builds two packages: one of Debian's, and one whose rules copy what exists under fakeroot only.
+//!
+//! Promise: haul was called as often as GNU's cp, and the packages are the same, byte for byte.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build::quietly;
+use super::fetch;
+use super::ground::become_user;
+use super::options::User;
+use crate::steps::{Failure, is_installed, output_of, run, say};
+
+/// What `--only` calls this part.
+pub(crate) const NAME: &str = "package";
+
+/// The package of Debian's. Its build compiles nothing, and copies with `cp -a`.
+const DEBIANS: &str = "base-files";
+
+/// The programs that building takes, which come in Debian's packages fakeroot, dpkg-dev and debhelper.
+const NEEDS: [&str; 4] = ["fakeroot", "dpkg-source", "dpkg-deb", "dh"];
+
+/// The rules of a package whose files have owners and types that only fakeroot can give them.
+const RULES: &str = r"#!/bin/sh
+set -e
+mkdir -p stage/usr/bin stage/dev stage/var/mail stage/home package/DEBIAN
+echo tool >stage/usr/bin/tool && chown 0:42 stage/usr/bin/tool && chmod 2755 stage/usr/bin/tool
+echo daemon >stage/usr/bin/daemon && chown 5:6 stage/usr/bin/daemon && chmod 4750 stage/usr/bin/daemon
+ln stage/usr/bin/tool stage/usr/bin/linked
+ln -s tool stage/usr/bin/named && chown -h 7:8 stage/usr/bin/named
+mknod stage/dev/null c 1 3 && mknod stage/dev/disk b 8 0 && mkfifo stage/dev/pipe && chown 9:10 stage/dev/*
+chown 0:8 stage/var/mail && chmod 2775 stage/var/mail && chown 1000:1000 stage/home && chmod 700 stage/home
+touch -d @1000000000 stage/usr/bin/* stage/dev/*
+cp -a stage/. package
+cp -p stage/usr/bin/daemon package/usr/bin/again
+cp -a stage/dev/null package/dev/zero
+cp -rp stage/dev package/home
+cp --preserve=mode,ownership -R stage/var package/home
+cp -a package/usr package/home
+cp stage/usr/bin/tool package/home/plain
+cat >package/DEBIAN/control <<END
+Package: made
+Version: 1
+Architecture: all
+Maintainer: nobody <nobody@localhost>
+Description: files that only fakeroot can make
+END
+dpkg-deb --build package ../made_1_all.deb
+";
+
+/// Where and with which programs the packages are built.
+pub(crate) struct Builder<'a> {
+    /// A folder for the builds, which an ordinary user can reach.
+    pub(crate) folder: PathBuf,
+    /// GNU's cp.
+    pub(crate) baseline: &'a Path,
+    /// haul.
+    pub(crate) haul: &'a Path,
+}
+
+/// A package that was built.
+struct Built {
+    /// Its file.
+    file: PathBuf,
+    /// How often `cp` was called.
+    calls: usize,
+}
+
+impl Builder<'_> {
+    /// Builds and compares both packages; `archive` is where sources are fetched to.
+    ///
+    /// # Errors
+    /// When a package cannot be built, or differs.
+    pub(crate) fn check(&self, archive: &Path) -> Result<(), Failure> {
+        let missing: Vec<_> = NEEDS.into_iter().filter(|program| !is_installed(program)).collect();
+        if !missing.is_empty() {
+            say(&format!("SKIPPED {NAME}: needs the commands {}", missing.join(", ")));
+            return Ok(());
+        }
+        self.compare("made", &|source| {
+            fs::create_dir_all(source.join("debian"))?;
+            fs::write(source.join("debian/rules"), RULES)?;
+            fs::set_permissions(source.join("debian/rules"), fs::Permissions::from_mode(0o755))?;
+            Ok(())
+        })?;
+        match fetch::source(archive, DEBIANS) {
+            Ok(description) => self.compare(DEBIANS, &|source| {
+                let mut unpack = Command::new("dpkg-source");
+                unpack.args(["--no-check", "--extract"]).arg(&description).arg(source);
+                quietly(&mut unpack, &source.with_extension("log"))
+            }),
+            Err(reason) => {
+                say(&format!("SKIPPED {NAME} {DEBIANS}: {reason}"));
+                Ok(())
+            }
+        }
+    }
+
+    fn compare(&self, name: &str, unpack: &dyn Fn(&Path) -> Result<(), Failure>) -> Result<(), Failure> {
+        let baseline = self.build(name, "baseline", self.baseline, unpack)?;
+        let haul = self.build(name, "haul", self.haul, unpack)?;
+        if baseline.calls == 0 || haul.calls != baseline.calls {
+            let calls = format!("{} calls of cp, {} with GNU's", haul.calls, baseline.calls);
+            return Err(Failure(format!("package {name}: {calls}")));
+        }
+        if fs::read(&baseline.file)? == fs::read(&haul.file)? {
+            say(&format!("package {name}: the same with haul and with GNU cp, {} calls each", haul.calls));
+            return Ok(());
+        }
+        let (expected, found) = (listing(&baseline.file)?, listing(&haul.file)?);
+        let only = |these: &[String], those: &[String]| {
+            these.iter().filter(|line| !those.contains(line)).cloned().collect::<Vec<_>>().join("\n    ")
+        };
+        let (missing, extra) = (only(&expected, &found), only(&found, &expected));
+        say(&format!("package {name}, only with GNU cp:\n    {missing}\n  only with haul:\n    {extra}"));
+        Err(Failure(format!("package {name}: {} differs from GNU's", haul.file.display())))
+    }
+
+    /// Builds a package in a place that is the same for every `cp`, and puts it away.
+    fn build(
+        &self,
+        name: &str,
+        program_name: &str,
+        program: &Path,
+        unpack: &dyn Fn(&Path) -> Result<(), Failure>,
+    ) -> Result<Built, Failure> {
+        let place = self.folder.join(name);
+        if place.exists() {
+            fs::remove_dir_all(&place)?;
+        }
+        let (tools, calls) = (place.join("tools"), place.join("calls"));
+        fs::create_dir_all(&tools)?;
+        let wrapper = format!(
+            "#!/bin/bash\necho \"$*\" >>'{}'\nexec -a cp '{}' \"$@\"\n",
+            calls.display(),
+            program.display()
+        );
+        fs::write(tools.join("cp"), wrapper)?;
+        fs::set_permissions(tools.join("cp"), fs::Permissions::from_mode(0o755))?;
+        let source = place.join("source");
+        unpack(&source)?;
+        let mut words = become_user(User::Plain);
+        if !words.is_empty() {
+            run(Command::new("chown").args(["-R", "65534:65534"]).arg(&place))?;
+        }
+        words.extend(["fakeroot", "debian/rules", "binary"]);
+        let Some((first, rest)) = words.split_first() else { return Err(Failure(String::new())) };
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", tools.display());
+        let mut command = Command::new(first);
+        command.args(rest).current_dir(&source).env_clear();
+        command.envs([("PATH", path.as_str()), ("HOME", "/"), ("LC_ALL", "C")]);
+        command.env("SOURCE_DATE_EPOCH", "1500000000");
+        quietly(&mut command, &self.folder.join(format!("{name}-{program_name}.log")))?;
+        let calls = fs::read_to_string(&calls).unwrap_or_default().lines().count();
+        let file = self.folder.join(format!("{name}-{program_name}.deb"));
+        fs::rename(package_in(&place)?, &file)?;
+        Ok(Built { file, calls })
+    }
+}
+
+/// Finds the package that was built in a folder.
+fn package_in(folder: &Path) -> Result<PathBuf, Failure> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            return Ok(path);
+        }
+    }
+    Err(Failure(format!("no package was built in {}", folder.display())))
+}
+
+/// Lists a package's description and files, with owners, modes and times.
+fn listing(package: &Path) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    for what in ["--field", "--contents"] {
+        let text = output_of(Command::new("dpkg-deb").arg(what).arg(package))?;
+        lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
+    }
+    Ok(lines)
+}
