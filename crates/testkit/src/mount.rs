@@ -59,6 +59,16 @@ impl Mount {
         Ok(mount)
     }
 
+    /// Mounts a file system in memory that keeps no extended attributes.
+    ///
+    /// # Errors
+    /// When the command `mount` fails.
+    pub fn without_attributes() -> io::Result<Self> {
+        let mount = Self::prepare()?;
+        run(Command::new(tool("mount")).args(["-t", "ramfs", "ramfs"]).arg(&mount.point))?;
+        Ok(mount)
+    }
+
     /// Gives the mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
