@@ -1,9 +1,9 @@
 //! The fault sweep of the tools beside the copy: every operation fails once, and nothing is wrong in silence.
 //!
-//! As in `faults.rs`, a run without a fault counts how often each operation happens; then occurrences of each are made to fail
+//! As in the sweep of the copy, a run without a fault counts how often each operation happens; then occurrences of each are made to fail
 //! with each error number, and reads and writes are shortened. A case is good when the result is that of the run without a
-//! fault, or when the run says what went wrong, with an exit status that says so too. Nothing may hang, panic, die by a signal, or
-//! touch what it was to read.
+//! fault, or when the exit status says that something failed and each entry whose result is not right is named: see
+//! `verdict.rs`. Nothing may hang, panic, die by a signal, or touch what it was to read.
 //!
 //! A full run (`HAUL_FULL=1`) takes every occurrence of each operation with each error; others a sample, chosen by a seed that is
 //! printed (`HAUL_SEED`).
@@ -20,8 +20,10 @@ use std::time::Duration;
 
 use haul_testkit::run::{Ending, Run};
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::spec::{Kind, Node, Piece, Spec};
 use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, needs, note, program, require};
+
+use crate::scenes::{Product, SCENES, Scene, tree};
+use crate::verdict::{self, Wrong, Wrongs, explains, wrong};
 
 const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "ENOMEM", "EACCES", "EMFILE"];
 const SHORT: [&str; 3] = ["short=0", "short=1", "short=-1"];
@@ -30,172 +32,6 @@ const HANG: Duration = Duration::from_secs(20);
 /// Cases of a scene in a run that is not full.
 const SAMPLE: usize = 150;
 
-/// Where the result of a scene is.
-#[derive(Clone, Copy, Debug)]
-enum Product {
-    /// On standard output, its lines in any order.
-    Lines,
-    /// On standard output.
-    Output,
-    /// In files and directories of the working directory, which begins as `source` does. What a run takes away is gone only if
-    /// it was replaced.
-    Folder,
-}
-
-/// A line, and what is to come of it.
-#[derive(Clone, Copy, Debug)]
-struct Scene {
-    name: &'static str,
-    words: &'static [&'static str],
-    product: Product,
-    /// The exit status without a fault.
-    status: i32,
-    /// What makes the working directory of what the tree has, for a shell.
-    before: &'static str,
-    /// A line for a shell that shows what was made in a form that is the same for the same content.
-    shown: &'static str,
-}
-
-const SCENES: &[Scene] = &[
-    Scene {
-        name: "cmp of two equal trees",
-        words: &["cmp", "--attributes", "tree", "other"],
-        product: Product::Lines,
-        status: 0,
-        before: "cp -a tree other",
-        shown: "",
-    },
-    Scene {
-        name: "cmp of two that differ",
-        words: &["cmp", "-j1", "tree", "other"],
-        product: Product::Lines,
-        status: 1,
-        before: "cp -a tree other; printf x >> other/outer/inner/blocks; rm other/nothing; ln -sf elsewhere other/link",
-        shown: "",
-    },
-    Scene {
-        name: "cmp of two files, in ranges",
-        words: &["cmp", "tree/outer/inner/blocks", "other"],
-        product: Product::Output,
-        status: 1,
-        before: "cp tree/outer/inner/blocks other; printf y | dd of=other bs=1 seek=600000 conv=notrunc",
-        shown: "",
-    },
-    Scene {
-        name: "each file through a command",
-        words: &["each", "--sort=path", "--size=+10", "tree", "--", "cat", "{}"],
-        product: Product::Output,
-        status: 0,
-        before: "true",
-        shown: "",
-    },
-    Scene {
-        name: "each block of a file through a command",
-        words: &["each", "--block=64K", "tree/outer/inner/blocks", "--", "cat"],
-        product: Product::Output,
-        status: 0,
-        before: "true",
-        shown: "",
-    },
-    Scene {
-        name: "a search of a tree",
-        words: &["grep", "-rna", "word", "tree"],
-        product: Product::Lines,
-        status: 0,
-        before: "true",
-        shown: "",
-    },
-    Scene {
-        name: "a search of a large file, in pieces, after one of another",
-        words: &["grep", "-nC1", "99999$", "tree/one", "large"],
-        product: Product::Output,
-        status: 0,
-        before: "seq 1 1000000 > large; echo 99999 >> tree/one",
-        shown: "",
-    },
-    Scene {
-        name: "an archive that is made, in places",
-        words: &["tar", "--sort=name", "--xattrs", "-Scf", "a.tar", "tree"],
-        product: Product::Folder,
-        status: 0,
-        before: "mkdir tree/more; seq 1 400000 > tree/more/large",
-        shown: "tar -tvf a.tar | sort -k6; tar -xOf a.tar | cksum",
-    },
-    Scene {
-        name: "an archive that is made in one run",
-        words: &["tar", "--jobs=2", "--xattrs", "-cf", "a.tar", "tree"],
-        product: Product::Folder,
-        status: 0,
-        before: "mkdir tree/more; seq 1 400000 > tree/more/large; seq 1 900000 > tree/larger",
-        // Which name of a file comes first is not decided.
-        shown: "mkdir out; tar -xpf a.tar -C out; cd out; find . -printf '%p %y %m %U %G %n %s %T@ %l\\n' | grep -v '^. ' | sort; find . -type f | sort | xargs cksum",
-    },
-    Scene {
-        name: "an archive that is made, as a stream",
-        words: &["tar", "--sort=name", "--jobs=1", "-c", "tree"],
-        product: Product::Output,
-        status: 0,
-        before: "true",
-        shown: "",
-    },
-    Scene {
-        name: "bzip2 of a tree",
-        words: &["bzip2", "-r1", "-j2", "packed"],
-        product: Product::Folder,
-        status: 0,
-        before: "cp -a tree packed; find packed -type f -links +1 -delete",
-        shown: "find packed | sort; find packed -name '*.bz2' | sort | xargs bzip2 -dc",
-    },
-    Scene {
-        name: "bzip2 -d of a tree",
-        words: &["bzip2", "-dr", "-j2", "packed"],
-        product: Product::Folder,
-        status: 0,
-        before: "cp -a tree packed; find packed -type f -links +1 -delete; find packed -type f -exec bzip2 -1 {} +",
-        shown: "find packed | sort; find packed -type f | sort | xargs cat",
-    },
-    Scene {
-        name: "bzip2 of a file of several blocks, to standard output",
-        words: &["bzip2", "-1c", "-j2", "tree/outer/inner/blocks"],
-        product: Product::Output,
-        status: 0,
-        before: "true",
-        shown: "",
-    },
-    Scene {
-        name: "bzip2 -d of a file of several blocks, to standard output",
-        words: &["bzip2", "-dc", "-j2", "packed.bz2"],
-        product: Product::Output,
-        status: 0,
-        before: "bzip2 -1c tree/outer/inner/blocks > packed.bz2",
-        shown: "",
-    },
-    Scene {
-        name: "an archive that is unpacked, in places",
-        words: &["tar", "-xpf", "a.tar", "-C", "out"],
-        product: Product::Folder,
-        status: 0,
-        before: "tar -cSf a.tar tree; mkdir out",
-        shown: "cd out; find . -printf '%p %y %m %U %G %n %s %T@ %l\\n' | grep -v '^. ' | sort; find . -type f | sort | xargs cksum",
-    },
-    Scene {
-        name: "an archive that is unpacked, as a stream",
-        words: &["tar", "-xz", "-f", "a.tgz", "-C", "out"],
-        product: Product::Folder,
-        status: 0,
-        before: "tar -cSzf a.tgz tree; mkdir out",
-        shown: "cd out; find . -printf '%p %y %m %U %G %n %s %T@ %l\\n' | grep -v '^. ' | sort; find . -type f | sort | xargs cksum",
-    },
-    Scene {
-        name: "an archive that is listed",
-        words: &["tar", "-tvf", "a.tar"],
-        product: Product::Output,
-        status: 0,
-        before: "tar -cSf a.tar tree",
-        shown: "",
-    },
-];
-
 #[derive(Clone, Debug)]
 struct Case {
     operation: String,
@@ -203,23 +39,11 @@ struct Case {
     effect: &'static str,
 }
 
-/// The tree that the tools work on: a few text files, one of several blocks, one with holes, and what is no file.
-fn tree() -> Spec {
-    let data = |bytes| Piece::Data { seed: 3, bytes };
-    Spec {
-        nodes: vec![
-            Node::new(0, "outer", Kind::Directory).mode(0o755),
-            Node::new(1, "inner", Kind::Directory).mode(0o700),
-            Node::file(2, "blocks", 4, 700_001),
-            Node::new(1, "sparse", Kind::File(vec![data(5000), Piece::Hole(1 << 20), data(70_000)])),
-            Node::file(0, "one", 5, 100),
-            Node::file(1, "two", 6, 4096).mode(0o640),
-            Node::file(0, "nothing", 7, 0),
-            Node::new(0, "link", Kind::Symlink(b"one".to_vec())),
-            Node::new(2, "twin", Kind::HardLink(5)),
-            Node::new(1, "pipe", Kind::Fifo),
-        ],
-    }
+/// Runs a line of a shell, which has to succeed.
+pub(crate) fn shell(line: &str, folder: &Path) {
+    let output =
+        Command::new("sh").args(["-ec", line]).current_dir(folder).env("LC_ALL", "C").output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A scene under test.
@@ -229,22 +53,16 @@ struct Sweep {
     sandbox: Sandbox,
     /// What the working directory is at the beginning.
     source: PathBuf,
-    /// What a run without a fault comes to.
-    wanted: Vec<u8>,
-}
-
-/// Runs a line of a shell, which has to succeed, and gives what it printed.
-fn shell(line: &str, folder: &Path) -> Vec<u8> {
-    let output =
-        Command::new("sh").args(["-ec", line]).current_dir(folder).env("LC_ALL", "C").output().unwrap();
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
+    /// What it is after a run without a fault.
+    expected: PathBuf,
+    /// What that run printed.
+    printed: Vec<u8>,
 }
 
 impl Sweep {
     fn new(haul: PathBuf, scene: Scene) -> Self {
         let sandbox = Sandbox::in_memory().unwrap();
-        let source = sandbox.join("source");
+        let [source, expected] = ["source", "expected"].map(|name| sandbox.join(name));
         fs::create_dir(&source).unwrap();
         tree().build(&source.join("tree")).unwrap();
         // Text with the same words in each file, and times that do not depend on when this is run.
@@ -254,11 +72,17 @@ impl Sweep {
         );
         shell(scene.before, &source);
         shell("find . -depth -exec touch -h -d @1000000000 {} +", &source);
-        let mut sweep = Self { haul, scene, sandbox, source, wanted: Vec::new() };
+        let mut sweep = Self { haul, scene, sandbox, source, expected, printed: Vec::new() };
         let (outcome, log) = sweep.run("count", 0);
         assert_eq!(outcome.status(), Some(scene.status), "{}: {}", scene.name, outcome.errors());
         assert!(log.lines().count() >= 4, "{}: the hook counted next to nothing: {log}", scene.name);
-        sweep.wanted = sweep.product(&outcome, 0);
+        sweep.unpack(&outcome, 0).unwrap();
+        fs::rename(sweep.folder(0), &sweep.expected).unwrap();
+        sweep.printed = outcome.stdout;
+        // What is judged has to be something.
+        let (again, _) = sweep.run("count", 0);
+        let verdict = sweep.verdict(&again, 0);
+        assert_eq!(verdict, Ok(Verdict::Right), "{}, without a fault: {}", scene.name, again.errors());
         sweep
     }
 
@@ -277,16 +101,70 @@ impl Sweep {
         (outcome, fs::read_to_string(&log).unwrap())
     }
 
-    /// Returns what a run has come to.
-    fn product(&self, outcome: &Outcome, worker: usize) -> Vec<u8> {
+    /// Unpacks the archive that a run made, if it made one, as `unpacked` in its folder.
+    fn unpack(&self, outcome: &Outcome, worker: usize) -> Result<(), String> {
+        let folder = self.folder(worker);
         match self.scene.product {
-            Product::Output => outcome.stdout.clone(),
-            Product::Lines => {
-                let mut lines: Vec<_> = outcome.stdout.split_inclusive(|byte| *byte == b'\n').collect();
-                lines.sort_unstable();
-                lines.concat()
+            Product::ArchiveStream => fs::write(folder.join("a.tar"), &outcome.stdout).unwrap(),
+            Product::Archive => {}
+            _ => return Ok(()),
+        }
+        fs::create_dir(folder.join("unpacked")).unwrap();
+        let line = ["-xpf", "a.tar", "-C", "unpacked"];
+        let tar = Command::new("tar").args(line).current_dir(&folder).env("LC_ALL", "C").output().unwrap();
+        // Links to what was left out show in the tree that comes of it; all else is about the archive.
+        let is_of_links =
+            |line: &str| line.contains("Cannot hard link to") || line.contains("due to previous errors");
+        let messages = String::from_utf8_lossy(&tar.stderr).into_owned();
+        if messages.lines().all(is_of_links) { Ok(()) } else { Err(messages) }
+    }
+
+    /// Returns what of a run's result is not right.
+    fn wrongs(&self, outcome: &Outcome, worker: usize) -> Wrongs {
+        let (folder, got) = (self.folder(worker), &outcome.stdout);
+        let both = |name: &str| (self.expected.join(name), folder.join(name));
+        match self.scene.product {
+            Product::Differences => verdict::differences(&self.printed, got),
+            Product::Matches => verdict::matches(&self.printed, got),
+            Product::Stream(input) => verdict::stream(input, &self.printed, got),
+            Product::Contents(files, length) => {
+                let mut pieces = Vec::new();
+                for file in files {
+                    let content = fs::read(self.source.join(file)).unwrap();
+                    pieces.extend(
+                        content.chunks(length.min(content.len())).map(|piece| (*file, piece.to_vec())),
+                    );
+                }
+                verdict::contents(&pieces, got)
             }
-            Product::Folder => shell(self.scene.shown, &self.folder(worker)),
+            Product::Archive | Product::ArchiveStream => {
+                if let Err(error) = self.unpack(outcome, worker) {
+                    let text = format!("it cannot be unpacked: {error}");
+                    return Ok(vec![wrong("a.tar", text)]);
+                }
+                let (expected, found) = both("unpacked");
+                verdict::tree(&expected, &found, true)
+            }
+            Product::Extracted(_) => {
+                let (expected, found) = both("out");
+                verdict::tree(&expected, &found, false)
+            }
+            Product::Replaced(outputs_end) => {
+                let (expected, found) = both("packed");
+                verdict::replaced(&self.source.join("packed"), &expected, &found, outputs_end)
+            }
+        }
+    }
+
+    /// Returns the names that stand for all of the result.
+    fn whole(&self) -> &'static [&'static str] {
+        match self.scene.product {
+            Product::Archive => &["a.tar"],
+            Product::Extracted("a.tgz") => &["a.tgz"],
+            Product::Extracted(_) => &["a.tar"],
+            Product::Replaced(_) => &["packed"],
+            Product::Contents(..) => &["the other commands are not run", "standard output"],
+            _ => &["standard output", "stdout"],
         }
     }
 
@@ -323,37 +201,44 @@ impl Sweep {
             return Err(format!("{:?}: {}", outcome.ending, outcome.errors()));
         }
         self.is_untouched(worker)?;
-        let status = outcome.status().unwrap_or(-1);
-        let told = !outcome.stderr.is_empty();
-        if status != self.scene.status {
-            // Which errors a tool knows differ; that one was told does not.
-            return if told && status > 0 {
-                Ok(Verdict::Reported)
-            } else {
-                Err(format!("status {status} without a word"))
-            };
+        let (status, messages) = (outcome.status().unwrap_or(-1), outcome.errors());
+        let told = |text: String| format!("status {status}: {text}; messages: {messages}");
+        let wrongs = self.wrongs(outcome, worker).map_err(told)?;
+        if status == self.scene.status {
+            let silent = wrongs.first().map(|first| told(format!("{}: {}", first.entry, first.text)));
+            return silent.map_or(Ok(Verdict::Right), Err);
         }
-        if self.product(outcome, worker) == self.wanted {
-            return Ok(Verdict::Right);
+        if !self.scene.failed().contains(&status) {
+            return Err(told("no status of a failure".to_owned()));
         }
-        if told && status > 1 {
-            return Ok(Verdict::Reported);
+        if messages.is_empty() {
+            return Err(told("without a word".to_owned()));
         }
-        Err(format!("status {status}, and the result is wrong: {}", outcome.errors()))
+        let is_explained = |wrong: &Wrong| {
+            wrong.is_explained(&messages) || self.whole().iter().any(|name| explains(&messages, name))
+        };
+        match wrongs.iter().find(|wrong| !is_explained(wrong)) {
+            Some(wrong) => Err(told(format!("nothing names {}: {}", wrong.entry, wrong.text))),
+            None => Ok(Verdict::Reported),
+        }
     }
 
-    /// Fails if anything is gone or changed of what was there before. What a tool is to take away, it may, once it has made what
-    /// replaces it: then the result shows it.
+    /// Fails if anything is gone or changed of what the tool has only to read.
     fn is_untouched(&self, worker: usize) -> Result<(), String> {
-        let look = |folder: &Path| {
-            Snapshot::take(&folder.join("tree"), Facts::PRESERVED).map_err(|error| error.to_string())
-        };
+        let look =
+            |folder: &Path| Snapshot::take(folder, Facts::PRESERVED).map_err(|error| error.to_string());
         let (before, after) = (look(&self.source)?, look(&self.folder(worker))?);
         let differences = compare(&before, &after, Facts::PRESERVED).map_err(|error| error.to_string())?;
-        if differences.list.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("the source was changed: {differences:?}"))
+        let own: &[u8] = match self.scene.product {
+            Product::Archive => b"a.tar",
+            Product::Extracted(_) => b"out",
+            Product::Replaced(_) => b"packed",
+            _ => b".",
+        };
+        let is_own = |path: &[u8]| path.is_empty() || path.split(|byte| *byte == b'/').next() == Some(own);
+        match differences.list.iter().find(|difference| !is_own(&difference.path)) {
+            Some(difference) => Err(format!("the source was changed: {difference:?}")),
+            None => Ok(()),
         }
     }
 }
@@ -415,9 +300,10 @@ fn sweep(scene: Scene) {
         .filter_map(|(case, _, verdict)| Some(format!("{case:?}: {}", verdict.as_ref().err()?)))
         .collect();
     note!(
-        "fault sweep, {}: HAUL_SEED={seed} cases={} fired={fired} right={right} failures={}",
+        "fault sweep, {}: HAUL_SEED={seed} cases={} fired={fired} right={right} reported={} failures={}",
         scene.name,
         cases.len(),
+        cases.len() - right - failures.len(),
         failures.len()
     );
     assert!(failures.is_empty(), "{}: HAUL_SEED={seed}:\n{}", scene.name, failures.join("\n"));

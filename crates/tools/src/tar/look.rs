@@ -165,7 +165,16 @@ impl Look {
             false => Pinned::open(directory, name),
         };
         let pinned = pinned.map_err(|cause| (wording::CANNOT_OPEN, cause))?;
-        let keys = pinned.list_xattrs().map_err(|cause| (wording::CANNOT_LIST_ATTRIBUTES, cause))?;
+        let keys = match pinned.list_xattrs() {
+            Ok(keys) => keys,
+            Err(cause) if cause.is(Errno::NOENT) => return Err((wording::CANNOT_LIST_ATTRIBUTES, cause)),
+            Err(cause) => {
+                // The entry goes into the archive without them: left out, a directory would take all below it along.
+                let problem = Problem::new(wording::CANNOT_LIST_ATTRIBUTES).naming(found.path());
+                self.tell(desk, problem.because(cause), 2);
+                return Ok(());
+            }
+        };
         let mut records = Vec::new();
         for key in keys.iter() {
             match pinned.get_xattr(key) {

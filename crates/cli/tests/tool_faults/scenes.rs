@@ -1,0 +1,205 @@
+//! The command lines that are swept, and the tree they work on.
+
+use haul_testkit::spec::{Kind, Node, Piece, Spec};
+
+/// What a scene makes, which says how its result is judged: see `verdict.rs`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Product {
+    /// Lines on standard output about pairs of entries that differ, in any order.
+    Differences,
+    /// Lines on standard output that begin with the name of the file they are of.
+    Matches,
+    /// The contents of these files on standard output, in this order, each in pieces of this many bytes.
+    Contents(&'static [&'static str], usize),
+    /// One stream on standard output, made of this file.
+    Stream(&'static str),
+    /// The archive `a.tar` of `tree`.
+    Archive,
+    /// The same on standard output.
+    ArchiveStream,
+    /// The tree `out`, of this archive.
+    Extracted(&'static str),
+    /// The files of `packed`, each of which is replaced; the names of outputs end so, or those of inputs do.
+    Replaced(&'static str),
+}
+
+/// A command line, and what should come of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene {
+    pub(crate) name: &'static str,
+    pub(crate) words: &'static [&'static str],
+    pub(crate) product: Product,
+    /// The exit status without a fault.
+    pub(crate) status: i32,
+    /// Makes the working directory out of one that has only the tree, for a shell.
+    pub(crate) before: &'static str,
+}
+
+impl Scene {
+    /// Returns the exit statuses that say that something failed: those of GNU's programs.
+    pub(crate) fn failed(&self) -> &'static [i32] {
+        match self.words[0] {
+            "bzip2" => &[1],
+            // 1: a file changed as it was read.
+            "tar" => &[1, 2],
+            _ => &[2],
+        }
+    }
+}
+
+const BLOCKS: &str = "tree/outer/inner/blocks";
+const CHANGED: &str = "cp -a tree other; for file in one outer/two outer/inner/blocks; do printf x >> other/$file; done; \
+                       printf y | dd of=other/outer/sparse bs=1 seek=70000 conv=notrunc; rm other/nothing; \
+                       touch other/outer/new; ln -sf elsewhere other/link";
+
+pub(crate) const SCENES: &[Scene] = &[
+    Scene {
+        name: "cmp of two equal trees",
+        words: &["cmp", "--attributes", "tree", "other"],
+        product: Product::Differences,
+        status: 0,
+        before: "cp -a tree other",
+    },
+    Scene {
+        name: "cmp of two whose files all differ",
+        words: &["cmp", "-j1", "tree", "other"],
+        product: Product::Differences,
+        status: 1,
+        before: CHANGED,
+    },
+    Scene {
+        name: "cmp of two whose attributes differ",
+        words: &["cmp", "-j2", "--attributes", "tree", "other"],
+        product: Product::Differences,
+        status: 1,
+        before: "cp -a tree other; find other -type f -exec chmod 600 {} + -exec setfattr -n user.k -v v {} +; \
+                 chmod 711 other/outer other/outer/inner",
+    },
+    Scene {
+        name: "cmp of two files, in ranges",
+        words: &["cmp", BLOCKS, "other"],
+        product: Product::Differences,
+        status: 1,
+        before: "cp tree/outer/inner/blocks other; printf y | dd of=other bs=1 seek=600000 conv=notrunc",
+    },
+    Scene {
+        name: "each file through a command",
+        words: &["each", "--sort=path", "--size=+10", "tree", "--", "cat", "{}"],
+        product: Product::Contents(
+            &["tree/one", BLOCKS, "tree/outer/inner/twin", "tree/outer/sparse", "tree/outer/two"],
+            usize::MAX,
+        ),
+        status: 0,
+        before: "true",
+    },
+    Scene {
+        name: "each block of a file through a command",
+        words: &["each", "--block=64K", BLOCKS, "--", "cat"],
+        product: Product::Contents(&[BLOCKS], 64 << 10),
+        status: 0,
+        before: "true",
+    },
+    Scene {
+        name: "a search of a tree",
+        words: &["grep", "-rna", "word", "tree"],
+        product: Product::Matches,
+        status: 0,
+        before: "true",
+    },
+    Scene {
+        name: "a search of a large file, in pieces, after one of another",
+        words: &["grep", "-nC1", "99999$", "tree/one", "large"],
+        product: Product::Matches,
+        status: 0,
+        before: "seq 1 1000000 > large; echo 99999 >> tree/one",
+    },
+    Scene {
+        name: "an archive that is made, in places",
+        words: &["tar", "--sort=name", "--xattrs", "-Scf", "a.tar", "tree"],
+        product: Product::Archive,
+        status: 0,
+        before: "mkdir tree/more; seq 1 400000 > tree/more/large",
+    },
+    Scene {
+        name: "an archive that is made in one run",
+        words: &["tar", "--jobs=2", "--xattrs", "-cf", "a.tar", "tree"],
+        product: Product::Archive,
+        status: 0,
+        before: "mkdir tree/more; seq 1 400000 > tree/more/large; seq 1 900000 > tree/larger",
+    },
+    Scene {
+        name: "an archive that is made, as a stream",
+        words: &["tar", "--sort=name", "--jobs=1", "-c", "tree"],
+        product: Product::ArchiveStream,
+        status: 0,
+        before: "true",
+    },
+    Scene {
+        name: "bzip2 of a tree",
+        words: &["bzip2", "-r1", "-j2", "packed"],
+        product: Product::Replaced(".bz2"),
+        status: 0,
+        before: "cp -a tree packed; find packed -type f -links +1 -delete",
+    },
+    Scene {
+        name: "bzip2 -d of a tree",
+        words: &["bzip2", "-dr", "-j2", "packed"],
+        product: Product::Replaced(""),
+        status: 0,
+        before: "cp -a tree packed; find packed -type f -links +1 -delete; find packed -type f -exec bzip2 -1 {} +",
+    },
+    Scene {
+        name: "bzip2 of a file of several blocks, to standard output",
+        words: &["bzip2", "-1c", "-j2", BLOCKS],
+        product: Product::Stream(BLOCKS),
+        status: 0,
+        before: "true",
+    },
+    Scene {
+        name: "bzip2 -d of a file of several blocks, to standard output",
+        words: &["bzip2", "-dc", "-j2", "packed.bz2"],
+        product: Product::Stream("packed.bz2"),
+        status: 0,
+        before: "bzip2 -1c tree/outer/inner/blocks > packed.bz2",
+    },
+    Scene {
+        name: "an archive that is unpacked, in places",
+        words: &["tar", "-xpf", "a.tar", "-C", "out"],
+        product: Product::Extracted("a.tar"),
+        status: 0,
+        before: "tar -cSf a.tar tree; mkdir out",
+    },
+    Scene {
+        name: "an archive that is unpacked, as a stream",
+        words: &["tar", "-xz", "-f", "a.tgz", "-C", "out"],
+        product: Product::Extracted("a.tgz"),
+        status: 0,
+        before: "tar -cSzf a.tgz tree; mkdir out",
+    },
+    Scene {
+        name: "an archive that is listed",
+        words: &["tar", "-tvf", "a.tar"],
+        product: Product::Stream("a.tar"),
+        status: 0,
+        before: "tar -cSf a.tar tree",
+    },
+];
+
+/// The tree that the tools work on: a few text files, one of several blocks, one with holes, and entries of other kinds.
+pub(crate) fn tree() -> Spec {
+    let data = |bytes| Piece::Data { seed: 3, bytes };
+    Spec {
+        nodes: vec![
+            Node::new(0, "outer", Kind::Directory).mode(0o755),
+            Node::new(1, "inner", Kind::Directory).mode(0o700),
+            Node::file(2, "blocks", 4, 700_001),
+            Node::new(1, "sparse", Kind::File(vec![data(5000), Piece::Hole(1 << 20), data(70_000)])),
+            Node::file(0, "one", 5, 100),
+            Node::file(1, "two", 6, 4096).mode(0o640),
+            Node::file(0, "nothing", 7, 0),
+            Node::new(0, "link", Kind::Symlink(b"one".to_vec())),
+            Node::new(2, "twin", Kind::HardLink(3)),
+            Node::new(1, "pipe", Kind::Fifo),
+        ],
+    }
+}
