@@ -50,7 +50,6 @@ fn all_ways() -> Vec<Vec<&'static str>> {
 /// A FIFO as the source keeps the copy in the middle of its work for as long as the test wants.
 #[test]
 fn an_interrupt_ends_a_copy_that_waits_for_data() {
-    require!(needs::interrupts());
     for way in all_ways() {
         let sandbox = Sandbox::in_memory().unwrap();
         let (source, target) = (sandbox.join("fifo"), sandbox.join("target"));
@@ -75,7 +74,6 @@ fn an_interrupt_ends_a_copy_that_waits_for_data() {
 #[test]
 fn an_interrupt_ends_a_copy_of_many_files() {
     const FILES: usize = 40_000;
-    require!(needs::interrupts());
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     fs::create_dir(&source).unwrap();
@@ -104,7 +102,6 @@ fn an_interrupt_ends_a_copy_of_many_files() {
 #[test]
 fn an_interrupt_ends_a_copy_of_one_large_file() {
     const BYTES: u64 = 384 << 20;
-    require!(needs::interrupts());
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     Spec { nodes: vec![Node::file(0, "source", 1, BYTES)] }.build(sandbox.path()).unwrap();

@@ -17,7 +17,7 @@ use haul_testkit::mpi::Mpi;
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::slurm::{self, Slurm};
 use haul_testkit::standin;
-use haul_testkit::{Facts, Standin, everything, mpi, needs, note, program, require, wait};
+use haul_testkit::{Facts, Standin, everything, mpi, needs, note, program, require, signals, wait};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What lists of what went wrong are to be.
@@ -313,7 +313,8 @@ fn spdcp_in_an_allocation_copies_with_all_its_tasks() {
 
 #[test]
 fn an_interrupt_ends_the_job_and_progress_is_shown_until_then() {
-    require!(needed().or_else(standin::needed).or_else(needs::interrupts));
+    require!(needed().or_else(standin::needed));
+    signals::restore_for_children().unwrap();
     let ground = Ground::new(3, mpi::Kind::OpenMpi4);
     let standin = Standin::start(1, &[SLOW]).unwrap();
     let source = slow_tree(&standin);
@@ -327,7 +328,8 @@ fn an_interrupt_ends_the_job_and_progress_is_shown_until_then() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     said.read_to_string(&mut shown).unwrap();
     note!("{shown}");
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{shown}");
+    let status = wait::for_end(&mut child, PATIENCE).unwrap();
+    assert_eq!(status.code(), Some(130), "{shown}");
     assert!(shown.contains("haul cp: job ") && shown.ends_with(" was cancelled\n"), "{shown}");
     assert!(ground.is_quiet());
     assert_eq!(ground.jobs(), ["CANCELLED"]);

@@ -16,7 +16,7 @@ use haul_cluster::launch::command::{StartLine, Surroundings, System, Wanted, sta
 use haul_cluster::launch::job::Job;
 use haul_testkit::hosts::{self, Hosts};
 use haul_testkit::slurm::{self, Slurm};
-use haul_testkit::{needs, note, require, rustix, wait};
+use haul_testkit::{needs, note, require, rustix, signals, wait};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const INTERRUPT: i32 = 2;
@@ -207,7 +207,7 @@ fn follower() {
 #[test]
 fn real_signals_cancel_the_job() {
     require!(slurm::needed());
-    require!(needs::interrupts());
+    signals::restore_for_children().unwrap();
     let slurm = Slurm::start(1).unwrap();
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
         let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,7 @@ fn real_signals_cancel_the_job() {
             .unwrap();
         assert!(wait::until(PATIENCE, || folder.path().join("begun").exists()));
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
-        assert!(child.wait().unwrap().success());
+        assert!(wait::for_end(&mut child, PATIENCE).unwrap().success());
         let outcome = fs::read_to_string(folder.path().join("outcome")).unwrap();
         let wanted = format!("signal: {}, gone: true", signal.as_raw());
         assert!(outcome.starts_with("Interrupted") && outcome.contains(&wanted), "{outcome}");

@@ -15,6 +15,7 @@
 //! - [`mpi`] finds MPI installations and starts jobs under them; [`hosts`] makes several hosts of one machine.
 //! - [`ceph`] is a real CephFS of several daemons and mounts on this machine.
 //! - [`slurm`] is a real Slurm of several nodes on this machine.
+//! - [`signals`] has programs find signals at their defaults; [`wait`] has an end for every wait.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
 //!
 //! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
@@ -37,6 +38,7 @@ pub mod random;
 pub mod release;
 pub mod run;
 pub mod sandbox;
+pub mod signals;
 pub mod skip;
 pub mod slurm;
 pub mod snapshot;

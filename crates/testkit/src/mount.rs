@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::needs;
 use crate::sandbox::MEMORY;
+use crate::{needs, wait};
 
 const PREFIX: &str = "haul-mount-";
 
@@ -173,7 +173,7 @@ fn tool(name: &str) -> PathBuf {
 
 /// Runs a command to its end and gives its standard output, or an error with what it printed.
 pub(crate) fn run(command: &mut Command) -> io::Result<String> {
-    let output = command.output()?;
+    let output = wait::for_output(command, wait::AFTERMATH_MAX)?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

@@ -46,16 +46,6 @@ pub fn loop_mount(file_system: &str) -> Option<String> {
         })
 }
 
-/// Checks that ^C reaches programs: a shell has its background jobs, and all that they start, ignore it.
-#[must_use]
-pub fn interrupts() -> Option<String> {
-    const INTERRUPT: u64 = 1 << 1;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    (ignored & INTERRUPT != 0).then(|| "needs ^C, which whoever started this has programs ignore".to_owned())
-}
-
 /// Checks that the kernel lets this user make a ring.
 #[must_use]
 pub fn io_uring() -> Option<String> {

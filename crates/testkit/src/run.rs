@@ -12,11 +12,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -25,7 +24,8 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use crate::wait;
+use crate::signals;
+use crate::wait::{self, Reader};
 
 /// Bounds the wait for an executable that is still open for writing somewhere.
 const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -132,7 +132,7 @@ pub struct Running {
     child: Child,
     begun: Instant,
     limit: Duration,
-    readers: [Option<JoinHandle<io::Result<Vec<u8>>>>; 2],
+    readers: [Option<Reader>; 2],
 }
 
 impl Run {
@@ -304,6 +304,7 @@ impl Run {
     /// # Errors
     /// When it cannot be started.
     pub fn start(self) -> io::Result<Running> {
+        signals::restore_for_children()?;
         let mut command = self.command()?;
         let mut spawn = || match &self.refused[..] {
             [] => command.spawn(),
@@ -323,7 +324,7 @@ impl Run {
             return Err(io::ErrorKind::ExecutableFileBusy.into());
         }
         let mut child = child?;
-        let readers = [child.stdout.take().map(read_all), child.stderr.take().map(read_all)];
+        let readers = [child.stdout.take().map(Reader::start), child.stderr.take().map(Reader::start)];
         Ok(Running { child, begun: Instant::now(), limit: self.limit, readers })
     }
 
@@ -406,9 +407,9 @@ impl Running {
         if !ended {
             rustix::process::kill_process_group(self.pid()?, Signal::KILL)?;
         }
-        let status = self.child.wait()?;
+        let status = wait::for_end(&mut self.child, wait::AFTERMATH_MAX)?;
         let took = self.begun.elapsed();
-        let [stdout, stderr] = std::mem::take(&mut self.readers).map(collect);
+        let [stdout, stderr] = std::mem::take(&mut self.readers).map(Reader::collect);
         Ok(Outcome {
             ending: if ended { ending(status) } else { Ending::Hung },
             stdout: stdout?,
@@ -457,7 +458,7 @@ impl Drop for Running {
             if let Err(error) = rustix::process::kill_process_group(pid, Signal::KILL) {
                 crate::note!("cannot kill process {pid:?}: {error}");
             }
-            if let Err(error) = self.child.wait() {
+            if let Err(error) = wait::for_end(&mut self.child, wait::AFTERMATH_MAX) {
                 crate::note!("cannot wait for process {pid:?}: {error}");
             }
         }
@@ -477,22 +478,6 @@ fn peak_of(status: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kibibytes.unwrap_or(0) * 1024
-}
-
-fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<io::Result<Vec<u8>>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes)?;
-        Ok(bytes)
-    })
-}
-
-fn collect(reader: Option<JoinHandle<io::Result<Vec<u8>>>>) -> io::Result<Vec<u8>> {
-    match reader.map(JoinHandle::join) {
-        None => Ok(Vec::new()),
-        Some(Ok(bytes)) => bytes,
-        Some(Err(_)) => Err(io::Error::other("a reader thread died")),
-    }
 }
 
 impl Refused {

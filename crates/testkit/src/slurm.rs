@@ -21,6 +21,8 @@ use crate::{Sandbox, wait};
 
 /// How long the daemons may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time of a command, which may be a job.
+const JOB_MAX: Duration = Duration::from_secs(600);
 /// What folders of this kind are called: short, as sockets in them have names of at most 107 bytes.
 const PREFIX: &str = "hs-";
 
@@ -144,7 +146,7 @@ impl Slurm {
     /// # Errors
     /// When it cannot be run.
     pub fn run(&self, words: &[&str]) -> io::Result<Output> {
-        self.command(words).output()
+        wait::for_output(&mut self.command(words), JOB_MAX)
     }
 
     /// Returns what a command line prints, or nothing.
@@ -309,7 +311,7 @@ impl Drop for Slurm {
         kill_all(&self.mark(), &self.folder);
         for daemon in &mut self.daemons {
             daemon.kill().unwrap_or_default();
-            daemon.wait().map(drop).unwrap_or_default();
+            wait::for_end(daemon, wait::AFTERMATH_MAX).map(drop).unwrap_or_default();
         }
     }
 }

@@ -121,7 +121,7 @@ impl Standin {
         });
         if !in_time {
             self.child.kill()?;
-            self.child.wait()?;
+            wait::for_end(&mut self.child, wait::AFTERMATH_MAX)?;
         }
         match ended? {
             Some(status) if status.success() => Ok(()),

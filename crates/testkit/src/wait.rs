@@ -3,7 +3,13 @@
 //! Tests that need "the copy has begun" look for a fact that only a begun copy makes true, and give up after a time limit.
 //! The pause between two looks is only there to leave the processor to the program under test: no test depends on its length.
 
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
+
+/// Maximum time from the end of a program, or its being killed, until nothing of it is left to wait for.
+pub const AFTERMATH_MAX: Duration = Duration::from_secs(120);
 
 /// Two looks are no further apart than this, unless all stood still.
 const STANDSTILL: Duration = Duration::from_secs(1);
@@ -27,9 +33,86 @@ pub fn until(limit: Duration, mut fact: impl FnMut() -> bool) -> bool {
     }
 }
 
+/// Waits for the end of a process, and kills it if that takes longer than `limit`.
+///
+/// # Errors
+/// When the process cannot be watched, or had to be killed.
+pub fn for_end(child: &mut Child, limit: Duration) -> io::Result<ExitStatus> {
+    let mut ended = Ok(None);
+    let in_time = until(limit, || {
+        ended = child.try_wait();
+        !matches!(ended, Ok(None))
+    });
+    if !in_time {
+        child.kill()?;
+        // Not waited for: what sleeps in the kernel may never end.
+        return Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} hung", child.id())));
+    }
+    ended?.ok_or_else(|| io::Error::other("a process neither ended nor hung"))
+}
+
+/// Runs a command with nothing to read to its end and returns what it printed, or kills it if that takes longer than `limit`.
+///
+/// # Errors
+/// When it cannot be run, or hangs, or something that it left behind keeps its output open.
+pub fn for_output(command: &mut Command, limit: Duration) -> io::Result<Output> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let readers = [child.stdout.take().map(Reader::start), child.stderr.take().map(Reader::start)];
+    let status = for_end(&mut child, limit)?;
+    let [stdout, stderr] = readers.map(Reader::collect);
+    Ok(Output { status, stdout: stdout?, stderr: stderr? })
+}
+
+/// Reads all that comes through a pipe.
+#[derive(Debug)]
+pub(crate) struct Reader(Receiver<io::Result<Vec<u8>>>);
+
+impl Reader {
+    pub(crate) fn start(mut pipe: impl Read + Send + 'static) -> Self {
+        let (send, receive) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let read = pipe.read_to_end(&mut bytes).map(|_| bytes);
+            // Nobody is left to hear of it once the wait was given up.
+            send.send(read).unwrap_or_default();
+        });
+        Self(receive)
+    }
+
+    /// Returns what was read, once all who could write are gone; nothing if there is no reader.
+    pub(crate) fn collect(reader: Option<Self>) -> io::Result<Vec<u8>> {
+        Self::collect_within(reader, AFTERMATH_MAX)
+    }
+
+    fn collect_within(reader: Option<Self>, limit: Duration) -> io::Result<Vec<u8>> {
+        let Some(Self(receive)) = reader else { return Ok(Vec::new()) };
+        let held = "a process that the program left behind holds its output open";
+        receive.recv_timeout(limit).map_err(|_| io::Error::new(io::ErrorKind::TimedOut, held))?
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_hangs_is_killed() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let error = for_end(&mut child, Duration::from_millis(5)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(!child.wait().unwrap().success());
+        let output = for_output(Command::new("echo").arg("x"), AFTERMATH_MAX).unwrap();
+        assert!(output.status.success() && output.stdout == b"x\n");
+    }
+
+    #[test]
+    fn output_that_is_held_open_is_an_error_and_no_hang() {
+        let (reader, writer) = io::pipe().unwrap();
+        let error =
+            Reader::collect_within(Some(Reader::start(reader)), Duration::from_millis(5)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(writer);
+    }
 
     #[test]
     fn a_fact_ends_the_wait_and_a_lie_meets_the_limit() {

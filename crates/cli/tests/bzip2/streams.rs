@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
-use haul_testkit::{Run, Sandbox, needs, require};
+use haul_testkit::{Run, Sandbox, needs, require, signals, wait};
 
 use crate::scene::{haul, noise};
 
@@ -155,9 +155,7 @@ fn large_files_that_go_away_while_they_wait_hold_up_no_other() {
     let run = Run::new(&haul()).args(["bzip2", "-9", "-j4"]).args(&names).within(Duration::from_secs(60));
     let running = run.start().unwrap();
     // The first are under way, and the others wait.
-    assert!(haul_testkit::wait::until(Duration::from_secs(60), || names
-        .iter()
-        .any(|name| packed(name).exists())));
+    assert!(wait::until(Duration::from_secs(60), || names.iter().any(|name| packed(name).exists())));
     names[8..39].iter().for_each(|name| fs::remove_file(name).unwrap_or_default());
     let outcome = running.finish().unwrap();
     assert_eq!(outcome.status(), Some(1), "{:?}: {}", outcome.ending, outcome.errors());
@@ -178,7 +176,7 @@ fn an_input_that_is_written_to_meanwhile_stays() {
     let name = sandbox.join("log");
     fs::write(&name, noise(12, 6_000_000)).unwrap();
     let running = Run::new(&haul()).args(["bzip2", "-1"]).arg(&name).start().unwrap();
-    assert!(haul_testkit::wait::until(Duration::from_secs(60), || packed(&name).exists()));
+    assert!(wait::until(Duration::from_secs(60), || packed(&name).exists()));
     fs::File::options().append(true).open(&name).unwrap().write_all(b"a line\n").unwrap();
     let outcome = running.finish().unwrap();
     assert_eq!(outcome.status(), Some(1), "{}", outcome.errors());
@@ -213,9 +211,9 @@ fn a_run_that_is_ended_when_an_input_is_gone_leaves_its_output() {
     // The run goes on for a while.
     fs::write(&later, noise(15, 40_000_000)).unwrap();
     let mut child = ours(&["-1", "-f", "-j3"]).args([&name, &name, &later]).spawn().unwrap();
-    assert!(haul_testkit::wait::until(Duration::from_secs(60), || !name.exists()));
+    assert!(wait::until(Duration::from_secs(60), || !name.exists()));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert_eq!(wait::for_end(&mut child, wait::AFTERMATH_MAX).unwrap().signal(), Some(15));
     assert!(later.exists() && !packed(&later).exists(), "it was over too soon");
     assert!(run_back(&packed(&name)) == content);
 }
@@ -227,21 +225,23 @@ fn run_back(packed: &Path) -> Vec<u8> {
 
 #[test]
 fn an_interrupted_run_leaves_no_part_of_an_output() {
+    signals::restore_for_children().unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     let (file, packed) = (sandbox.join("file"), sandbox.join("file.bz2"));
     let content = noise(9, 60_000_000);
     fs::write(&file, &content).unwrap();
     let mut child = ours(&["-1"]).arg(&file).spawn().unwrap();
-    let began = haul_testkit::wait::until(Duration::from_secs(60), || packed.exists());
+    let began = wait::until(Duration::from_secs(60), || packed.exists());
     assert!(began && child.try_wait().unwrap().is_none(), "it was over too soon");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let status = child.wait().unwrap();
+    let status = wait::for_end(&mut child, wait::AFTERMATH_MAX).unwrap();
     assert_eq!(status.signal(), Some(2), "{status}");
     assert!(!packed.exists() && fs::read(&file).unwrap() == content);
 }
 
 #[test]
 fn signals_that_are_ignored_end_nothing() {
+    signals::restore_for_children().unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     let content = noise(16, 20_000_000);
     let out = sandbox.join("file.bz2");
@@ -254,10 +254,10 @@ fn signals_that_are_ignored_end_nothing() {
             .spawn()
             .unwrap();
         let began = || fs::metadata(&out).is_ok_and(|packed| packed.len() > 0);
-        assert!(haul_testkit::wait::until(Duration::from_secs(60), began));
+        assert!(wait::until(Duration::from_secs(60), began));
         assert!(child.try_wait().unwrap().is_none(), "it was over too soon");
         kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{line}");
+        assert_eq!(wait::for_end(&mut child, wait::AFTERMATH_MAX).unwrap().code(), Some(0), "{line}");
         assert!(run_back(&out) == content, "{line}");
         fs::remove_file(&out).unwrap();
     }

@@ -171,9 +171,6 @@ fn no_command_outlives_the_run() {
     require!(needs::tool("pgrep"));
     let scene = Scene::of("mkdir t; touch t/1 t/2");
     for signal in [haul_testkit::libc::SIGTERM, haul_testkit::libc::SIGKILL, haul_testkit::libc::SIGINT] {
-        if signal == haul_testkit::libc::SIGINT && needs::interrupts().is_some() {
-            continue;
-        }
         let mark = format!("{}.{}", 400 + signal, std::process::id());
         let running = scene.each(["-j2", "--shell", "t", "--", "exec sleep", &mark, "#"]);
         let running = Run::started(running, &mark);
