@@ -1,6 +1,6 @@
 //! `check`: everything about the code that needs no test to run.
 
-use crate::steps::{Failure, cargo, run};
+use crate::steps::{Failure, cargo, run, workspace};
 use crate::{generate, licences};
 
 /// The features that compile the fault hook in, wherever it is looked at.
@@ -25,10 +25,58 @@ pub(crate) fn check() -> Result<(), Failure> {
     document(&["--package", "haul", "--bin", "haul"])?;
     document(&["--workspace"])?;
     licences::check()?;
+    one_way_to_skip()?;
     generate::check()
+}
+
+/// Fails if anything but `haul_testkit::skip` prints that a test is skipped: such a skip would count as passed.
+fn one_way_to_skip() -> Result<(), Failure> {
+    let crates = workspace().join("crates");
+    let mut folders = vec![crates.clone()];
+    while let Some(folder) = folders.pop() {
+        let failed = |error| Failure(format!("{}: {error}", folder.display()));
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs")
+                && !path.ends_with("testkit/src/skip.rs")
+                && prints_a_skip(&std::fs::read_to_string(&path).map_err(failed)?)
+            {
+                let path = path.strip_prefix(&crates).unwrap_or(&path).display();
+                return Err(Failure(format!("{path}: a test skips by itself; use haul_testkit::skip!")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// True if source code has text that begins as a record of a skip does. What only reads such records strips the beginning.
+fn prints_a_skip(source: &str) -> bool {
+    let own_test = "strip_prefix(\"SKIPPED";
+    source.replace(own_test, "").contains("\"SKIPPED")
 }
 
 fn document(what: &[&str]) -> Result<(), Failure> {
     let mut command = cargo(&["doc", "--no-deps", "--document-private-items"]);
     run(command.args(what).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skip_that_a_test_prints_itself_is_found() {
+        assert!(
+            prints_a_skip("say(&format!(\"SKIPPED: no ring\"))")
+                && prints_a_skip("eprintln!(\"SKIPPED {x}\")")
+        );
+        assert!(!prints_a_skip("skip!(\"no ring\")") && !prints_a_skip("line.strip_prefix(\"SKIPPED a\")"));
+    }
+
+    #[test]
+    fn no_test_skips_by_itself() {
+        assert!(one_way_to_skip().is_ok());
+    }
 }

@@ -8,6 +8,7 @@ mod environment;
 mod generate;
 mod licences;
 mod oracle;
+mod sanitize;
 mod setup;
 mod skips;
 mod steps;
@@ -28,12 +29,17 @@ enum Work {
 
 use Work::{Asked, Plain};
 
-const CHORES: [Chore; 6] = [
+const CHORES: [Chore; 7] = [
     ("setup", "install what the tests need (as root; else say what is missing)", Plain(setup::setup)),
     ("check", "format, lints, documentation, licences, generated files", Plain(check::check)),
     ("test", "run every test, the fault sweep too, and tell what was skipped and why", Plain(test::test)),
+    (
+        "sanitize",
+        "run the tests of the unsafe code under AddressSanitizer or valgrind",
+        Plain(sanitize::sanitize),
+    ),
     ("oracle", "run GNU's own tests of cp with haul as cp", Asked(oracle::oracle)),
-    ("ci", "check, then test, then oracle", Plain(ci)),
+    ("ci", "check, test, sanitize and oracle", Plain(ci)),
     ("gen", "write the generated files anew", Plain(generate::write)),
 ];
 
@@ -43,7 +49,7 @@ fn main() -> ExitCode {
     let words = words.unwrap_or_default();
     let chore = CHORES.iter().find(|(name, ..)| wanted.is_some_and(|wanted| wanted == name));
     let Some((_, _, work)) = chore else {
-        CHORES.iter().for_each(|(name, about, _)| say(&format!("cargo xtask {name:<7} {about}")));
+        CHORES.iter().for_each(|(name, about, _)| say(&format!("cargo xtask {name:<8} {about}")));
         return ExitCode::from(2);
     };
     let ended = match work {
@@ -63,5 +69,6 @@ fn main() -> ExitCode {
 fn ci() -> Result<(), Failure> {
     check::check()?;
     test::test()?;
+    sanitize::sanitize()?;
     oracle::oracle(&[])
 }

@@ -145,7 +145,7 @@ fn has_wheel(package: &str, release: &str, program: &str) -> bool {
 }
 
 /// Finds the folder that cargo builds into, by the file it marks it with.
-fn target_folder() -> Option<PathBuf> {
+pub(crate) fn target_folder() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_owned)
 }

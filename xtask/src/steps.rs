@@ -4,6 +4,10 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::setup::is_full_run;
 
 /// Why a chore ended.
 #[derive(Debug)]
@@ -51,19 +55,35 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure(format!("{}: {status}", written(command)))) }
 }
 
-/// Runs a program, passing each line of its standard output on and to `listen`. Tells whether it succeeded.
+/// Runs a program, passing each line of its standard output on and to `listen`. Returns true if it succeeded.
 ///
 /// # Errors
-/// When it cannot be run or listened to.
+/// When it cannot be run or listened to, or is silent for so long that it hangs.
 pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str)) -> Result<bool, Failure> {
     say(&format!("==> {}", written(command)));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| cannot_run(command, &error))?;
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).split(b'\n') {
-            let line = line.map_err(|error| cannot_run(command, &error))?;
-            let line = String::from_utf8_lossy(&line);
-            say(&line);
-            listen(&line);
+    let Some(output) = child.stdout.take() else { return Ok(false) };
+    // A test harness prints a line for each test that ends. The longest, a fault sweep in a full run, take an hour or two.
+    let silence_max = Duration::from_secs(if is_full_run() { 3 * 3600 } else { 1800 });
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Ends with the output, or when nobody listens any more.
+        BufReader::new(output).split(b'\n').try_for_each(|line| send.send(line)).unwrap_or_default();
+    });
+    loop {
+        match lines.recv_timeout(silence_max) {
+            Ok(line) => {
+                let line = line.map_err(|error| cannot_run(command, &error))?;
+                let line = String::from_utf8_lossy(&line);
+                say(&line);
+                listen(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                child.kill().map_err(|error| cannot_run(command, &error))?;
+                let minutes = silence_max.as_secs() / 60;
+                return Err(Failure(format!("{}: hung: silent for {minutes} minutes", written(command))));
+            }
         }
     }
     let status = child.wait().map_err(|error| cannot_run(command, &error))?;

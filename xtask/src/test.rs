@@ -5,6 +5,8 @@
 //! passed, so the skips are taken off again here. A skip that `xtask/skips.txt` doesn't excuse fails the run, and so
 //! does a round in which no test ran. The last line is `N passed, N failed, N skipped`.
 
+use std::process::Command;
+
 use crate::setup::setup;
 use crate::skips::Skips;
 use crate::steps::{Failure, cargo, run_listening, say};
@@ -29,8 +31,8 @@ const ROUNDS: [&[&str]; 3] = [
 
 /// What cargo's test runner told.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Totals {
-    passed: usize,
+pub(crate) struct Totals {
+    pub(crate) passed: usize,
     failed: usize,
     /// The names of those that failed.
     failures: Vec<String>,
@@ -43,18 +45,23 @@ pub(crate) fn test() -> Result<(), Failure> {
     setup()?;
     let (mut totals, mut skips) = (Totals::default(), Skips::default());
     for round in ROUNDS {
-        run_round(round, &mut totals, &mut skips)?;
+        run_round(&mut cargo(round), &mut totals, &mut skips)?;
     }
-    conclude(&totals, &skips)
+    conclude(&totals, &skips, ROUNDS.len())
 }
 
-fn run_round(words: &[&str], totals: &mut Totals, skips: &mut Skips) -> Result<(), Failure> {
+/// Runs a test command, and adds up what it and its tests report.
+pub(crate) fn run_round(
+    command: &mut Command,
+    totals: &mut Totals,
+    skips: &mut Skips,
+) -> Result<(), Failure> {
     let path = std::env::temp_dir().join(format!("haul-skips-{}", std::process::id()));
     let failed = |error| Failure(format!("{}: {error}", path.display()));
     // Made empty here: a list that is missing afterwards is one that nobody could write.
     std::fs::write(&path, "").map_err(failed)?;
     let passed = totals.passed;
-    let succeeded = run_listening(cargo(words).env("HAUL_SKIPS", &path), |line| totals.read(line))?;
+    let succeeded = run_listening(command.env("HAUL_SKIPS", &path), |line| totals.read(line))?;
     totals.broken += usize::from(!succeeded || totals.passed == passed);
     skips.add(&std::fs::read_to_string(&path).map_err(failed)?);
     std::fs::remove_file(&path).map_err(failed)
@@ -77,7 +84,7 @@ impl Totals {
 }
 
 /// Prints the skips, the failures and the totals, and fails unless all is as it should be.
-fn conclude(totals: &Totals, skips: &Skips) -> Result<(), Failure> {
+pub(crate) fn conclude(totals: &Totals, skips: &Skips, rounds: usize) -> Result<(), Failure> {
     let excused = skips.conclude();
     say(&format!(
         "\n{} passed, {} failed, {} skipped",
@@ -86,7 +93,7 @@ fn conclude(totals: &Totals, skips: &Skips) -> Result<(), Failure> {
         skips.count
     ));
     if totals.failed > 0 || totals.broken > 0 {
-        return Err(Failure(format!("{} of {} rounds of tests went wrong", totals.broken, ROUNDS.len())));
+        return Err(Failure(format!("{} of {rounds} rounds of tests went wrong", totals.broken)));
     }
     excused
 }
