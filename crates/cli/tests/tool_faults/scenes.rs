@@ -9,8 +9,10 @@ pub(crate) enum Product {
     Differences,
     /// Lines on standard output that begin with the name of the file they are of.
     Matches,
-    /// The contents of these files on standard output, in this order, each in pieces of this many bytes.
-    Contents(&'static [&'static str], usize),
+    /// The contents of these files on standard output, in this order.
+    Contents(&'static [&'static str]),
+    /// The blocks of this file on standard output, in this order. They end where a line does.
+    Blocks(&'static str),
     /// One stream on standard output, made of this file.
     Stream(&'static str),
     /// The archive `a.tar` of `tree`.
@@ -85,17 +87,20 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene {
         name: "each file through a command",
         words: &["each", "--sort=path", "--size=+10", "tree", "--", "cat", "{}"],
-        product: Product::Contents(
-            &["tree/one", BLOCKS, "tree/outer/inner/twin", "tree/outer/sparse", "tree/outer/two"],
-            usize::MAX,
-        ),
+        product: Product::Contents(&[
+            "tree/one",
+            BLOCKS,
+            "tree/outer/inner/twin",
+            "tree/outer/sparse",
+            "tree/outer/two",
+        ]),
         status: 0,
         before: "true",
     },
     Scene {
         name: "each block of a file through a command",
         words: &["each", "--block=64K", BLOCKS, "--", "cat"],
-        product: Product::Contents(&[BLOCKS], 64 << 10),
+        product: Product::Blocks(BLOCKS),
         status: 0,
         before: "true",
     },

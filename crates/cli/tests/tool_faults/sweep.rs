@@ -127,15 +127,10 @@ impl Sweep {
             Product::Differences => verdict::differences(&self.printed, got),
             Product::Matches => verdict::matches(&self.printed, got),
             Product::Stream(input) => verdict::stream(input, &self.printed, got),
-            Product::Contents(files, length) => {
-                let mut pieces = Vec::new();
-                for file in files {
-                    let content = fs::read(self.source.join(file)).unwrap();
-                    pieces.extend(
-                        content.chunks(length.min(content.len())).map(|piece| (*file, piece.to_vec())),
-                    );
-                }
-                verdict::contents(&pieces, got)
+            Product::Blocks(input) => verdict::blocks(input, &self.printed, got),
+            Product::Contents(files) => {
+                let piece = |file: &&'static str| (*file, fs::read(self.source.join(file)).unwrap());
+                verdict::contents(&files.iter().map(piece).collect::<Vec<_>>(), got)
             }
             Product::Archive | Product::ArchiveStream => {
                 if let Err(error) = self.unpack(outcome, worker) {
