@@ -158,7 +158,9 @@ impl Sweep {
             Product::Extracted("a.tgz") => &["a.tgz"],
             Product::Extracted(_) => &["a.tar"],
             Product::Replaced(_) => &["packed"],
-            Product::Contents(..) => &["the other commands are not run", "standard output"],
+            Product::Contents(_) | Product::Blocks(_) => {
+                &["the other commands are not run", "standard output"]
+            }
             _ => &["standard output", "stdout"],
         }
     }
