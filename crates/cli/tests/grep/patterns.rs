@@ -59,8 +59,8 @@ fn what_begins_a_pattern_is_gnu_greps() {
 #[test]
 fn groups_that_found_nothing_are_asked_for_as_in_gnu_grep() {
     require!(needs_gnu());
-    let patterns =
-        [r"(b*)*a\1", r"(b*)+a\1", r"(b?)*a\1", r"(b|)*a\1", r"(a|(b*))*\2", r"(b)*a\1", r"((a)|(b*))*\3"];
+    // Not `(b*)+a\1`, where the C library copies the group and then misses lines: see `references`.
+    let patterns = [r"(b*)*a\1", r"(b?)*a\1", r"(b|)*a\1", r"(a|(b*))*\2", r"(b)*a\1", r"((a)|(b*))*\3"];
     all_the_same(b"a\nba\nbba\nbab\nab\nabab\nbac\naca\n", &["-nE"], &patterns);
     all_the_same(b"a\nba\nbba\nbab\nab\nabab\nbac\naca\n", &["-nxE"], &patterns);
     all_the_same("ééé\n".as_bytes(), &["-o"], &[r"\(b*\)*\1é"]);
