@@ -13,7 +13,10 @@ fn alike(scene: &Scene, script: &str) -> (Option<i32>, String) {
         command.args(["-c", script]).env("CMP", &program).env("LC_ALL", "C").current_dir(scene.path());
         let output = command.output().unwrap();
         let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8(said).unwrap().replace("haul cmp:", "cmp:");
+        let said = String::from_utf8(said)
+            .unwrap()
+            .replace("haul cmp:", "cmp:")
+            .replace("differ: char", "differ: byte");
         // The numbers of a shell's pipes differ.
         let said = said.split("/dev/fd/").map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit()));
         (output.status.code(), said.collect::<Vec<_>>().join("/dev/fd/"))
