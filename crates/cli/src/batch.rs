@@ -126,6 +126,15 @@ pub(crate) fn keep_what_is_left(crew: &Crew, console: &Console) {
     }
 }
 
+/// Removes what is left of an earlier job, whose journal a copy has used to its end.
+pub(crate) fn remove_used(manner: &Manner, console: &Console) {
+    if let Some(journal) = &manner.hosts.journal
+        && let Err(error) = Spool::remove_used(journal)
+    {
+        console.remark(&format!("cannot remove what an earlier job left: {error}"));
+    }
+}
+
 /// Passes on what comes from a job.
 struct Passing<'a> {
     console: &'a Console,

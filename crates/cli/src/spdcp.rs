@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use haul_cluster::launch::command::Surroundings;
-use haul_cluster::mpi::library_there;
+use haul_cluster::mpi::{library_of, library_there};
 
 use crate::copy;
 use crate::flags::spdcp::{Parsed, help, parse};
@@ -57,11 +57,15 @@ fn versions() -> String {
     const OWN: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
     let agent = std::env::var_os("HAUL_AGENT").filter(|agent| !agent.is_empty());
     let agent = agent.map_or_else(|| OWN.to_owned(), |agent| version_of(&agent));
-    let library = match library_there(None) {
-        Ok(library) => library.escape_debug().to_string(),
-        Err(refusal) => refusal.to_string(),
+    let launcher = Surroundings::of_process().launcher();
+    let library = match &launcher {
+        Some((launcher, family)) => library_of(launcher, *family),
+        None => library_there(None),
     };
-    format!("spdcp ({OWN})\nagent: {agent}\nMPI: {library}\n")
+    let library =
+        library.map_or_else(|refusal| refusal.to_string(), |library| library.escape_debug().to_string());
+    let launcher = launcher.map_or_else(|| "none found".to_owned(), |(path, _)| path.display().to_string());
+    format!("spdcp ({OWN})\nagent: {agent}\nMPI: {library}\nlauncher: {}\n", launcher.escape_debug())
 }
 
 /// Asks a program for its version.

@@ -113,6 +113,9 @@ pub(crate) fn by(messages: Messages, manner: &Manner, crew: Option<&Crew>, work:
                 let status = work.done_by(crew, &manner.config, &console);
                 dismiss(crew, &console);
                 batch::keep_what_is_left(crew, &console);
+                if status == 0 {
+                    batch::remove_used(manner, &console);
+                }
                 status
             }
             None => work.done_by(&Alone, &manner.config, &console),

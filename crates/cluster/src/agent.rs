@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_flow::plan::CHUNK_ENTRIES;
-use haul_flow::{Arrivals, Desk, Feed, HeldCache, Job, Local, PackedPart, Piece, Portable};
+use haul_flow::{Arrivals, Desk, Feed, HeldCache, Job, Local, PackedPart, PartKey, Piece, Portable};
 use haul_flow::{Problem, Settings, Ways, Wording};
 
 use crate::outbox::Outbox;
@@ -50,12 +50,20 @@ impl<T: Portable + 'static> Agent<'_, T> {
                 parts.into_iter().for_each(|(part, packed)| self.begin_part(part, packed));
             }
             Message::Range { file, leader, range, ticket } => {
-                let over = RangeOver { rank: self.rank, file, range, took: Duration::ZERO, moved: false };
+                let over = RangeOver {
+                    rank: self.rank,
+                    file,
+                    range,
+                    took: Duration::ZERO,
+                    moved: false,
+                    problems: Vec::new(),
+                };
                 self.begin_range(over, leader, ticket);
             }
             Message::Moved(over) => {
+                // Before the file can be over.
+                self.outbox.pass_on(over.clone());
                 self.count(&over);
-                self.outbox.pass_on(over);
             }
             Message::RangesOver { file, moved } => self.finish(file, moved),
             Message::CalledOff => self.tool.called_off(),
@@ -88,7 +96,7 @@ impl<T: Portable + 'static> Agent<'_, T> {
             match job {
                 Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
                 Err(problem) => {
-                    haul_flow::Report::problem(&*outbox, problem);
+                    outbox.note(PartKey::Piece(number), problem);
                     outbox.range_over(number, false);
                 }
             }

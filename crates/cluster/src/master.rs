@@ -201,7 +201,7 @@ impl Master {
             self.event(Event::PartDone { rank: from, part: over.part });
         }
         for over in report.ranges.iter().cloned() {
-            let crate::wire::RangeOver { rank, file, range, took, moved } = over;
+            let crate::wire::RangeOver { rank, file, range, took, moved, problems: _ } = over;
             self.event(Event::RangeDone { rank, file, range, took, moved });
         }
         for over in &report.files {

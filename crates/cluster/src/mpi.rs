@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use flight::Flight;
 use library::{Library, NotOpened};
 
+use crate::launch::command;
 use crate::transport::{Broken, Rank, Transport};
 pub use launched::{Launched, launched};
 pub use refusal::Refusal;
@@ -284,8 +285,31 @@ fn open_this(path: &Path) -> Result<Library, Refusal> {
 /// Opens the library that belongs to the launcher: one beside it, or one that the system's loader finds.
 fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
     let names = launched::library_names(launched.map_or(launched::Family::Any, |launched| launched.family));
-    let folders = if launched.is_some() { launched::library_folders() } else { Vec::new() };
+    let folders = match launched {
+        Some(_) => launched::library_folders(launched::launcher().as_deref()),
+        None => Vec::new(),
+    };
     open_first(names, &folders)
+}
+
+/// Describes the library that ranks of a launcher would open.
+///
+/// # Errors
+/// When there is no library, or it is none.
+pub fn library_of(launcher: &Path, family: command::Family) -> Result<String, Refusal> {
+    let program = launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
+    let folders = launched::library_folders(Some(&program));
+    open_first(launched::library_names(family.into()), &folders).map(|library| describe(&library))
+}
+
+impl From<command::Family> for launched::Family {
+    fn from(family: command::Family) -> Self {
+        match family {
+            command::Family::OpenMpi4 | command::Family::OpenMpi5 => Self::OpenMpi,
+            command::Family::Mpich => Self::Mpich,
+            command::Family::Srun | command::Family::Other => Self::Any,
+        }
+    }
 }
 
 /// Opens the first library that there is.

@@ -3,14 +3,14 @@
 //! Results go when a bundle is done, so that one of many small parts costs one message; and once a second besides, so that
 //! progress shows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Desk, Errand, Found, Job, LargeFile, Line, Means, Node, OpenFile, Outlet, Parcel, Part, Piece, Portable,
-    Problem, Report as Hears, Severity, Stamp, Tally, Transfer,
+    Desk, Errand, Found, Job, LargeFile, Line, Means, Node, OpenFile, Outlet, Parcel, Part, PartKey, Piece,
+    Portable, Problem, Report as Hears, Severity, Stamp, Tally, Transfer,
 };
 use haul_sys::{Standard, Stat};
 
@@ -45,14 +45,22 @@ struct Collected {
     whole: bool,
     /// When the first part or range came, and the bytes moved since.
     rate: Option<(Instant, u64)>,
-    problems: u64,
+    /// What went wrong in parts and pieces that are not over.
+    problems: HashMap<PartKey, Vec<PackedProblem>>,
+    /// Those of them with an error.
+    flawed: HashSet<PartKey>,
     /// Ranges in hand, by the numbers of their pieces.
     ranges: HashMap<u64, RangeInHand>,
-    /// Problems that had been told when a part began.
-    began: HashMap<PartId, u64>,
     /// Ranges that are over, to be told to other ranks.
     moved: Vec<(Rank, RangeOver)>,
     next: u64,
+}
+
+impl Collected {
+    /// Takes what went wrong in a part or a piece; tells first whether there was no error.
+    fn take_problems(&mut self, key: PartKey) -> (bool, Vec<PackedProblem>) {
+        (!self.flawed.remove(&key), self.problems.remove(&key).unwrap_or_default())
+    }
 }
 
 /// A file this rank leads.
@@ -86,9 +94,9 @@ impl<T: Portable> Outbox<T> {
             bundle_of: HashMap::new(),
             whole: false,
             rate: None,
-            problems: 0,
+            problems: HashMap::new(),
+            flawed: HashSet::new(),
             ranges: HashMap::new(),
-            began: HashMap::new(),
             moved: Vec::new(),
             next: 1,
         };
@@ -126,12 +134,11 @@ impl<T: Portable> Outbox<T> {
     /// Records that a bundle was given to this rank.
     pub(crate) fn begin_bundle(&self, parts: impl ExactSizeIterator<Item = PartId>) {
         let mut collected = self.collected();
-        let (problems, bundle) = (collected.problems, collected.next);
+        let bundle = collected.next;
         collected.next += 1;
         collected.rate.get_or_insert_with(|| (Instant::now(), 0));
         collected.bundles.insert(bundle, parts.len());
         for part in parts {
-            collected.began.insert(part, problems);
             collected.bundle_of.insert(part, bundle);
         }
     }
@@ -153,8 +160,17 @@ impl<T: Portable> Outbox<T> {
 
     /// Records that a part could not even be begun.
     pub(crate) fn refuse_part(&self, part: PartId, problem: Problem) {
-        self.problem(problem);
+        self.note(PartKey::Part(part.0), problem);
         self.part_over(part, haul_flow::PartOutcome::default());
+    }
+
+    /// Keeps a problem until its part or piece is over.
+    pub(crate) fn note(&self, key: PartKey, problem: Problem) {
+        let mut collected = self.collected();
+        if problem.severity == Severity::Error {
+            collected.flawed.insert(key);
+        }
+        collected.problems.entry(key).or_default().push(PackedProblem::from(problem));
     }
 
     fn part_over(&self, part: PartId, outcome: haul_flow::PartOutcome) {
@@ -167,16 +183,17 @@ impl<T: Portable> Outbox<T> {
                 collected.whole = true;
             }
         }
-        let flawless = collected.began.remove(&part) == Some(collected.problems);
+        let (flawless, problems) = collected.take_problems(PartKey::Part(part.0));
         collected.since.get_or_insert_with(Instant::now);
-        collected.report.parts.push(PartOver { part, outcome, flawless });
+        collected.report.parts.push(PartOver { part, outcome, flawless, problems });
     }
 
     /// Records that a range is over.
     pub(crate) fn range_over(&self, number: u64, moved: bool) {
         let mut collected = self.collected();
         let Some(range) = collected.ranges.remove(&number) else { return };
-        let over = RangeOver { took: range.began.elapsed(), moved, ..range.over };
+        let (_, problems) = collected.take_problems(PartKey::Piece(number));
+        let over = RangeOver { took: range.began.elapsed(), moved, problems, ..range.over };
         collected.since.get_or_insert_with(Instant::now);
         if self.leader_counts {
             collected.moved.push((range.leader, over));
@@ -256,6 +273,11 @@ impl<T: Portable + 'static> Outlet<T> for Outbox<T> {
         }
     }
 
+    fn keep(&self, part: PartKey, problem: Problem) -> Option<Problem> {
+        self.note(part, problem);
+        None
+    }
+
     fn large(&self, stat: &Stat) -> Option<u64> {
         let mut collected = self.collected();
         let rate = collected.rate.and_then(|(began, bytes)| {
@@ -304,7 +326,12 @@ impl<T: Portable + 'static> Outlet<T> for Outbox<T> {
     fn over(&self, desk: &Desk<'_, T>, found: &Found<T>, number: u64, moved: bool) {
         let part = found.node.part.as_ref().filter(|_| moved);
         let stamp = part.map_or(Stamp::NONE, |part| part.stamp_of(desk, found));
-        self.add(|report| report.files.push(FileOver { file: FileId(number), moved, stamp }));
+        let mut collected = self.collected();
+        // Its part is over, or its other entries are still to come: their problems go along.
+        let problems = found.node.part.as_ref().and_then(|part| collected.problems.remove(&part.key()));
+        let over = FileOver { file: FileId(number), moved, stamp, problems: problems.unwrap_or_default() };
+        collected.since.get_or_insert_with(Instant::now);
+        collected.report.files.push(over);
     }
 
     fn call_off(&self) {
@@ -327,7 +354,6 @@ impl<T: Portable> Hears for Outbox<T> {
     fn problem(&self, problem: Problem) {
         let mut collected = self.collected();
         collected.since.get_or_insert_with(Instant::now);
-        collected.problems += u64::from(problem.severity == Severity::Error);
         collected.report.news.problems.push(PackedProblem::from(problem));
     }
 

@@ -62,6 +62,7 @@ pub(crate) fn flush<T: Portable + 'static>(desk: &Desk<'_, T>, nodes: Vec<Arc<No
         });
         let is_flushed = outcome.is_ok();
         if let Err(cause) = outcome {
+            desk.attend(Some(&node));
             desk.problem(Problem::new(CANNOT_FLUSH).naming(node.source.path()).because(cause));
         }
         desk.share(Job::Visit(Box::new(move |desk| conclude(desk, &node, is_flushed))));

@@ -145,8 +145,10 @@ pub struct PartOver {
     pub part: PartId,
     /// What became of its entries.
     pub outcome: PartOutcome,
-    /// Whether nothing went wrong in it, as far as is known.
+    /// Whether nothing went wrong in it.
     pub flawless: bool,
+    /// What went wrong in it.
+    pub problems: Vec<PackedProblem>,
 }
 
 /// A large file that was begun.
@@ -185,6 +187,8 @@ pub struct RangeOver {
     pub took: Duration,
     /// Whether all of it was.
     pub moved: bool,
+    /// What went wrong with it.
+    pub problems: Vec<PackedProblem>,
 }
 
 /// A large file that is over.
@@ -196,6 +200,8 @@ pub struct FileOver {
     pub moved: bool,
     /// Its stamp, if it was in a journaled part.
     pub stamp: Stamp,
+    /// What went wrong with it, but for its ranges.
+    pub problems: Vec<PackedProblem>,
 }
 
 /// What a rank has done since the last report.

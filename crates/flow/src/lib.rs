@@ -51,7 +51,8 @@ pub use local::{Feed, Local};
 pub use node::{Found, Node};
 pub use operand::{Operand, Split};
 pub use part::{
-    Arrivals, Begun, Errand, LargeFile, Outlet, PackedPart, Parcel, Part, PartOutcome, Piece, Portable,
+    Arrivals, Begun, Errand, LargeFile, Outlet, PackedPart, Parcel, Part, PartKey, PartOutcome, Piece,
+    Portable,
 };
 pub use plan::Precedence;
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};

@@ -78,6 +78,15 @@ pub struct Begun {
     pub done: Vec<Range<u64>>,
 }
 
+/// What a process knows a part by: the numbers of parts and of pieces are given by different processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PartKey {
+    /// A part of this number.
+    Part(u64),
+    /// A piece of this number.
+    Piece(u64),
+}
+
 /// A part in the process that does it.
 #[derive(Debug)]
 pub struct Part {
@@ -108,6 +117,15 @@ pub struct PartOutcome {
 impl Part {
     pub(crate) fn new(errand: Errand) -> Self {
         Self { errand, outcome: Mutex::default(), moved: AtomicBool::new(false), seen: OnceLock::new() }
+    }
+
+    /// Returns what this process knows the part by.
+    #[must_use]
+    pub fn key(&self) -> PartKey {
+        match self.errand.piece {
+            Some(_) => PartKey::Piece(self.errand.number),
+            None => PartKey::Part(self.errand.number),
+        }
     }
 
     pub(crate) fn note(&self, change: impl FnOnce(&mut PartOutcome)) {
@@ -163,6 +181,12 @@ pub trait Outlet<T: Tool>: Sync {
         if let Some(part) = &node.part {
             self.done(part);
         }
+    }
+
+    /// Called with a problem with an entry of a part, which is told only when the part is over: what is lost with this process
+    /// is tried again. Returns what is to be told at once.
+    fn keep(&self, _part: PartKey, problem: Problem) -> Option<Problem> {
+        Some(problem)
     }
 
     /// Flushes the parts that are to be sealed.

@@ -227,3 +227,31 @@ fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
         assert!(told.contains("bad': Input/output error"), "{told}");
     }
 }
+
+/// Many ranges of one file fail when the target is full, and more because the file is gone then: the user hears of the file once.
+#[test]
+fn a_large_file_without_room_is_told_of_once() {
+    require!(needs::root());
+    require!(Kind::OpenMpi4.needed());
+    require!(program!().needs_haul());
+    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    let node = |name: &str, seed, bytes| Node::file(0, name, seed, bytes);
+    Spec { nodes: vec![node("large", 1, 9_000_000), node("small", 2, 10)] }
+        .build(&sandbox.join("from"))
+        .unwrap();
+    for (options, journal) in [("-r", ""), ("-a", ""), ("-r", "--journal=journal")] {
+        let full = haul_testkit::mount::Mount::memory(3 << 20).unwrap();
+        let copy = script(&sandbox, &mpi, Way::Clients(3), &[RANGE, journal]);
+        let run = copy.run().args([options, "-T", "from"]).arg(full.join("to")).in_folder(sandbox.path());
+        let outcome = run.finish().unwrap();
+        assert_eq!(outcome.status(), Some(1), "{options}");
+        let told: Vec<_> = outcome.errors().lines().map(str::to_owned).collect();
+        let about: Vec<_> = told.iter().filter(|line| line.contains("large")).collect();
+        assert!(about.len() == 1 && about[0].contains("No space left on device"), "{options}: {told:?}");
+        assert!(!told.iter().any(|line| line.contains("No such file")), "{options}: {told:?}");
+        let left: Vec<_> =
+            fs::read_dir(full.join("to")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["small"], "{options}");
+    }
+}

@@ -18,7 +18,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::Order;
@@ -127,6 +127,43 @@ impl Spool {
                 fs::remove_dir_all(&self.folder)
             }
             done => done,
+        }
+    }
+
+    /// Removes the spool of an earlier job, whose journal a later run has used to its end: a folder with a spool's name, of this
+    /// user, with nothing in it but what a spool holds. Any other is left.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove_used(journal: &Path) -> io::Result<()> {
+        const FILES: [&str; 10] = [
+            "script",
+            "begun",
+            "out",
+            "err",
+            "progress",
+            "progress.new",
+            "status",
+            "journal",
+            "unfinished",
+            "log",
+        ];
+        let journal = std::path::absolute(journal)?;
+        let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let Some(folder) = journal.parent().filter(|_| journal.ends_with("journal")) else { return Ok(()) };
+        let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        if !name.strip_prefix(".haul-job-").is_some_and(is_hex) {
+            return Ok(());
+        }
+        let facts = fs::symlink_metadata(folder)?;
+        if !facts.is_dir() || facts.uid() != rustix::process::geteuid().as_raw() {
+            return Ok(());
+        }
+        let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
+        let names = names.collect::<io::Result<Vec<_>>>()?;
+        match names.iter().all(|name| FILES.iter().any(|file| name == file)) {
+            true => Self { folder: folder.to_owned() }.remove(),
+            false => Ok(()),
         }
     }
 
@@ -298,5 +335,28 @@ mod tests {
             assert_eq!(fs::read(spool.file("progress")).unwrap(), content);
         }
         assert!(!spool.file("progress.new").exists());
+    }
+
+    #[test]
+    fn the_spool_of_an_earlier_job_goes_only_if_it_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str, files: &[&str]| {
+            let spool = folder.path().join(name);
+            fs::create_dir(&spool).unwrap();
+            files.iter().for_each(|file| fs::write(spool.join(file), "").unwrap());
+            spool
+        };
+        let used = |spool: &Path, journal: &str| {
+            Spool::remove_used(&spool.join(journal)).unwrap();
+            !spool.exists()
+        };
+        assert!(used(
+            &make(".haul-job-0123456789abcdef", &["journal", "script", "log", "unfinished"]),
+            "journal"
+        ));
+        assert!(!used(&make(".haul-job-1123456789abcdef", &["journal", "thesis"]), "journal"));
+        assert!(!used(&make(".haul-job-012345", &["journal"]), "journal"));
+        assert!(!used(&make("jobs", &["journal"]), "journal"));
+        assert!(!used(&make(".haul-job-2123456789abcdef", &["journal", "log"]), "log"));
     }
 }

@@ -121,6 +121,12 @@ impl Surroundings {
         candidates.into_iter().find(|candidate| is_program(candidate))
     }
 
+    /// Finds the program that starts ranks where the user names none, and whose it is.
+    #[must_use]
+    pub fn launcher(&self) -> Option<(PathBuf, Family)> {
+        find_launcher(self, None)
+    }
+
     /// Returns how many ranks can be had at once, as this process holds an allocation for them and is no rank itself.
     #[must_use]
     pub fn ranks_at_hand(&self) -> Option<u32> {

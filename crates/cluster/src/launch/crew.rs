@@ -13,12 +13,13 @@ use super::culprit::{Loss, culprit};
 use super::journal::Journal;
 use super::places::{self, Next, Place, named_once};
 use super::remote::Remote;
+use super::start::{Processes, Start, Started};
 use crate::Walk;
-use crate::link::{Arrival, Incoming, Link, Outgoing};
+use crate::link::{Arrival, Incoming, Outgoing};
 use crate::master;
 use crate::standstill::Standstill;
 use crate::token::Tokens;
-use crate::wire::{Brief, News, PackedBrief, Report, Sentences, ToLaunch, ToMaster};
+use crate::wire::{Brief, News, PackedBrief, PackedProblem, Report, Sentences, ToLaunch, ToMaster};
 
 /// How often a job may be started.
 const ATTEMPTS: u32 = 3;
@@ -50,46 +51,6 @@ pub(crate) struct Again {
     pub(crate) without: Option<String>,
     /// The job that was started.
     pub(crate) ready: Mustered,
-}
-
-/// Starts a job's processes.
-pub trait Start: Sync {
-    /// Starts them; `attempt` counts from 1. They are on the given hosts, or where the launcher puts them if there are none.
-    ///
-    /// # Errors
-    /// Why they cannot be started.
-    fn start(&self, attempt: u32, places: &[Place]) -> Result<Started, String>;
-
-    /// Tells whether hosts can be left out.
-    fn chooses_hosts(&self) -> bool {
-        false
-    }
-
-    /// Tells whether a job that was lost may be started again.
-    fn starts_again(&self) -> bool;
-
-    /// Lets processes go that are there before they are started, and were not needed.
-    fn send_home(&self) {}
-}
-
-/// A job that was started.
-pub struct Started {
-    /// The link to rank 0.
-    pub link: Link<ToMaster, ToLaunch>,
-    /// The processes.
-    pub processes: Box<dyn Processes>,
-}
-
-/// The processes of a job.
-pub trait Processes: Send {
-    /// Returns what they have printed on standard error since the last time.
-    fn printed(&mut self) -> Vec<u8>;
-
-    /// Waits for them to end by themselves, up to `patience`. Returns whether they did, and all went well.
-    fn leave(&mut self, patience: Duration) -> bool;
-
-    /// Ends them at once.
-    fn end(&mut self);
 }
 
 /// How a crew works.
@@ -380,6 +341,11 @@ impl Crew {
             report.debug(&format!("{host}: {remark}"));
         }
         lines.into_iter().for_each(|line| report.line(self.sentences.line(line)));
+        self.tell_problems(host, problems, report);
+    }
+
+    /// Tells the user what went wrong on a host.
+    pub(crate) fn tell_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Listens) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
         for problem in problems {
@@ -409,7 +375,8 @@ impl Crew {
         ended.processes.end();
         let printed = ended.take_printed();
         undertaking.report.note(&printed);
-        let loss = ended.loss(culprit(&printed), why);
+        let mut loss = ended.loss(culprit(&printed), why);
+        let before = lock(&self.places).clone();
         let mut goes_on = self.choose_hosts(&loss, &ended.hosts);
         for number in ended.number + 1..=ATTEMPTS {
             if !goes_on || !self.start.starts_again() {
@@ -425,6 +392,10 @@ impl Crew {
                     undertaking.report.problem(problem.as_warning());
                     let missed = lock(&self.missed).take().unwrap_or_default();
                     if missed.host.is_some() {
+                        if missed.with_host && !loss.with_host {
+                            // Processes of other hosts ended because this one is gone.
+                            (loss, *lock(&self.places)) = (missed.clone(), before.clone());
+                        }
                         goes_on = self.choose_hosts(&missed, &ended.hosts);
                     } else if number + 1 == ATTEMPTS {
                         self.choose_this_host(&ended.hosts);

@@ -17,8 +17,10 @@ mod outstanding;
 mod places;
 mod remote;
 mod spawn;
+mod start;
 
-pub use crew::{Crew, CrewOptions, Processes, Start, Started};
+pub use crew::{Crew, CrewOptions};
 pub use journal::Journal;
 pub use places::Place;
 pub use spawn::Spawn;
+pub use start::{Processes, Start, Started};

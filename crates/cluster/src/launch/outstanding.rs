@@ -9,7 +9,7 @@ use std::ops::Range;
 use haul_flow::{Begun, Errand, Feed, Job, Parcel, Portable};
 
 use crate::schedule::{FileId, PartId};
-use crate::wire::Opened;
+use crate::wire::{Opened, PackedProblem};
 
 /// A part under way.
 pub(crate) struct Sent<'a, T: Portable> {
@@ -29,6 +29,8 @@ pub(crate) struct Large<'a, T: Portable> {
     pub(crate) errand: Errand,
     pub(crate) ticket: Vec<u8>,
     pub(crate) done: Vec<Range<u64>>,
+    /// What went wrong with its ranges.
+    pub(crate) problems: Vec<PackedProblem>,
     /// What the journal knows its entry by.
     pub(crate) print: u128,
     pub(crate) feed: Feed<'a, Job<T>>,
@@ -98,7 +100,7 @@ impl<'a, T: Portable> Outstanding<'a, T> {
         }
         self.entries += 1;
         let (ticket, done, errand) = (opened.ticket.clone(), opened.done.clone(), sent.errand.clone());
-        let large = Large { parcel, errand, ticket, done, print, feed };
+        let large = Large { parcel, errand, ticket, done, problems: Vec::new(), print, feed };
         let print = large.recorded();
         self.large.insert(opened.file, large);
         print
@@ -108,6 +110,13 @@ impl<'a, T: Portable> Outstanding<'a, T> {
         let sent = self.parts.remove(&part)?;
         self.entries -= sent.entries;
         Some(sent)
+    }
+
+    /// Keeps what went wrong with a range until its file is over. What comes later is a consequence: its file is gone.
+    pub(crate) fn keep_problems(&mut self, file: FileId, problems: Vec<PackedProblem>) {
+        if let Some(large) = self.large.get_mut(&file) {
+            large.problems.extend(problems);
+        }
     }
 
     /// Records that a range was moved; returns what the journal knows the file's entry by, if it may know of it.

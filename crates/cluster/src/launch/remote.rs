@@ -17,15 +17,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    Absent, Driver, Errand, Feed, Job, Local, MakeWorker, PackedPart, Parcel, PartOutcome, Portable, Problem,
-    Stamp, Undertaking, Wording, plan,
+    Absent, Driver, Errand, Feed, Found, Job, Local, MakeWorker, PackedPart, Parcel, PartOutcome, Portable,
+    Problem, Stamp, Undertaking, Wording, plan,
 };
 
 use super::crew::{Again, Crew, Heard};
 use super::journal::Journal;
-use super::outstanding::{Outstanding, Sent, fingerprint};
+use super::outstanding::{Large, Outstanding, Sent, fingerprint};
 use crate::schedule::PartId;
-use crate::wire::{PackedProblem, RangeOver, Report, ToMaster, pack};
+use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
 
 /// Entries that may be under way, however few ranks there are.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
@@ -39,6 +39,9 @@ const JOURNAL_PART_ENTRIES: usize = 32;
 /// How long the hearer waits before it looks whether the run is over: briefly after it has heard something, as that may have
 /// been the last, and at most.
 const HEARING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+
+/// A large file failed, and nobody has said why.
+const NOT_MOVED: Wording = Wording("{} was not copied");
 
 /// The job is lost for good.
 const LOST: Wording = Wording("{bare}: {bare} entries were not done");
@@ -188,15 +191,22 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         }
     }
 
+    /// Tells what went wrong, now that nobody will try again.
+    fn tell(&self, host: &str, problems: Vec<PackedProblem>) {
+        if problems.iter().any(PackedProblem::is_error) {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        self.crew.tell_problems(host, problems, self.undertaking.report);
+    }
+
     fn take(&self, host: &str, report: Report) {
-        let Report { opened, parts, ranges, files, news, called_off } = report;
+        let Report { opened, parts, ranges, files, mut news, called_off } = report;
         if called_off {
             self.called_off.store(true, Ordering::Relaxed);
             self.undertaking.tool.called_off();
         }
-        if news.problems.iter().any(PackedProblem::is_error) {
-            self.failed.store(true, Ordering::Relaxed);
-        }
+        let News { problems, .. } = &mut news;
+        self.tell(host, std::mem::take(problems));
         self.crew.tell(host, news, self.undertaking.report);
         let journal = self.crew.journal();
         for opened in &opened {
@@ -208,6 +218,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         ranges.into_iter().for_each(|over| self.range_over(over));
         for over in parts {
             let Some(mut sent) = self.table().part_over(over.part) else { continue };
+            self.tell(host, over.problems);
             // Invariant: what is apart was taken out when it was announced, so nothing large is settled with its part.
             let unannounced = over.outcome.apart.iter().filter(|(name, _)| sent.parcel.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
@@ -218,6 +229,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         }
         for over in files {
             let Some(large) = self.table().file_over(over.file) else { continue };
+            self.tell(host, why_not(&large, over.moved, over.problems));
             let is_stamped = over.moved && over.stamp != Stamp::NONE;
             if let (Some(journal), Some(print)) = (journal.filter(|_| is_stamped), large.recorded()) {
                 journal.part_done(print, vec![over.stamp]);
@@ -231,6 +243,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
     }
 
     fn range_over(&self, over: RangeOver) {
+        self.table().keep_problems(over.file, over.problems);
         if !over.moved {
             return;
         }
@@ -331,6 +344,21 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
             absent
         })
     }
+}
+
+/// Chooses what is told of a large file: of one that failed, the first error, of which others of its ranges are consequences.
+fn why_not<T: Portable>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
+    let all = large.problems.iter().cloned().chain(own);
+    let (errors, mut told): (Vec<_>, Vec<_>) = all.partition(PackedProblem::is_error);
+    if moved && errors.is_empty() {
+        return told;
+    }
+    let unknown = || {
+        let path = large.parcel.found().first().map(Found::path).unwrap_or_default();
+        PackedProblem::from(Problem::new(NOT_MOVED).naming(path))
+    };
+    told.push(errors.into_iter().next().unwrap_or_else(unknown));
+    told
 }
 
 /// Records what is done of a part, unless the journal knows it.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::command::{Family, StartLine, Surroundings, Wanted, start_line};
-use super::crew::{Processes, Start, Started};
 use super::job::Job;
 use super::places::Place;
+use super::start::{Processes, Start, Started};
 use crate::Options;
 use crate::link::Link;
 

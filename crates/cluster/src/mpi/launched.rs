@@ -76,11 +76,11 @@ pub(super) fn library_names(family: Family) -> &'static [&'static str] {
 
 /// Lists the folders where the launcher's own libraries are likely to be, for installations that the system's loader does
 /// not know: a Python wheel's, a module's.
-pub(super) fn library_folders() -> Vec<PathBuf> {
+pub(super) fn library_folders(launcher: Option<&Path>) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     folders.extend(std::env::var_os("OPAL_PREFIX").map(|prefix| PathBuf::from(prefix).join("lib")));
     folders.extend(std::env::var_os("I_MPI_ROOT").map(|root| PathBuf::from(root).join("lib")));
-    if let Some(bin) = launcher().as_deref().and_then(Path::parent)
+    if let Some(bin) = launcher.and_then(Path::parent)
         && let Some(prefix) = bin.parent()
     {
         folders.extend(["lib", "lib64", "lib/release"].map(|name| prefix.join(name)));
@@ -90,7 +90,7 @@ pub(super) fn library_folders() -> Vec<PathBuf> {
 }
 
 /// Finds the launcher's program among the processes that this one descends from.
-fn launcher() -> Option<PathBuf> {
+pub(super) fn launcher() -> Option<PathBuf> {
     /// Shells and wrappers that may stand between a launcher and its rank.
     const GENERATIONS: usize = 8;
     const NAMES: [&str; 8] =

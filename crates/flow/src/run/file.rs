@@ -10,7 +10,7 @@ use super::Job;
 use super::lane::Lane;
 use super::walk::replaced;
 use super::worker::Worker;
-use crate::node::Found;
+use crate::node::{Found, Node};
 use crate::plan;
 use crate::report::Problem;
 use crate::route::Route;
@@ -42,6 +42,19 @@ pub(super) enum State<T: Tool> {
     ClosingTarget(Ending<T>),
     /// Its source is being closed.
     ClosingSource(Ending<T>),
+}
+
+impl<T: Tool> State<T> {
+    /// Returns the directory that the file is in.
+    pub(super) fn node(&self) -> Option<&Node<T>> {
+        match self {
+            Self::Free => None,
+            Self::Opening(found) | Self::Looking(found, _) => Some(&found.node),
+            Self::Probing(look) => Some(&look.found.node),
+            Self::Moving(lane) => Some(lane.node()),
+            Self::ClosingTarget(ending) | Self::ClosingSource(ending) => Some(&ending.found.node),
+        }
+    }
 }
 
 /// A file that was opened and looked at.
@@ -187,6 +200,7 @@ impl<T: Tool> Worker<'_, T> {
     /// Goes on with a file whose data the kernel was asked for.
     pub(super) fn resume(&mut self, slot: usize) {
         if let Some(State::Probing(look)) = self.slots[slot].take() {
+            self.desk.attend(Some(&look.found.node));
             self.begin(slot, look, None);
         }
     }

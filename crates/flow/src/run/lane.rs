@@ -24,6 +24,7 @@ use haul_sys::{Buffer, Cache, Errno, Error, Fd, Operation, Seek, seek};
 
 use super::file::State;
 use super::worker::Worker;
+use crate::node::Node;
 use crate::report::{Problem, Tally, Wording};
 use crate::route::{Special, Tail, Writable};
 use crate::tool::{Block, Holes, OpenFile, Tool, Transfer};
@@ -78,6 +79,11 @@ enum Doing {
 }
 
 impl<T: Tool> Lane<T> {
+    /// Returns the directory that the file is in.
+    pub(super) fn node(&self) -> &Node<T> {
+        &self.file.found.node
+    }
+
     pub(super) fn new(file: Arc<OpenFile<T>>, range: Range<u64>, transfer: Transfer) -> Self {
         let data_end = if transfer.skips_holes() { range.start } else { range.end };
         Self {
@@ -115,6 +121,7 @@ impl<T: Tool> Worker<'_, T> {
     /// Begins to move a range of a file: in one lane, or in as many as the engine is to have. `block` is what was read of
     /// it already.
     pub(super) fn move_range(&mut self, slot: usize, lane: Lane<T>, block: Option<(Buffer, usize)>) {
+        self.desk.attend(Some(lane.node()));
         if let Some((buffer, length)) = block {
             return self.take_block(slot, lane, buffer, length);
         }

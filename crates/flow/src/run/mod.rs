@@ -21,7 +21,7 @@ use haul_sys::{EntryType, Fd, Name, Names};
 use crate::driver::{Driver, Step, Weigh};
 use crate::held::HeldCache;
 use crate::node::{Found, Node};
-use crate::part::Outlet;
+use crate::part::{Outlet, Part, PartKey};
 use crate::report::{Means, Problem, Report, Severity, Tally};
 use crate::settings::Settings;
 use crate::tool::{OpenFile, Tool, Transfer};
@@ -238,11 +238,13 @@ pub struct Desk<'r, T: Tool> {
     run: &'r Run<'r, T>,
     me: usize,
     tally: Cell<Tally>,
+    /// The part whose entries the worker is dealing with.
+    part: Cell<Option<PartKey>>,
 }
 
 impl<'r, T: Tool> Desk<'r, T> {
     pub(crate) fn new(run: &'r Run<'r, T>, me: usize) -> Self {
-        Self { run, me, tally: Cell::new(Tally::default()) }
+        Self { run, me, tally: Cell::new(Tally::default()), part: Cell::new(None) }
     }
 
     /// Returns the tool.
@@ -280,7 +282,18 @@ impl<'r, T: Tool> Desk<'r, T> {
         if problem.severity == Severity::Error {
             self.run.failed.store(true, Ordering::Relaxed);
         }
-        self.run.report.problem(problem);
+        let problem = match (self.run.outlet, self.part.get()) {
+            (Some(outlet), Some(part)) => outlet.keep(part, problem),
+            _ => Some(problem),
+        };
+        if let Some(problem) = problem {
+            self.run.report.problem(problem);
+        }
+    }
+
+    /// Says whose entries the next problems are about: those of `node`, or of no part.
+    pub fn attend(&self, node: Option<&Node<T>>) {
+        self.part.set(node.and_then(|node| node.part.as_ref()).map(Part::key));
     }
 
     /// Adds to the counts, which reach the report in batches.

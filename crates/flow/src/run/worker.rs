@@ -201,9 +201,15 @@ impl<'r, T: Tool> Worker<'r, T> {
         match self.desk.run.driver.take(self.desk.me) {
             None => return false,
             Some(Job::Files(node, batch)) => self.chunk = Some((node, batch)),
-            Some(Job::Enter(node, batch)) => self.desk.enter_batch(&mut self.reader, &node, batch),
+            Some(Job::Enter(node, batch)) => {
+                self.desk.attend(Some(&node));
+                self.desk.enter_batch(&mut self.reader, &node, batch);
+            }
             Some(Job::List(node, fd)) => self.desk.list(&mut self.reader, &node, fd),
-            Some(Job::Visit(visit)) => visit(&self.desk),
+            Some(Job::Visit(visit)) => {
+                self.desk.attend(None);
+                visit(&self.desk);
+            }
             Some(Job::Claimed(found)) => found.into_iter().for_each(|found| self.start(found, true)),
             Some(Job::Range(file, range, transfer)) => {
                 let slot = self.occupy(State::Free);
@@ -216,6 +222,7 @@ impl<'r, T: Tool> Worker<'r, T> {
 
     /// Finds out what an entry needs and begins it.
     fn start(&mut self, mut found: Found<T>, looked_at: bool) {
+        self.desk.attend(Some(&found.node));
         let classified = match self.desk.classify(&mut found) {
             Ok(classified) => classified,
             Err(cause) => return self.desk.give_up_unclassified(&found, cause),
@@ -298,6 +305,7 @@ impl<'r, T: Tool> Worker<'r, T> {
 
     fn advance(&mut self, slot: usize, outcome: Outcome) {
         let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { return };
+        self.desk.attend(state.node());
         match (state, outcome) {
             (State::Opening(found), Outcome::Opened(result)) => self.opened(slot, found, result),
             (State::Looking(found, source), Outcome::Looked(result)) => {
