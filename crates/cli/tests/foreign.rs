@@ -1,0 +1,285 @@
+//! Random command lines from outside of what the other tests think of: the same as GNU cp.
+//!
+//! Beside [`differential`](../differential/main.rs), which varies options, this varies what stands around them: the umask (0 to
+//! 0777), the user, the spelling of operands (slashes, `.`, `..`, absolute), operands in one another and in the target,
+//! targets of every kind, default access lists, devices, and modes that take rights from the owner. `HAUL_SEED` and
+//! `HAUL_CASES` choose the cases; every case that differs is listed, with its number.
+//!
+//! What is known to differ (COVERAGE.md) is recognised by what the case is, never by what haul did: see [`Case::facts`]
+//! and [`is_order`].
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::time::Duration;
+
+use haul_testkit::duel::{Duel, Verdict};
+use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
+use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
+use haul_testkit::{Facts, Program, Release, Sandbox, needs, note, program, require};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+/// The first release seen to leave access lists.
+const LISTS_STAY: Release = Release(9, 7);
+
+const SEED: u64 = 20_261_123;
+
+const NAMES: [&[u8]; 11] =
+    [b"a", b"b", b"n", b"d", b"l", b"x y", b"$(x)", b"\xff\xfe", b"new\nline", b"-r", "é".as_bytes()];
+const MODES: [u32; 9] = [0o644, 0o600, 0o755, 0o444, 0, 0o640, 0o777, 0o400, 0o555];
+const DIRECTORY_MODES: [u32; 4] = [0o755, 0o700, 0o777, 0o750];
+const UMASKS: [u32; 13] =
+    [0o022, 0o022, 0o022, 0o077, 0o002, 0, 0o027, 0o777, 0o277, 0o200, 0o700, 0o111, 0o133];
+const RECURSIONS: [&str; 6] = ["-r", "-a", "-a", "-R", "-rp", "-dr"];
+const OPTIONS: [&str; 24] = [
+    "-p",
+    "-d",
+    "-P",
+    "-L",
+    "-H",
+    "-f",
+    "-n",
+    "-v",
+    "-x",
+    "-T",
+    "-l",
+    "-s",
+    "-u",
+    "-i",
+    "--preserve=mode",
+    "--preserve=xattr",
+    "--preserve=links",
+    "--preserve=all",
+    "--preserve=timestamps",
+    "--preserve=ownership",
+    "--no-preserve=mode",
+    "--remove-destination",
+    "--attributes-only",
+    "--strip-trailing-slashes",
+];
+const TARGETS: [&str; 12] = [
+    "new",
+    "new/",
+    "i",
+    "i/.",
+    "i/sub",
+    "out",
+    "i/missing/x",
+    "dangling",
+    "to-file",
+    "to-out",
+    "device",
+    "socket",
+];
+const ODD_OPERANDS: [&str; 6] = [".", "n/..", "missing", "file/.", "file/..", ""];
+
+/// One command line, and the folder it runs in.
+#[derive(Debug)]
+struct Case {
+    source: Spec,
+    target: Spec,
+    target_gives_list: bool,
+    as_nobody: bool,
+    umask: u32,
+    words: Vec<OsString>,
+}
+
+fn node(random: &mut StdRng) -> Node {
+    let name = *NAMES.choose(random).unwrap();
+    let parent = random.random_range(0..6);
+    let kind = match random.random_range(0..24) {
+        0..7 => Kind::Directory,
+        7..15 => Kind::File(vec![Piece::Data { seed: random.random(), bytes: random.random_range(0..3000) }]),
+        15..18 => {
+            let leads_to = [&b"a"[..], b"b", b"../a", b"nowhere", b".", b"d", b"n/a"];
+            Kind::Symlink(leads_to.choose(random).unwrap().to_vec())
+        }
+        18..20 => Kind::HardLink(random.random_range(0..9)),
+        20 => Kind::Fifo,
+        21 => Kind::Socket,
+        22 => Kind::CharacterDevice(1, 3),
+        _ => Kind::BlockDevice(7, 200),
+    };
+    let is_directory = kind == Kind::Directory;
+    let is_file = matches!(kind, Kind::File(_));
+    let modes = if is_directory { &DIRECTORY_MODES[..] } else { &MODES[..] };
+    let mode = *modes.choose(random).unwrap();
+    let node = Node::new(parent, name, kind).mode(mode).modified(random.random_range(1..1_500_000_000), 5);
+    match random.random_range(0..8) {
+        0 | 1 if is_file => node.attribute("user.kept", "value"),
+        2 if is_file => node.attribute(ACCESS_ACL, acl(mode, 7, 5)),
+        0 if is_directory => node.attribute(DEFAULT_ACL, acl(0o750, 7, 5)),
+        1 if is_directory => node.attribute("user.kept", "value"),
+        _ => node,
+    }
+}
+
+fn tree(random: &mut StdRng, most: usize) -> Spec {
+    Spec { nodes: (0..random.random_range(0..=most)).map(|_| node(random)).collect() }
+}
+
+/// Names the entries of a tree as the builder makes them.
+fn paths(spec: &Spec) -> Vec<Vec<u8>> {
+    let mut directories = vec![Vec::new()];
+    let mut paths = Vec::new();
+    for node in &spec.nodes {
+        let above = &directories[node.parent % directories.len()];
+        let path = if above.is_empty() { node.name.clone() } else { [above, &b"/"[..], &node.name].concat() };
+        if !paths.contains(&path) {
+            if node.kind == Kind::Directory {
+                directories.push(path.clone());
+            }
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+/// Spells the name of something in the source in one of many ways.
+fn operand(random: &mut StdRng, paths: &[Vec<u8>]) -> Vec<u8> {
+    if paths.is_empty() || random.random_range(0..14) == 0 {
+        return ODD_OPERANDS.choose(random).unwrap().as_bytes().to_vec();
+    }
+    let name = paths.choose(random).unwrap();
+    let (before, after): (&[u8], &[u8]) = match random.random_range(0..20) {
+        0 | 1 => (b"", b"/"),
+        2 | 3 => (b"", b"/."),
+        4 => (b"", b"//"),
+        5 => (b"./", b""),
+        6 => (b"out/../", b""),
+        7 => (b"", b"/.."),
+        _ => (b"", b""),
+    };
+    [before, name, after].concat()
+}
+
+impl Case {
+    fn new(seed: u64) -> Self {
+        let random = &mut StdRng::seed_from_u64(seed);
+        let (source, target) = (tree(random, 16), tree(random, 6));
+        let mut words: Vec<Vec<u8>> = Vec::new();
+        if random.random_range(0..8) > 0 {
+            words.push(RECURSIONS.choose(random).unwrap().as_bytes().to_vec());
+        }
+        for _ in 0..*[0, 0, 1, 1, 2, 3].choose(random).unwrap() {
+            words.push(OPTIONS.choose(random).unwrap().as_bytes().to_vec());
+        }
+        let paths = paths(&source);
+        let operands = (0..*[1, 1, 1, 2, 3].choose(random).unwrap()).map(|_| operand(random, &paths));
+        let operands: Vec<_> = operands.collect();
+        let goes_to = match random.random_range(0..3) {
+            0 => operand(random, &paths),
+            _ => TARGETS.choose(random).unwrap().as_bytes().to_vec(),
+        };
+        words.push(b"--".to_vec());
+        words.extend(operands);
+        words.push(goes_to);
+        Self {
+            source,
+            target,
+            target_gives_list: random.random_range(0..6) == 0,
+            as_nobody: random.random_range(0..5) < 2,
+            umask: *UMASKS.choose(random).unwrap(),
+            words: words.into_iter().map(OsString::from_vec).collect(),
+        }
+    }
+
+    fn prepare(&self, folder: &Path) -> io::Result<()> {
+        let link = |name: &str, leads_to: &str| Node::new(0, name, Kind::Symlink(leads_to.into()));
+        let mut inner = Node::new(0, "i", Kind::Directory);
+        if self.target_gives_list {
+            inner = inner.attribute(DEFAULT_ACL, acl(0o770, 7, 7));
+        }
+        let around = vec![
+            Node::new(0, "out", Kind::Directory),
+            Node::file(0, "file", 1, 900).mode(0o640),
+            link("dangling", "gone"),
+            link("to-file", "file"),
+            link("to-out", "out"),
+            Node::new(0, "device", Kind::CharacterDevice(1, 5)),
+            Node::new(0, "socket", Kind::Socket),
+            inner,
+        ];
+        self.source.build(folder)?;
+        Spec { nodes: around }.build(folder)?;
+        self.target.build(&folder.join("i"))
+    }
+
+    fn has(&self, options: &[&str]) -> bool {
+        self.words.iter().any(|word| options.iter().any(|option| word.as_os_str() == OsStr::new(option)))
+    }
+
+    /// What counts of the trees: GNU cp doesn't see the attributes of directories behind links, and newer releases leave
+    /// access lists that are inherited, or on what is written over.
+    fn facts(&self, facts: Facts, release: Release) -> Facts {
+        let unlike = self.has(&["-L", "-H"]) || release >= LISTS_STAY;
+        if unlike { facts - Facts::ATTRIBUTES } else { facts }
+    }
+
+    /// True if a file may be written to a device or FIFO, which then gets the file's attributes from GNU cp.
+    fn writes_to_devices(&self) -> bool {
+        let special =
+            |node: &Node| matches!(node.kind, Kind::Fifo | Kind::CharacterDevice(..) | Kind::BlockDevice(..));
+        let goes_to = self.words.last().map(|word| word.as_os_str());
+        goes_to == Some(OsStr::new("device"))
+            || self.target.nodes.iter().any(special)
+            || (!TARGETS.iter().any(|name| goes_to == Some(OsStr::new(name)))
+                && self.source.nodes.iter().any(special))
+    }
+}
+
+/// True if the result depends on the order in which directories are read: a copy reaches its own source. GNU cp leaves
+/// such a directory when it notices, and calls it a hard link where a symbolic link led there.
+fn is_order(verdict: &Verdict) -> bool {
+    [&verdict.standard, &verdict.judged].iter().any(|outcome| outcome.errors().contains("into itself, "))
+}
+
+fn differences(duel: &Duel, case: &Case) -> Option<String> {
+    let release = duel.standard.release()?;
+    let mut verdict = Duel {
+        umask: case.umask,
+        as_nobody: case.as_nobody,
+        facts: case.facts(duel.facts, release),
+        limit: Duration::from_secs(5),
+        ..duel.clone()
+    }
+    .run(&|folder| case.prepare(folder), &case.words, &[])
+    .unwrap();
+    if verdict.standard_hung() {
+        return None;
+    }
+    if is_order(&verdict) {
+        let told = verdict.judged.errors().contains("into itself, ");
+        let same = told && verdict.standard.status() == Some(1) && verdict.judged.status() == Some(1);
+        return (!same).then(|| verdict.report());
+    }
+    if case.writes_to_devices() {
+        verdict.compare_words_only();
+    }
+    (!verdict.complaints.is_empty()).then(|| verdict.report())
+}
+
+#[test]
+fn foreign_command_lines_do_as_with_gnu_cp() {
+    require!(Program::needs_gnu());
+    require!(needs::root());
+    let tools = Sandbox::on_disk().unwrap();
+    let mut duel = Duel::with_gnu(program!()).unwrap();
+    duel.judged = duel.judged.publish(tools.path()).unwrap();
+    let seed = std::env::var("HAUL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
+    let cases = needs::count_from("HAUL_CASES", if needs::is_full_run() { 7000 } else { 300 });
+    let mut different = Vec::new();
+    for number in 0..cases as u64 {
+        let case = Case::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
+        if let Some(report) = differences(&duel, &case) {
+            different.push(format!("case {number}: {case:?}\n{report}"));
+        }
+    }
+    note!("HAUL_SEED={seed}: {cases} foreign command lines, {} different from GNU cp", different.len());
+    assert!(different.is_empty(), "HAUL_SEED={seed}\n{}", different.join("\n"));
+}
