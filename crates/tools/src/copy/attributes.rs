@@ -320,6 +320,7 @@ impl Copier {
 
     fn give_xattrs(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
         let mut done = true;
+        let mut unsupported = None;
         for (key, value) in &subject.xattrs.plain {
             let outcome = match subject.object.set(key, value) {
                 Err(cause) if cause.is(Errno::ACCESS) => {
@@ -327,12 +328,21 @@ impl Copier {
                 }
                 outcome => outcome,
             };
-            if let Err(cause) = outcome {
-                let problem = Problem::new(wording::SETTING_ATTRIBUTE)
-                    .naming(key.as_bytes())
-                    .naming((subject.target_path)());
-                done &= self.xattr_problem(desk, problem, cause);
+            match outcome {
+                Ok(()) => {}
+                // libattr, which does this for GNU cp, complains once of a file system that keeps no attributes.
+                Err(cause) if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    unsupported = Some(cause);
+                }
+                Err(cause) => {
+                    let problem = Problem::new(wording::SETTING_ATTRIBUTE).naming(key.as_bytes());
+                    done &= self.xattr_problem(desk, problem.naming((subject.target_path)()), cause);
+                }
             }
+        }
+        if let Some(cause) = unsupported {
+            let problem = Problem::new(wording::SETTING_ATTRIBUTES).naming((subject.target_path)());
+            done &= self.xattr_problem(desk, problem, cause);
         }
         done
     }

@@ -119,6 +119,8 @@ wordings! {
     GETTING_ATTRIBUTE = "getting attribute {} of {}";
     /// One cannot be set.
     SETTING_ATTRIBUTE = "setting attribute {} for {}";
+    /// The target's file system keeps none.
+    SETTING_ATTRIBUTES = "setting attributes for {}";
     /// The line of `--verbose`.
     COPIED = "{} -> {}";
     /// The line of `--verbose` for what replaces something that is kept.
