@@ -15,7 +15,7 @@ use haul_testkit::message::normalise;
 use haul_testkit::program::WAYS;
 use haul_testkit::run::{Ending, Run};
 use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::{Outcome, Program, Sandbox, note, program, require};
+use haul_testkit::{Outcome, Program, Release, Sandbox, note, program, require};
 
 fn prepare(folder: &Path) -> io::Result<()> {
     let nodes = vec![
@@ -234,44 +234,86 @@ fn names_are_quoted_by_the_locale() {
     }
 }
 
-/// The line of `--debug`, which GNU cp has since 9.2.
+/// GNU's line of `--debug`, which its cp has since 9.2, in the words of 9.10 for each way of copying, and haul's remark on
+/// standard error. With `HAUL_GNU_CP` naming such a release, its line is compared too.
 #[test]
 fn debug_tells_how_a_file_was_copied() {
     let ours = program!();
     require!(ours.needs_haul());
-    let how = |options: &[&str], content: &dyn Fn(&Path)| {
-        let sandbox = Sandbox::in_memory().unwrap();
-        content(&sandbox.join("source"));
-        let outcome = ours
-            .run()
-            .args(options)
-            .args(["--debug", "source", "target"])
-            .in_folder(sandbox.path())
-            .finish()
-            .unwrap();
-        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
-        let printed = outcome.printed();
-        let mut lines = printed.lines();
-        assert_eq!(lines.next(), Some("'source' -> 'target'"), "{options:?}");
-        let line = lines.next().unwrap_or_default().to_owned();
-        assert_eq!(lines.next(), None, "{options:?}: {printed}");
-        line
-    };
-    let some = |path: &Path| fs::write(path, "some").unwrap();
-    let empty = |path: &Path| fs::write(path, "").unwrap();
-    let hole = |path: &Path| fs::File::create(path).unwrap().set_len(1 << 20).unwrap();
-    let large = |path: &Path| fs::write(path, vec![b'x'; 1 << 20]).unwrap();
-    let line = |offload: &str, reflink: &str, sparse: &str| {
-        format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}")
-    };
-    assert_eq!(how(&[], &some), line("avoided", "unsupported", "no"));
-    assert_eq!(how(&[], &large), line("yes", "unsupported", "no"));
-    assert_eq!(how(&[], &empty), line("unknown", "unsupported", "no"));
-    assert_eq!(how(&[], &hole), line("unknown", "unsupported", "SEEK_HOLE"));
-    assert_eq!(how(&["--reflink=never"], &large), line("avoided", "no", "no"));
-    assert_eq!(how(&["--sparse=always"], &some), line("avoided", "unsupported", "zeros"));
-    assert_eq!(how(&["--sparse=never"], &large), line("avoided", "no", "no"));
-    assert_eq!(how(&["--attributes-only"], &some), "");
-    assert_eq!(how(&["-l"], &some), "");
-    assert_eq!(how(&["-s"], &some), "");
+    let theirs = Program::gnu().filter(|gnu| gnu.release() >= Some(Release(9, 10)));
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("short"), "some").unwrap();
+    fs::write(sandbox.join("zeros"), [0; 5000]).unwrap();
+    fs::write(sandbox.join("long"), vec![b'x'; 1 << 20]).unwrap();
+    fs::write(sandbox.join("empty"), "").unwrap();
+    fs::File::create(sandbox.join("hole")).unwrap().set_len(1 << 20).unwrap();
+    fs::write(sandbox.join("tail"), "some").unwrap();
+    fs::File::options().write(true).open(sandbox.join("tail")).unwrap().set_len(1 << 20).unwrap();
+    for (options, source, words, remark) in DEBUG {
+        let line = words.split_once('/').and_then(|(offload, rest)| {
+            let (reflink, sparse) = rest.split_once('/')?;
+            Some(format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"))
+        });
+        for program in theirs.iter().chain([&ours]) {
+            let run = program.run().args(options.split_whitespace()).args(["--debug", source, "target"]);
+            let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+            let case = format!("{options} {source}");
+            assert!(outcome.succeeded(), "{case}: {}", outcome.errors());
+            let printed = outcome.printed();
+            let mut lines = printed.lines();
+            assert_eq!(lines.next(), Some(format!("'{source}' -> 'target'").as_str()), "{case}");
+            assert_eq!((lines.next(), lines.next()), (line.as_deref(), None), "{case}");
+            if program.is_haul() && !remark.is_empty() {
+                let errors = outcome.errors();
+                assert!(errors.contains(&format!("{source}: {remark}")), "{case}: {errors}");
+            }
+            fs::remove_file(sandbox.join("target")).unwrap();
+        }
+    }
+    // Nothing in memory can be cloned; that is an error then, and GNU's line still comes.
+    let run = ours.run().args(["--debug", "--reflink=always", "short", "target"]).in_folder(sandbox.path());
+    let line = "copy offload: unknown, reflink: unsupported, sparse detection: unknown\n";
+    let outcome = run.finish().unwrap();
+    assert_eq!((outcome.ending, outcome.printed().contains(line)), (Ending::Exited(1), true));
 }
+
+/// Options, a source, GNU's words for it (copy offload, reflink, sparse detection; none for what copies no data), and the
+/// beginning of haul's remark.
+const DEBUG: [(&str, &str, &str, &str); 31] = [
+    ("", "short", "yes/unsupported/no", "copied in the kernel; without --debug in blocks, as it is short"),
+    ("", "zeros", "yes/unsupported/no", "copied in the kernel; without --debug in blocks, as it is short"),
+    ("", "long", "yes/unsupported/no", "copied in the kernel\n"),
+    ("", "empty", "unknown/unsupported/no", "has no data to copy\n"),
+    ("", "hole", "unknown/unsupported/SEEK_HOLE", "has no data to copy\n"),
+    (
+        "",
+        "tail",
+        "yes/unsupported/SEEK_HOLE",
+        "copied in the kernel; without --debug in blocks, as it has holes",
+    ),
+    ("", "/proc/version", "unsupported/unsupported/no", "copied in blocks, as the kernel cannot copy it\n"),
+    ("--reflink=auto --sparse=auto", "short", "yes/unsupported/no", ""),
+    ("--reflink=never", "short", "avoided/no/no", "copied in blocks\n"),
+    ("--reflink=never", "long", "avoided/no/no", ""),
+    ("--reflink=never", "empty", "avoided/no/no", "has no data to copy\n"),
+    ("--reflink=never", "hole", "unknown/no/SEEK_HOLE", ""),
+    ("--reflink=never", "tail", "avoided/no/SEEK_HOLE", ""),
+    ("--reflink=never", "/proc/version", "avoided/no/no", ""),
+    ("--sparse=always", "short", "avoided/unsupported/zeros", ""),
+    ("--sparse=always", "zeros", "avoided/unsupported/zeros", ""),
+    ("--sparse=always", "empty", "avoided/unsupported/zeros", ""),
+    ("--sparse=always", "hole", "unknown/unsupported/SEEK_HOLE", ""),
+    ("--sparse=always", "tail", "avoided/unsupported/SEEK_HOLE + zeros", "copied in blocks\n"),
+    ("--sparse=always", "/proc/version", "avoided/unsupported/zeros", ""),
+    ("--sparse=always --reflink=never", "empty", "avoided/no/zeros", ""),
+    ("--sparse=always --reflink=never", "tail", "avoided/no/SEEK_HOLE + zeros", ""),
+    ("--sparse=always --reflink=never", "hole", "unknown/no/SEEK_HOLE", ""),
+    ("--sparse=never", "short", "avoided/no/no", ""),
+    ("--sparse=never", "long", "avoided/no/no", ""),
+    ("--sparse=never", "empty", "avoided/no/no", ""),
+    ("--sparse=never", "/proc/version", "avoided/no/no", ""),
+    ("--attributes-only", "short", "", ""),
+    ("-l", "short", "", ""),
+    ("-s", "short", "", ""),
+    ("-f", "short", "yes/unsupported/no", ""),
+];

@@ -148,6 +148,7 @@ pub struct OpenFile<T: Tool> {
     pub own: T::File,
     failed: AtomicBool,
     in_blocks: AtomicBool,
+    by_kernel: AtomicBool,
     ended_at: AtomicU64,
     pub(crate) route: Route,
     /// What of the file this process does.
@@ -191,6 +192,7 @@ impl<T: Tool> OpenFile<T> {
             own,
             failed: AtomicBool::new(false),
             in_blocks: AtomicBool::new(false),
+            by_kernel: AtomicBool::new(false),
             ended_at: AtomicU64::new(u64::MAX),
             route,
             role,
@@ -207,6 +209,11 @@ impl<T: Tool> OpenFile<T> {
         self.in_blocks.store(true, Ordering::Relaxed);
     }
 
+    /// Records that the kernel copied a part of the content.
+    pub(crate) fn note_kernel(&self) {
+        self.by_kernel.store(true, Ordering::Relaxed);
+    }
+
     /// Records that reading met the end of the file at `position`.
     pub(crate) fn note_end(&self, position: u64) {
         self.ended_at.fetch_min(position, Ordering::Relaxed);
@@ -221,10 +228,16 @@ impl<T: Tool> OpenFile<T> {
         }
     }
 
-    /// Tells whether any of the content was read in blocks, rather than copied inside the kernel.
+    /// True if some of the content was read in blocks.
     #[must_use]
     pub fn was_read_in_blocks(&self) -> bool {
         self.in_blocks.load(Ordering::Relaxed)
+    }
+
+    /// True if some of the content was copied inside the kernel.
+    #[must_use]
+    pub fn was_copied_by_kernel(&self) -> bool {
+        self.by_kernel.load(Ordering::Relaxed)
     }
 
     pub(crate) fn has_failed(&self) -> bool {

@@ -444,6 +444,7 @@ impl<T: Tool> Worker<'_, T> {
     fn copied(&mut self, slot: usize, mut lane: Lane<T>, result: Result<usize, Error>) {
         match result {
             Ok(copied) if copied > 0 => {
+                lane.file.note_kernel();
                 lane.position += copied as u64;
                 self.count(Tally { bytes: copied as u64, ..Tally::default() });
             }

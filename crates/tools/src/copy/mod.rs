@@ -9,6 +9,7 @@ mod age;
 mod attributes;
 mod backup;
 mod births;
+mod debug;
 mod directory;
 mod existing;
 mod holes;
@@ -316,8 +317,9 @@ impl Tool for Copier {
     fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool {
         let may_be_linked = self.preserves(Preserve::LINKS) && stat.links > 1;
         let may_be_shared = self.options.reflink != Reflink::Never && !found.node.own.refuses_reflink();
-        let offloaded =
-            stat.size >= self.offload_bytes && found.node.own.held.identity().device == stat.identity.device;
+        let offloaded = self.options.debug
+            || stat.size >= self.offload_bytes
+                && found.node.own.held.identity().device == stat.identity.device;
         !may_be_linked && !may_be_shared && !offloaded
     }
 

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::layout::Bearer;
-use haul_flow::{Begin, Block, Desk, Found, Holes, Line, OpenFile, OpenedFile, Problem, Tally, Transfer};
+use haul_flow::{Begin, Block, Desk, Found, Holes, OpenFile, OpenedFile, Problem, Tally, Transfer};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
 use haul_sys::{open, reflink, remove, stat, stat_at, stat_path, truncate};
 
@@ -32,11 +32,11 @@ pub struct CopiedFile {
     /// The new file, if other names may be linked to it.
     made: Option<MadeFile>,
     /// Whether its blocks are shared with the source.
-    reflinked: bool,
+    pub(super) reflinked: bool,
     /// Whether the kernel was asked to copy it by itself.
-    offloaded: bool,
+    pub(super) offloaded: bool,
     /// Whether the source's holes are passed over.
-    skips_holes: bool,
+    pub(super) skips_holes: bool,
     /// Whether its length has to be set at the end.
     has_holes: bool,
     /// How it was made, if it is new.
@@ -152,6 +152,7 @@ impl Copier {
                 let problem =
                     Problem::new(wording::FAILED_TO_CLONE).naming(target_path(found)).naming(found.path());
                 desk.problem(problem.because(cause));
+                self.debug_unclonable(desk);
                 self.take_back(desk, found, file, before.is_none().then_some(provisional.as_deref()));
                 self.put_back(desk, found, backup.as_deref());
                 return None;
@@ -384,12 +385,10 @@ impl Copier {
             Sparse::Auto | Sparse::Always if stat.is_sparse() => Holes::Skip,
             Sparse::Auto | Sparse::Always => Holes::Read,
         };
-        let one_file_system = found.node.own.held.identity().device == stat.identity.device;
-        let offload = one_file_system
-            && holes == Holes::Read
-            && stat.size >= self.offload_bytes
-            && self.options.sparse == Sparse::Auto
+        let offload = self.options.sparse == Sparse::Auto
             && self.options.reflink != Reflink::Never
+            // `--debug` tells what the kernel can do between two files, as GNU's does: it has to be asked.
+            && (self.options.debug || self.why_in_blocks(found, stat).is_none())
             // There the kernel has no copying of its own, and what stands in for it moves a pipe's content at a time.
             && !self.is_striped(source, stat);
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
@@ -415,7 +414,7 @@ impl Copier {
             return false;
         }
         if self.options.debug {
-            self.tell_how(desk, file);
+            self.debug_file(desk, file);
         }
         let birth = file.own.birth;
         let xattrs = match birth.is_some_and(|birth| birth.is_final) {
@@ -468,49 +467,6 @@ impl Copier {
             (link, _) => self.abandon_link(desk, link),
         }
     }
-
-    /// Gives GNU's line of `--debug`: how a file was copied.
-    fn tell_how(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) {
-        let offload = match (file.own.offloaded, file.was_read_in_blocks()) {
-            _ if file.own.reflinked || file.length() == 0 => "unknown",
-            (true, false) => "yes",
-            (true, true) => "unsupported",
-            (false, true) => "avoided",
-            // Nothing but holes.
-            (false, false) => "unknown",
-        };
-        let reflink = match self.options.reflink {
-            _ if file.own.reflinked => "yes",
-            Reflink::Never => "no",
-            _ => "unsupported",
-        };
-        let sparse = match (self.options.sparse, file.own.skips_holes) {
-            _ if file.own.reflinked => "unknown",
-            (Sparse::Always, true) => "SEEK_HOLE + zeros",
-            (Sparse::Always, false) => "zeros",
-            (Sparse::Auto, true) => "SEEK_HOLE",
-            _ => "no",
-        };
-        tell_debug(desk, [offload, reflink, sparse]);
-    }
-
-    /// Gives the same for what was copied from front to end.
-    pub(super) fn tell_streamed(&self, desk: &Desk<'_, Self>) {
-        if self.options.debug {
-            tell_debug(
-                desk,
-                match self.options.reflink {
-                    Reflink::Never => ["avoided", "no", "no"],
-                    _ => ["unsupported", "unsupported", "no"],
-                },
-            );
-        }
-    }
-}
-
-fn tell_debug(desk: &Desk<'_, Copier>, words: [&str; 3]) {
-    let names = words.map(|word| word.as_bytes().to_vec()).into();
-    desk.report().line(Line { wording: wording::HOW_COPIED, names });
 }
 
 fn is_link(directory: &Fd, name: &CStr) -> bool {

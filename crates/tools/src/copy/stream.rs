@@ -65,7 +65,7 @@ pub(super) fn copy(
         desk.problem(Problem::new(wording).naming(path).because(cause));
         moved = false;
     }
-    copier.tell_streamed(desk);
+    copier.debug_stream(desk);
     // A device or FIFO that the user writes to keeps its rights, unlike with GNU cp: it is not a copy.
     if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
         let xattrs = copier.read_xattrs(desk, Object::Open(source), &|| found.path());

@@ -1,0 +1,92 @@
+//! `--debug`: GNU's line about each file that was copied, and a remark of haul's own.
+//!
+//! GNU's line says whether the kernel copied the data by itself (`copy_file_range`), whether the blocks are shared
+//! (`FICLONE`), and how holes were found. Its words mean here what they mean there: a file that haul would read and write
+//! in blocks is offered to the kernel first under `--debug`, because GNU does so with every file. haul's remark, on
+//! standard error, says which way the data went, and which way it goes without `--debug` if that differs.
+
+use haul_flow::{Desk, Found, Line, OpenFile};
+use haul_sys::Stat;
+
+use super::options::{Reflink, Sparse};
+use super::{Copier, wording};
+
+impl Copier {
+    /// Why a file is not offered to the kernel, but read and written in blocks; `None` if it is offered.
+    pub(super) fn why_in_blocks(&self, found: &Found<Self>, stat: &Stat) -> Option<&'static str> {
+        if found.node.own.held.identity().device != stat.identity.device {
+            Some("it goes to another file system")
+        } else if stat.is_sparse() {
+            Some("it has holes")
+        } else if stat.size < self.offload_bytes {
+            Some("it is short")
+        } else {
+            None
+        }
+    }
+
+    /// Prints both lines for a regular file.
+    pub(super) fn debug_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) {
+        let offload = self.offload_word(file);
+        let reflink = match self.options.reflink {
+            _ if file.own.reflinked => "yes",
+            Reflink::Never => "no",
+            _ => "unsupported",
+        };
+        let sparse = match (self.options.sparse, file.own.skips_holes) {
+            _ if file.own.reflinked => "unknown",
+            (Sparse::Always, true) if file.was_read_in_blocks() => "SEEK_HOLE + zeros",
+            (_, true) => "SEEK_HOLE",
+            (Sparse::Always, false) => "zeros",
+            _ => "no",
+        };
+        print(desk, [offload, reflink, sparse]);
+        let way = match offload {
+            _ if file.own.reflinked => "shares the blocks of its source".to_owned(),
+            "yes" => match self.why_in_blocks(&file.found, &file.stat) {
+                Some(why) => format!("copied in the kernel; without --debug in blocks, as {why}"),
+                None => "copied in the kernel".to_owned(),
+            },
+            "unsupported" => "copied in blocks, as the kernel cannot copy it".to_owned(),
+            _ if file.was_read_in_blocks() => "copied in blocks".to_owned(),
+            _ => "has no data to copy".to_owned(),
+        };
+        desk.report().debug(&format!("{}: {way}", String::from_utf8_lossy(&file.found.path())));
+    }
+
+    fn offload_word(&self, file: &OpenFile<Self>) -> &'static str {
+        let is_refused = self.options.sparse == Sparse::Always || self.options.reflink == Reflink::Never;
+        match file.was_read_in_blocks() {
+            _ if file.own.reflinked => "unknown",
+            _ if file.was_copied_by_kernel() => "yes",
+            true if file.own.offloaded => "unsupported",
+            true => "avoided",
+            // Without data there is nothing to find out, but GNU settles what options rule out before it reads.
+            false if is_refused && !file.own.skips_holes => "avoided",
+            false => "unknown",
+        }
+    }
+
+    /// Prints GNU's line for a file whose blocks had to be shared and could not be.
+    pub(super) fn debug_unclonable(&self, desk: &Desk<'_, Self>) {
+        if self.options.debug {
+            print(desk, ["unknown", "unsupported", "unknown"]);
+        }
+    }
+
+    /// Prints GNU's line for what was copied from front to end.
+    pub(super) fn debug_stream(&self, desk: &Desk<'_, Self>) {
+        if self.options.debug {
+            let words = match self.options.reflink {
+                Reflink::Never => ["avoided", "no", "no"],
+                _ => ["unsupported", "unsupported", "no"],
+            };
+            print(desk, words);
+        }
+    }
+}
+
+fn print(desk: &Desk<'_, Copier>, words: [&str; 3]) {
+    let names = words.map(|word| word.as_bytes().to_vec()).into();
+    desk.report().line(Line { wording: wording::HOW_COPIED, names });
+}
