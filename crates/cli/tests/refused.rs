@@ -314,3 +314,46 @@ fn every_engine_can_be_refused_its_memory() {
         }
     }
 }
+
+/// A clone that fails because the disk is full or broken is an error, as with GNU cp since 9.2: it is not tried again in
+/// another way. A file system that has no clones, or a sandbox that forbids them, only means another way.
+#[test]
+fn a_clone_that_meets_a_full_disk_is_an_error() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    require!(needs::tool("strace"));
+    for (error, number, ends_well) in [
+        ("ENOSPC", libc::ENOSPC, false),
+        ("EIO", libc::EIO, false),
+        ("EDQUOT", libc::EDQUOT, false),
+        ("ENOMEM", libc::ENOMEM, false),
+        ("EOPNOTSUPP", libc::EOPNOTSUPP, true),
+        ("EPERM", libc::EPERM, true),
+        ("EINVAL", libc::EINVAL, true),
+    ] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        fs::write(sandbox.join("a"), "data").unwrap();
+        let strace = needs::find_tool("strace").unwrap();
+        let inject = format!("inject=ioctl:error={error}");
+        let options = ["-f", "-qq", "-o", "log", "-e", "trace=ioctl", "-e", &inject, "--"];
+        let run = ours
+            .run()
+            .args(["a", "b"])
+            .in_folder(sandbox.path())
+            .behind(&strace, options.map(Into::into).into());
+        let outcome = run.finish().unwrap();
+        let log = fs::read_to_string(sandbox.join("log")).unwrap();
+        assert!(log.contains("FICLONE") && log.contains("INJECTED"), "{error}: no clone was tried:\n{log}");
+        if ends_well {
+            assert!(outcome.succeeded(), "{error}: {}", outcome.errors());
+            assert_eq!(fs::read(sandbox.join("b")).unwrap(), b"data", "{error}");
+        } else {
+            let words = std::io::Error::from_raw_os_error(number).to_string();
+            let words = words.split(" (").next().unwrap();
+            let expected = format!("failed to clone 'b' from 'a': {words}");
+            assert_eq!(outcome.ending, Ending::Exited(1), "{error}");
+            assert!(outcome.errors().contains(&expected), "{error}: {}", outcome.errors());
+            assert!(!sandbox.join("b").exists(), "{error}");
+        }
+    }
+}

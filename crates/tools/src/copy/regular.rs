@@ -368,7 +368,8 @@ impl Copier {
         }
         match reflink(source, target) {
             Ok(()) => Ok(true),
-            Err(cause) if always => Err(cause),
+            // A full or broken disk: another way of copying would hide that, or meet it too.
+            Err(cause) if always || is_terminal(&cause) => Err(cause),
             Err(cause) => {
                 if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS) {
                     found.node.own.refuse_reflink();
@@ -467,6 +468,11 @@ impl Copier {
             (link, _) => self.abandon_link(desk, link),
         }
     }
+}
+
+/// True if sharing blocks failed for a reason that is not the file system's lack of it. GNU's list (since 9.2).
+fn is_terminal(cause: &Error) -> bool {
+    matches!(cause.errno(), Errno::IO | Errno::NOMEM | Errno::NOSPC | Errno::DQUOT)
 }
 
 fn is_link(directory: &Fd, name: &CStr) -> bool {
