@@ -5,7 +5,7 @@
 //! in blocks is offered to the kernel first under `--debug`, because GNU does so with every file. haul's remark, on
 //! standard error, says which way the data went, and which way it goes without `--debug` if that differs.
 
-use haul_flow::{Desk, Found, Line, OpenFile};
+use haul_flow::{Desk, Found, Holes, Line, OpenFile};
 use haul_sys::Stat;
 
 use super::options::{Reflink, Sparse};
@@ -13,10 +13,15 @@ use super::{Copier, wording};
 
 impl Copier {
     /// Why a file is not offered to the kernel, but read and written in blocks; `None` if it is offered.
-    pub(super) fn why_in_blocks(&self, found: &Found<Self>, stat: &Stat) -> Option<&'static str> {
+    pub(super) fn why_in_blocks(
+        &self,
+        found: &Found<Self>,
+        stat: &Stat,
+        holes: Holes,
+    ) -> Option<&'static str> {
         if found.node.own.held.identity().device != stat.identity.device {
             Some("it goes to another file system")
-        } else if stat.is_sparse() {
+        } else if holes == Holes::Skip {
             Some("it has holes")
         } else if stat.size < self.offload_bytes {
             Some("it is short")
@@ -41,9 +46,10 @@ impl Copier {
             _ => "no",
         };
         print(desk, [offload, reflink, sparse]);
+        let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
         let way = match offload {
             _ if file.own.reflinked => "shares the blocks of its source".to_owned(),
-            "yes" => match self.why_in_blocks(&file.found, &file.stat) {
+            "yes" => match self.why_in_blocks(&file.found, &file.stat, holes) {
                 Some(why) => format!("copied in the kernel; without --debug in blocks, as {why}"),
                 None => "copied in the kernel".to_owned(),
             },
@@ -67,10 +73,11 @@ impl Copier {
         }
     }
 
-    /// Prints GNU's line for a file whose blocks had to be shared and could not be.
-    pub(super) fn debug_unclonable(&self, desk: &Desk<'_, Self>) {
+    /// Prints GNU's line for a file whose target could not be made, or whose blocks could not be shared.
+    pub(super) fn debug_failed(&self, desk: &Desk<'_, Self>, reflink: &'static str) {
         if self.options.debug {
-            print(desk, ["unknown", "unsupported", "unknown"]);
+            let is_never = self.options.reflink == Reflink::Never;
+            print(desk, ["unknown", if is_never { "no" } else { reflink }, "unknown"]);
         }
     }
 

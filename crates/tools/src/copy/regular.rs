@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use haul_flow::layout::Bearer;
 use haul_flow::{Begin, Block, Desk, Found, Holes, OpenFile, OpenedFile, Problem, Tally, Transfer};
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Stat};
-use haul_sys::{open, reflink, remove, stat, stat_at, stat_path, truncate};
+use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
+use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
 
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
@@ -121,6 +121,9 @@ impl Copier {
             }
             Ok(Target::Left(Left::AsItIs)) => None,
             Err(problem) => {
+                if problem.wording == wording::CANNOT_CREATE_FILE {
+                    self.debug_failed(desk, "unknown");
+                }
                 desk.problem(problem);
                 None
             }
@@ -152,7 +155,7 @@ impl Copier {
                 let problem =
                     Problem::new(wording::FAILED_TO_CLONE).naming(target_path(found)).naming(found.path());
                 desk.problem(problem.because(cause));
-                self.debug_unclonable(desk);
+                self.debug_failed(desk, "unsupported");
                 self.take_back(desk, found, file, before.is_none().then_some(provisional.as_deref()));
                 self.put_back(desk, found, backup.as_deref());
                 return None;
@@ -383,13 +386,13 @@ impl Copier {
     fn transfer(&self, found: &Found<Self>, source: &Fd, stat: &Stat) -> Transfer {
         let holes = match self.options.sparse {
             Sparse::Never => Holes::Read,
-            Sparse::Auto | Sparse::Always if stat.is_sparse() => Holes::Skip,
+            Sparse::Auto | Sparse::Always if has_holes(source, stat) => Holes::Skip,
             Sparse::Auto | Sparse::Always => Holes::Read,
         };
         let offload = self.options.sparse == Sparse::Auto
             && self.options.reflink != Reflink::Never
             // `--debug` tells what the kernel can do between two files, as GNU's does: it has to be asked.
-            && (self.options.debug || self.why_in_blocks(found, stat).is_none())
+            && (self.options.debug || self.why_in_blocks(found, stat, holes).is_none())
             // There the kernel has no copying of its own, and what stands in for it moves a pipe's content at a time.
             && !self.is_striped(source, stat);
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
@@ -468,6 +471,13 @@ impl Copier {
             (link, _) => self.abandon_link(desk, link),
         }
     }
+}
+
+/// True if a file takes less space than its length needs, and the file system knows where its holes are. Compressed files
+/// are short of blocks too, but not of data; they go the way of files without holes, as with GNU cp since 9.9.
+fn has_holes(source: &Fd, stat: &Stat) -> bool {
+    let is_all_data = || matches!(seek(source, Seek::Hole, 0), Ok(Some(hole)) if hole >= stat.size);
+    stat.is_sparse() && !is_all_data()
 }
 
 /// True if sharing blocks failed for a reason that is not the file system's lack of it. GNU's list (since 9.2).
