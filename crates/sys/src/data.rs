@@ -1,5 +1,6 @@
 //! Moving and placing bytes of open files.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
@@ -7,6 +8,7 @@ use rustix::io::ReadWriteFlags;
 
 use crate::error::{Errno, Result};
 use crate::gate;
+use crate::open::{Open, open_path};
 use crate::operation::Operation;
 
 /// What a read or write leaves in the page cache.
@@ -126,6 +128,23 @@ pub fn read_on(file: impl AsFd, bytes: &mut [u8]) -> Result<usize> {
         |length| rustix::io::read(file, &mut bytes[..length]),
         || file.as_raw_fd().to_string(),
     )
+}
+
+/// Reads a file from its beginning to its end, or until at least `most` bytes are read.
+///
+/// # Errors
+/// The kernel's.
+pub fn read_path(path: &CStr, most: usize) -> Result<Vec<u8>> {
+    let file = open_path(path, Open::READ.following())?;
+    let (mut bytes, mut room) = (Vec::new(), [0; 16 << 10]);
+    while bytes.len() < most {
+        match read_on(&file, &mut room)? {
+            0 => break,
+            length => bytes.extend_from_slice(&room[..length]),
+        }
+    }
+    file.close()?;
+    Ok(bytes)
 }
 
 /// Writes up to `bytes.len()` bytes where the descriptor stands: for pipes and devices.

@@ -2,10 +2,9 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::data::read_on;
+use crate::data::read_path;
 use crate::error::Result;
 use crate::gate;
-use crate::open::{Open, open_path};
 use crate::operation::Operation;
 
 /// The list of mounts is never read further than this.
@@ -47,17 +46,7 @@ pub fn synchronize_file_system(file: impl AsFd) -> Result<()> {
 /// # Errors
 /// When the list of mounts cannot be read.
 pub fn mount_type(device: u64) -> Result<Option<Vec<u8>>> {
-    let file = open_path(c"/proc/self/mountinfo", Open::READ)?;
-    let mut list = Vec::new();
-    let mut room = [0; 16 << 10];
-    loop {
-        match read_on(&file, &mut room)? {
-            0 => break,
-            length if list.len() < LIST_BYTES_MAX => list.extend_from_slice(&room[..length]),
-            _ => break,
-        }
-    }
-    file.close()?;
+    let list = read_path(c"/proc/self/mountinfo", LIST_BYTES_MAX)?;
     let wanted = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     Ok(list
         .split(|byte| *byte == b'\n')

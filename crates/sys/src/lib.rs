@@ -57,8 +57,8 @@ pub use cached::cached_pages;
 pub use child::{Ended, Failed, Filter, Leash, Started};
 pub use data::{
     Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, position, punch_hole, read,
-    read_cached, read_on, reflink, seek, stand_at, stand_at_end, synchronize, truncate, try_read, write,
-    write_on,
+    read_cached, read_on, read_path, reflink, seek, stand_at, stand_at_end, synchronize, truncate, try_read,
+    write, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_back};
 pub use directory::DirectoryReader;
@@ -81,7 +81,7 @@ pub use pinned::Pinned;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
     Identity as ProcessIdentity, address_space_limit, clock, descriptor_limit, effective_identity,
-    raise_descriptor_limit, set_umask, umask, widen_descriptor_table,
+    raise_descriptor_limit, set_creation_label, set_umask, umask, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use standard::{Standard, end_at_broken_pipe, standard_input, standard_stream, was_closed};
@@ -91,4 +91,4 @@ pub use stat::{
 pub use transfer::{Transfer, Transferred};
 pub use used::Used;
 pub use users::{group_name, group_number, user_name, user_number};
-pub use xattr::{XattrNames, get_xattr, list_xattrs, remove_xattr, set_xattr};
+pub use xattr::{XattrNames, get_xattr, list_xattrs, matches_pattern, remove_xattr, set_xattr};

@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, CWD, FileType as RawType, Mode as RawMode, RenameFlags
 
 use crate::error::{Errno, Result};
 use crate::gate;
+use crate::interposer::interposer;
 use crate::operation::Operation;
 use crate::stat::{FileType, Mode};
 
@@ -55,6 +56,13 @@ pub fn make_special(directory: impl AsFd, name: &CStr, special: Special) -> Resu
                 return Err(Errno::INVAL);
             }
             let mode = RawMode::from_raw_mode(special.mode.bits());
+            // fakeroot makes a file instead, by an open that would truncate what is there, or wait for a FIFO's reader.
+            if interposer().is_some() {
+                match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Err(Errno::NOENT) => {}
+                    there => return there.and(Err(Errno::EXIST)),
+                }
+            }
             rustix::fs::mknodat(directory, name, kind, mode, special.device_number)
         },
         || format!("{}, {name:?}, {special:?}", directory.as_raw_fd()),

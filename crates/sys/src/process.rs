@@ -1,9 +1,12 @@
 //! What the kernel keeps for the whole process: limits, umask, identity.
 
+use std::ffi::CStr;
+
 use rustix::fs::{Mode as RawMode, OFlags};
 use rustix::process::{Resource, Rlimit};
 
-use crate::data::read_on;
+use crate::data::{read_path, write_on};
+use crate::error::Result;
 use crate::open::{Open, open_path};
 use crate::stat::{Mode, Timestamp};
 
@@ -70,19 +73,24 @@ pub fn umask() -> Mode {
     })
 }
 
-/// Reads the umask from `/proc`; the whole of its page arrives in one read.
 fn told_umask() -> Option<Mode> {
-    let file = open_path(c"/proc/self/status", Open::READ).ok()?;
-    let mut room = [0; 4 << 10];
-    let length = read_on(&file, &mut room).ok()?;
-    file.close().ok()?;
-    umask_in(&room[..length])
+    umask_in(&read_path(c"/proc/self/status", usize::MAX).ok()?)
 }
 
 fn umask_in(status: &[u8]) -> Option<Mode> {
     let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
     let digits = std::str::from_utf8(line.trim_ascii()).ok()?;
     u32::from_str_radix(digits, 8).ok().map(Mode::new)
+}
+
+/// Has the calling thread, and threads that it starts from now on, make files with an SELinux context.
+///
+/// # Errors
+/// The kernel's: `EINVAL` for a context that the policy does not know, `ENOENT` where there is no SELinux.
+pub fn set_creation_label(context: &CStr) -> Result<()> {
+    let file = open_path(c"/proc/thread-self/attr/fscreate", Open::WRITE)?;
+    write_on(&file, context.to_bytes_with_nul())?;
+    file.close()
 }
 
 /// Who the process acts as.

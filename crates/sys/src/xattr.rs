@@ -92,6 +92,13 @@ pub(crate) fn none_if_unsupported(outcome: rustix::io::Result<Vec<u8>>) -> rusti
     }
 }
 
+/// True if `name` is one of those that the shell's pattern stands for: `fnmatch` without flags, as libattr calls it.
+#[must_use]
+pub fn matches_pattern(pattern: &CStr, name: &CStr) -> bool {
+    // SAFETY: passes two NUL-terminated strings borrowed for the call.
+    unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), 0) == 0 }
+}
+
 /// Reads the attribute `key` of an open file.
 ///
 /// # Errors

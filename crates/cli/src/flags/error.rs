@@ -52,6 +52,8 @@ pub(crate) enum Error {
     NoContexts,
     /// Two flags that contradict each other.
     Exclusive { flag: &'static str, other: &'static str },
+    /// `--preserve=context` with `-Z` or `--context`.
+    ContextSetAndPreserved,
     /// A flag that says something of what only another asks for.
     Requires { flag: &'static str, other: &'static str },
     /// A flag that another makes useless.

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use haul_flow::Config;
 use haul_tools::copy::{
-    Backup, CopyOptions, Dereference, Existing, Make, Operands, Preserve, Reflink, Sparse, Update,
+    Backup, CopyOptions, Dereference, Existing, Label, Make, Operands, Preserve, Reflink, Sparse, Update,
 };
 
 use super::cluster::Layout;
@@ -154,7 +154,12 @@ pub(crate) struct Typed {
     pub(crate) parents: bool,
     pub(crate) strip_trailing_slashes: bool,
     pub(crate) strict: bool,
-    sets_context: bool,
+    /// `-Z`: the context that the policy has for the target.
+    default_context: bool,
+    /// `--context=CTX`.
+    context: Option<CString>,
+    /// `-a`, `--preserve=all`.
+    keep_context: bool,
     warnings: Vec<Warning>,
     reflink: Reflink,
     progress: When,
@@ -197,7 +202,9 @@ impl Default for Typed {
             parents: false,
             strip_trailing_slashes: false,
             strict: false,
-            sets_context: false,
+            default_context: false,
+            context: None,
+            keep_context: false,
             warnings: Vec::new(),
             reflink: Reflink::Auto,
             progress: When::Never,
@@ -218,6 +225,7 @@ impl Typed {
         self.dereference = Some(Dereference::Never);
         self.recursive = true;
         self.preserve = Preserve::all();
+        self.keep_context = true;
         self.require_preserve = true;
         self.reduce_diagnostics = true;
     }
@@ -256,11 +264,15 @@ impl Typed {
         for word in list.split(|&byte| byte == b',') {
             match values::choose(flag, word, ATTRIBUTES)? {
                 Attribute::Kept(attribute) => self.set_attributes(attribute, change),
-                Attribute::Context => self.require_context = keep,
+                Attribute::Context => {
+                    self.require_context = keep;
+                    self.keep_context = keep;
+                }
                 Attribute::All => {
                     // Unlike `xattr` by name, `all` leaves open whether losing extended attributes is an error.
                     let required = self.require_xattr;
                     self.set_attributes(Preserve::all(), change);
+                    self.keep_context = keep;
                     self.require_xattr = required;
                 }
             }
@@ -304,9 +316,13 @@ impl Typed {
 
     /// `-Z`, `--context[=CTX]`.
     pub(super) fn set_context(&mut self, context: Option<&[u8]>) {
-        self.sets_context = true;
-        if context.is_some() {
-            self.warnings.push(Warning::ContextIgnored);
+        match context {
+            None => self.default_context = true,
+            Some(context) => {
+                self.warnings.push(Warning::ContextIgnored);
+                // The words of a command line contain no NUL.
+                self.context = CString::new(context).ok();
+            }
         }
     }
 
@@ -367,19 +383,10 @@ impl Typed {
             suffix: self.backup_suffix(environment),
             ..self.existing.clone()
         };
-        if self.require_context {
-            return Err(if environment.selinux {
-                Error::NotSupported { flag: "--preserve=context".to_owned() }
-            } else {
-                Error::NoContexts
-            });
-        }
-        if self.sets_context && environment.selinux {
-            return Err(Error::NotSupported { flag: "--context".to_owned() });
-        }
+        let label = self.label(environment)?;
         self.settle_block_bytes()?;
         self.check_sectors()?;
-        let options = CopyOptions { existing, ..self.copy_options(environment) };
+        let options = CopyOptions { existing, ..self.copy_options(environment, label) };
         let operands = Operands {
             names: names.into_iter().map(name).collect::<Result<_, _>>()?,
             target_directory: self.target_directory,
@@ -443,7 +450,22 @@ impl Typed {
         suffix.unwrap_or_else(|| Existing::default().suffix)
     }
 
-    fn copy_options(&self, environment: &Environment) -> CopyOptions {
+    /// Settles what becomes of SELinux contexts. `-Z` and `--context` override `-a`, but not `--preserve=context`.
+    fn label(&self, environment: &Environment) -> Result<Label, Error> {
+        match (environment.selinux, &self.context) {
+            (false, _) if self.require_context => Err(Error::NoContexts),
+            (false, _) => Ok(Label::Attribute),
+            (true, context) if self.require_context && (self.default_context || context.is_some()) => {
+                Err(Error::ContextSetAndPreserved)
+            }
+            (true, Some(context)) => Ok(Label::Given(context.clone())),
+            (true, None) if self.default_context => Err(Error::NotSupported { flag: "-Z".to_owned() }),
+            (true, None) if self.keep_context => Ok(Label::Source { required: self.require_context }),
+            (true, None) => Ok(Label::Attribute),
+        }
+    }
+
+    fn copy_options(&self, environment: &Environment, label: Label) -> CopyOptions {
         // A directory's links are copied as links, unless hard links are made: then it is what they point to.
         let usual = if self.recursive && !self.hard_link { Dereference::Never } else { Dereference::Always };
         CopyOptions {
@@ -452,6 +474,7 @@ impl Typed {
             preserve: self.preserve,
             require_preserve: self.require_preserve,
             require_xattr: self.require_xattr,
+            label,
             reduce_diagnostics: self.reduce_diagnostics,
             default_mode: self.refuse_mode && !self.preserve.contains(Preserve::MODE),
             existing: self.existing.clone(),

@@ -6,7 +6,9 @@ use std::process::Command;
 
 use haul_engine::Choice;
 use haul_testkit::{Program, require};
-use haul_tools::copy::{Backup, CopyOptions, Dereference, Existing, Make, Preserve, Reflink, Sparse, Update};
+use haul_tools::copy::{
+    Backup, CopyOptions, Dereference, Existing, Label, Make, Preserve, Reflink, Sparse, Update,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -326,14 +328,32 @@ fn our_own_names_can_be_abbreviated_where_gnu_has_none() {
 }
 
 #[test]
-fn labels_are_refused_where_there_are_any() {
-    let labelled = Environment { selinux: true, ..Environment::default() };
-    let refused = parse(&words("--preserve=context a b"), labelled.clone()).err();
-    assert_eq!(refused, Some(Error::NotSupported { flag: "--preserve=context".to_owned() }));
-    for line in ["-Z a b", "--context a b", "--context=x a b"] {
-        let refused = parse(&words(line), labelled.clone()).err();
-        assert_eq!(refused, Some(Error::NotSupported { flag: "--context".to_owned() }), "{line}");
+fn labels_are_kept_or_given_where_there_are_any() {
+    let label = |line: &str, selinux| {
+        let environment = Environment { selinux, ..Environment::default() };
+        match parse(&words(line), environment) {
+            Ok(Parsed::Copy(request)) => Ok(request.options.label),
+            Ok(_) => panic!("{line}"),
+            Err(error) => Err(error),
+        }
+    };
+    let kept = |required| Ok(Label::Source { required });
+    assert_eq!(label("-r a b", true), Ok(Label::Attribute));
+    assert_eq!(label("--preserve=xattr a b", true), Ok(Label::Attribute));
+    assert_eq!(label("-a a b", true), kept(false));
+    assert_eq!(label("--preserve=all a b", true), kept(false));
+    assert_eq!(label("-a --no-preserve=context a b", true), Ok(Label::Attribute));
+    assert_eq!(label("--preserve=context a b", true), kept(true));
+    assert_eq!(label("-a --context=u:r:t a b", true), Ok(Label::Given(c"u:r:t".into())));
+    for line in ["--preserve=context --context=u:r:t a b", "--preserve=context -Z a b"] {
+        assert_eq!(label(line, true), Err(Error::ContextSetAndPreserved), "{line}");
+        assert_eq!(label(line, false), Err(Error::NoContexts), "{line}");
     }
+    for line in ["-Z a b", "--context a b", "-aZ a b"] {
+        assert_eq!(label(line, true), Err(Error::NotSupported { flag: "-Z".to_owned() }), "{line}");
+        assert_eq!(label(line, false), Ok(Label::Attribute), "{line}");
+    }
+    assert_eq!(label("-a --context=u:r:t a b", false), Ok(Label::Attribute));
 }
 
 #[test]

@@ -204,6 +204,7 @@ impl Messages {
             Error::Exclusive { flag, other } => {
                 format!("options {flag} and {other} are mutually exclusive").into_bytes()
             }
+            Error::ContextSetAndPreserved => b"cannot set target context and preserve it".to_vec(),
             Error::Requires { flag, other } => {
                 format!("option '{flag}' has no effect without '{other}'").into_bytes()
             }

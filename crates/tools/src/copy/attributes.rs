@@ -21,14 +21,15 @@ use haul_sys::{get_xattr, list_xattrs, remove_xattr, set_xattr};
 
 use super::Copier;
 use super::births::Birth;
-use super::options::Preserve;
+use super::options::{Label, Preserve};
 use super::target::TargetDirectory;
 use super::wording;
+use super::xattr_rules::{self, XattrAction, XattrRules};
 
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 
-/// A label that belongs to the place, not to the file, and is set by the kernel's policy.
+/// A file's SELinux context.
 const SECURITY_LABEL: &CStr = c"security.selinux";
 
 /// Something that has attributes: always an object, never a name, which may lead to another file by now.
@@ -136,12 +137,17 @@ pub(super) struct SourceXattrs {
     plain: Vec<(CString, Vec<u8>)>,
     access_list: Option<Vec<u8>>,
     default_access_list: Option<Vec<u8>>,
+    /// Access lists of other kinds: they belong to the mode.
+    permissions: Vec<(CString, Vec<u8>)>,
 }
 
 impl SourceXattrs {
     /// Tells whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.access_list.is_none() && self.default_access_list.is_none()
+        self.plain.is_empty()
+            && self.permissions.is_empty()
+            && self.access_list.is_none()
+            && self.default_access_list.is_none()
     }
 }
 
@@ -175,6 +181,9 @@ impl Copier {
     ) -> SourceXattrs {
         let mut found = SourceXattrs::default();
         let (xattr, mode) = (self.preserves(Preserve::XATTR), self.preserves(Preserve::MODE));
+        if let Label::Source { required } = self.options.label {
+            self.read_label(desk, source, path, required, &mut found);
+        }
         if !xattr && !mode {
             return found;
         }
@@ -187,12 +196,25 @@ impl Copier {
         };
         for key in names.iter() {
             let access = key == ACCESS_LIST || key == DEFAULT_ACCESS_LIST;
-            if key == SECURITY_LABEL || !(if access { mode } else { xattr }) || self.is_account(source, key) {
+            let action = match access {
+                true => XattrAction::Permissions,
+                false if key == SECURITY_LABEL && self.options.label != Label::Attribute => XattrAction::Skip,
+                false => self.xattr_action(desk, key),
+            };
+            let wanted = match action {
+                XattrAction::Copy => xattr,
+                XattrAction::Skip => false,
+                XattrAction::Permissions => mode,
+            };
+            if !wanted || self.is_account(source, key) {
                 continue;
             }
             match source.get(key) {
                 Ok(value) if key == ACCESS_LIST => found.access_list = Some(value),
                 Ok(value) if key == DEFAULT_ACCESS_LIST => found.default_access_list = Some(value),
+                Ok(value) if action == XattrAction::Permissions => {
+                    found.permissions.push((key.to_owned(), value));
+                }
                 Ok(value) => found.plain.push((key.to_owned(), value)),
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => {
@@ -205,6 +227,12 @@ impl Copier {
         found
     }
 
+    /// True if any attribute of a source is read for its copy.
+    pub(super) fn reads_xattrs(&self) -> bool {
+        let label = matches!(self.options.label, Label::Source { .. });
+        label || self.preserves(Preserve::XATTR) || self.preserves(Preserve::MODE)
+    }
+
     /// Reads the same of the entry `name` of a directory, which is not opened.
     pub(super) fn read_named_xattrs(
         &self,
@@ -212,7 +240,7 @@ impl Copier {
         (directory, name): (&Fd, &CStr),
         path: &dyn Fn() -> Vec<u8>,
     ) -> SourceXattrs {
-        if !self.preserves(Preserve::XATTR) && !self.preserves(Preserve::MODE) {
+        if !self.reads_xattrs() {
             return SourceXattrs::default();
         }
         match Pinned::open(directory, name) {
@@ -222,6 +250,42 @@ impl Copier {
                 SourceXattrs::default()
             }
         }
+    }
+
+    /// Reads the source's SELinux context. Where there is no such attribute, the file system gives all files one.
+    fn read_label(
+        &self,
+        desk: &Desk<'_, Self>,
+        source: Object<'_>,
+        path: &dyn Fn() -> Vec<u8>,
+        required: bool,
+        found: &mut SourceXattrs,
+    ) {
+        match source.get(SECURITY_LABEL) {
+            Ok(label) => found.plain.push((SECURITY_LABEL.to_owned(), label)),
+            Err(cause) if required || !(cause.is(Errno::NODATA) || cause.is(Errno::OPNOTSUPP)) => {
+                let problem = Problem::new(wording::GETTING_LABEL).naming(path()).because(cause);
+                desk.problem(if required { problem } else { problem.as_warning() });
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Returns what `/etc/xattr.conf` says of an attribute. It is read when there is one to ask about.
+    fn xattr_action(&self, desk: &Desk<'_, Self>, key: &CStr) -> XattrAction {
+        let rules = self.xattr_rules.get_or_init(|| {
+            XattrRules::read().unwrap_or_else(|cause| {
+                let lenient = self.options.reduce_diagnostics && !self.options.require_xattr;
+                let telling = self.preserves(Preserve::XATTR) && !lenient;
+                let problem = Problem::new(wording::ATTRIBUTE_LIST).naming(xattr_rules::PATH.to_bytes());
+                match telling {
+                    true => desk.problem(problem.because(cause).as_warning()),
+                    false => desk.report().debug(&format!("copying all attributes: {cause:#}")),
+                }
+                XattrRules::default()
+            })
+        });
+        rules.action(key)
     }
 
     /// Tells whether entries made in a directory inherit an access list.
@@ -251,7 +315,7 @@ impl Copier {
                 Given::Failed => return false,
             }
         }
-        if self.preserves(Preserve::XATTR) {
+        if !subject.xattrs.plain.is_empty() {
             done &= self.give_xattrs(desk, subject);
         }
         if subject.stat.kind != FileType::Symlink {
@@ -328,8 +392,15 @@ impl Copier {
                 }
                 outcome => outcome,
             };
+            let is_required_label = key.as_c_str() == SECURITY_LABEL
+                && matches!(self.options.label, Label::Source { required: true });
             match outcome {
                 Ok(()) => {}
+                Err(cause) if is_required_label => {
+                    let problem = Problem::new(wording::SETTING_LABEL).naming((subject.target_path)());
+                    desk.problem(problem.because(cause));
+                    done = false;
+                }
                 // libattr, which does this for GNU cp, complains once of a file system that keeps no attributes.
                 Err(cause) if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::NOSYS) => {
                     unsupported = Some(cause);
@@ -388,6 +459,7 @@ impl Copier {
                 subject.object.remove(ACCESS_LIST)?;
             }
             subject.object.chmod(mode)?;
+            subject.xattrs.permissions.iter().try_for_each(|(key, value)| subject.object.set(key, value))?;
             return match &subject.xattrs.access_list {
                 Some(list) => subject.object.set(ACCESS_LIST, list),
                 None => Ok(()),
@@ -412,6 +484,7 @@ impl Copier {
         if !has_mode {
             change_mode(file, mode)?;
         }
+        subject.xattrs.permissions.iter().try_for_each(|(key, value)| set_xattr(file, key, value))?;
         if let Some(list) = &subject.xattrs.access_list {
             set_xattr(file, ACCESS_LIST, list)?;
         }

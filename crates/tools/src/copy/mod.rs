@@ -29,21 +29,25 @@ mod target;
 mod travel;
 mod without_data;
 pub mod wording;
+mod xattr_rules;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{
     Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, Held, HeldCache, LinkTable, Need,
     Node, OpenFile, Opened, OpenedFile, Operand, Problem, Report, RunId, Settings, Setup, Severity, Split,
     Status, Striping, Tool, Undertaking, is_shared,
 };
-use haul_sys::{EntryType, Errno, Error, Fd, Identity, Mode, ProcessIdentity, Stat, stat, stat_at};
+use haul_sys::{
+    EntryType, Errno, Error, Fd, Identity, Mode, ProcessIdentity, Stat, set_creation_label, stat, stat_at,
+};
 
 pub use options::{
-    Backup, CopyOptions, Dereference, Existing, LayoutRule, Make, Operands, Preserve, Reflink, Sparse, Update,
+    Backup, CopyOptions, Dereference, Existing, Label, LayoutRule, Make, Operands, Preserve, Reflink, Sparse,
+    Update,
 };
 
 pub use survey::survey;
@@ -57,6 +61,7 @@ use operands::{Assignment, Stop};
 use parents::Parents;
 use regular::CopiedFile;
 use target::{MadeLinks, TargetDirectory, Tops, open_directory, target_name, target_path};
+use xattr_rules::XattrRules;
 
 /// How a copy ended.
 #[derive(Debug)]
@@ -100,6 +105,12 @@ pub fn run_by(
     let cache = HeldCache::new(settings.held);
     let onto_backup = operands::onto_backup(operands, options);
     let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
+    if let Label::Given(context) = &options.label
+        && let Err(cause) = set_creation_label(context)
+    {
+        let problem = Problem::new(wording::CREATION_LABEL).naming(context.to_bytes());
+        return Outcome::Fatal(problem.because(cause));
+    }
     let assignments = match operands::assign(operands, options, &cache) {
         Ok(assignments) => assignments,
         Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
@@ -205,6 +216,8 @@ pub struct Copier {
     made_links: MadeLinks,
     backups: Backups,
     layouts: Layouts,
+    /// Which attributes are copied; read when the first is found.
+    xattr_rules: OnceLock<XattrRules>,
     resolutions: Resolutions,
     /// Whether the user has agreed to the replacement that comes next. Only one file is in flight then.
     agreed: AtomicBool,
@@ -232,6 +245,7 @@ impl Copier {
             tops: Tops::default(),
             backups: Backups::default(),
             layouts: Layouts::default(),
+            xattr_rules: OnceLock::new(),
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),

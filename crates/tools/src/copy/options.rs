@@ -148,6 +148,21 @@ pub enum LayoutRule {
     },
 }
 
+/// What becomes of SELinux contexts, the attribute `security.selinux`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Label {
+    /// It is an attribute like any other.
+    #[default]
+    Attribute,
+    /// The copy gets that of its source.
+    Source {
+        /// Whether failing at that is an error (`--preserve=context`).
+        required: bool,
+    },
+    /// New files are made with this one (`--context=CTX`).
+    Given(CString),
+}
+
 /// The options of one copy, resolved.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct CopyOptions {
@@ -163,6 +178,8 @@ pub struct CopyOptions {
     pub require_xattr: bool,
     /// Whether extended attributes that the file system cannot hold are passed over in silence (`-a`).
     pub reduce_diagnostics: bool,
+    /// What becomes of SELinux contexts.
+    pub label: Label,
     /// Whether new files get the default mode instead of the source's (`--no-preserve=mode`).
     pub default_mode: bool,
     /// What becomes of what is there.
@@ -204,6 +221,7 @@ impl Default for CopyOptions {
             require_preserve: false,
             require_xattr: false,
             reduce_diagnostics: false,
+            label: Label::Attribute,
             default_mode: false,
             existing: Existing::default(),
             make: Make::Copy,

@@ -257,7 +257,8 @@ impl Copier {
             false => (plain != made_with).then_some(plain),
         };
         let gets_mode = plain_mode.is_some() && source.kind != FileType::Symlink;
-        if self.options.preserve.difference(Preserve::LINKS).is_empty() && !gets_mode {
+        let keeps = self.options.preserve.difference(Preserve::LINKS);
+        if keeps.is_empty() && !self.reads_xattrs() && !gets_mode {
             return Ok(());
         }
         let pinned = creation

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::Copier;
 use super::births::Births;
 use super::links::NameClaim;
-use super::options::{CopyOptions, Dereference};
+use super::options::{CopyOptions, Dereference, Label};
 use super::provisional::Ticket;
 use super::regular::CopiedFile;
 use super::target::{
@@ -117,7 +117,10 @@ impl Portable for Copier {
     }
 
     fn briefed(brief: &[u8]) -> Option<Self> {
-        let Brief { options, run } = postcard::from_bytes(brief).ok()?;
+        let Brief { options, run }: Brief = postcard::from_bytes(brief).ok()?;
+        if let Label::Given(context) = &options.label {
+            haul_sys::set_creation_label(context).ok()?;
+        }
         Some(Self { run, ..Self::new(options, false) })
     }
 

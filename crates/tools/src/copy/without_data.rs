@@ -51,7 +51,7 @@ impl Copier {
     /// or can't be made: then opening it says why.
     fn make_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat) -> Option<Made> {
         let keeps = self.options.preserve.difference(Preserve::LINKS);
-        if !keeps.is_empty() || self.plain_file_mode(source, None).is_some() {
+        if !keeps.is_empty() || self.reads_xattrs() || self.plain_file_mode(source, None).is_some() {
             return None;
         }
         let directory = open_directory(desk, found).ok()?;

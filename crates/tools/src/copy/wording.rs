@@ -121,6 +121,14 @@ wordings! {
     SETTING_ATTRIBUTE = "setting attribute {} for {}";
     /// The target's file system keeps none.
     SETTING_ATTRIBUTES = "setting attributes for {}";
+    /// The list of rules for attributes cannot be read, or has a wrong line.
+    ATTRIBUTE_LIST = "{}";
+    /// A source's SELinux context cannot be read.
+    GETTING_LABEL = "failed to get security context of {}";
+    /// A copy's SELinux context cannot be set.
+    SETTING_LABEL = "failed to set the security context of {}";
+    /// The kernel refuses the SELinux context for new files.
+    CREATION_LABEL = "failed to set default file creation context to {}";
     /// The line of `--verbose`.
     COPIED = "{} -> {}";
     /// The line of `--verbose` for what replaces something that is kept.
