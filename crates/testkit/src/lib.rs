@@ -16,6 +16,7 @@
 //! - [`ceph`] is a real CephFS of several daemons and mounts on this machine.
 //! - [`slurm`] is a real Slurm of several nodes on this machine.
 //! - [`signals`] has programs find signals at their defaults; [`wait`] has an end for every wait.
+//! - [`lease`] holds a file as a file server does.
 //! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
 //!
 //! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
@@ -29,6 +30,7 @@ pub mod duel;
 pub mod everything;
 pub mod flip;
 pub mod hosts;
+pub mod lease;
 pub mod message;
 pub mod mount;
 pub mod mpi;
