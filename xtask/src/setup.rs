@@ -11,7 +11,7 @@ use crate::steps::{Failure, is_installed, run, say};
 type Need = (&'static str, &'static str, &'static str);
 
 /// What the tests need.
-const NEEDS: [Need; 50] = [
+const NEEDS: [Need; 52] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
     ("mkfs.xfs", "xfsprogs", "tests on xfs images"),
@@ -57,6 +57,8 @@ const NEEDS: [Need; 50] = [
     ("ip", "iproute2", "tests on several hosts"),
     ("unshare", "util-linux", "tests on several hosts"),
     ("faketime", "faketime", "tests of hosts whose clocks differ"),
+    ("fakeroot", "fakeroot", "tests below preloaded libraries"),
+    ("eatmydata", "eatmydata", "tests below preloaded libraries"),
     ("bzip2", "bzip2", BZIP2),
     ("lbzip2", "lbzip2", BZIP2),
     ("pbzip2", "pbzip2", BZIP2),
