@@ -57,6 +57,9 @@ fn reuse_inode(folder: &Path) -> bool {
     false
 }
 
+/// A name for what is done to the first copy, and how.
+type Replacement = (&'static str, fn(&Path));
+
 #[test]
 fn a_file_with_the_inode_of_a_deleted_one_is_copied() {
     require!(needs::loop_mount("ext4"));
@@ -80,7 +83,7 @@ fn a_file_with_the_inode_of_a_deleted_one_is_copied() {
 fn a_further_name_is_not_linked_to_what_replaced_the_first_copy() {
     let ours = program!();
     let sandbox = Sandbox::on_disk().unwrap();
-    let replacements: [(&str, fn(&Path)); 3] = [
+    let replacements: [Replacement; 3] = [
         ("replaced", |copy| {
             fs::write(copy.with_extension("new"), "FOREIGN").unwrap();
             fs::rename(copy.with_extension("new"), copy).unwrap();

@@ -215,7 +215,7 @@ impl Attack {
             Some(after) if after == before => None,
             Some(after) => Some(format!("{before:?} became {after:?}")),
             // What the owner of the directory puts in the place of a file to be replaced, he gives up himself.
-            None if self.options.iter().any(|option| *option == "--remove-destination") => None,
+            None if self.options.contains(&"--remove-destination") => None,
             None => Some("it is gone".to_owned()),
         };
         (failure, hits)

@@ -2,7 +2,7 @@
 //!
 //! The ranks run the example program `ranks`, which checks what it receives and says so; the tests read what it says.
 
-#![allow(clippy::expect_used, reason = "a test that cannot prepare what it needs fails")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot prepare what it needs fails")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

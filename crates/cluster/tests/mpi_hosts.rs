@@ -1,6 +1,6 @@
 //! MPI jobs over several hosts, and what is seen of a host that is cut off.
 
-#![allow(clippy::expect_used, reason = "a test that cannot prepare what it needs fails")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot prepare what it needs fails")]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -234,7 +234,7 @@ fn leftovers_that_are_not_provably_ours_stay() {
     let name = |rest: &str| scene.to().join(format!("d1/.haul-{number:016x}-{rest}"));
     let ours = [name("0123456789abcdef-1-1"), name("ffffffffffffffff-12-3")];
     ours.iter().for_each(|path| fs::write(path, "").unwrap());
-    let token = scene.sandbox.join(&format!(".haul-token-{number:016x}-0123456789abcdef"));
+    let token = scene.sandbox.join(format!(".haul-token-{number:016x}-0123456789abcdef"));
     fs::write(&token, "").unwrap();
     let others = [
         name("0123456789abcdef-1"),

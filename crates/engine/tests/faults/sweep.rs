@@ -103,7 +103,7 @@ impl Copier {
     fn close(&mut self, file: Arc<Fd>) {
         match Arc::try_unwrap(file) {
             Ok(file) => {
-                let link = format!("/proc/self/fd/{}", ground::number(&file));
+                let link = format!("/proc/self/fd/{}", crate::ground::number(&file));
                 let before = std::fs::read_link(&link).expect("it is open");
                 match self.one(Call::Close { file }) {
                     Outcome::Closed(result) => self.note(result),

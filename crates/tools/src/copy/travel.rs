@@ -188,13 +188,11 @@ impl Portable for Copier {
     }
 
     fn may_be_entered_elsewhere(&self, node: &Node<Self>, inode: u64) -> bool {
-        // What the run has made itself, and what other operands are, is refused by identity, which only this process knows.
-        self.options.dereference != Dereference::Always
-            && !node.own.held.is_absent()
-            && !self.tops.may_be(inode)
-            // A named directory is recorded when it is entered, and one that was copied is refused.
-            && !(node.is_operands_place() && self.named.are_kept())
-            && !self.named.may_have(inode)
+        // A directory that the run has made, or that is another operand, is refused by identity, which only this process
+        // knows. A named one is recorded when it is entered, and one that was copied is refused.
+        let is_named_here = node.is_operands_place() && self.named.are_kept();
+        let may_be_refused = is_named_here || self.named.may_have(inode) || self.tops.may_be(inode);
+        self.options.dereference != Dereference::Always && !node.own.held.is_absent() && !may_be_refused
     }
 
     fn unpack_entered(
