@@ -66,7 +66,7 @@ pub fn change_mode(file: impl AsFd, mode: Mode) -> Result<()> {
 }
 
 /// Turns what a function of the C library returned into a result.
-fn done(returned: libc::c_int) -> rustix::io::Result<()> {
+pub(crate) fn done(returned: libc::c_int) -> rustix::io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(last_errno()) }
 }
 

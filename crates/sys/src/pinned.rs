@@ -13,12 +13,12 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, CWD, Mode as RawMode, XattrFlags};
+use rustix::fs::{AtFlags, CWD, XattrFlags};
 
 use crate::error::{Errno, Result};
 use crate::fd::{Fd, last_errno, through_proc};
 use crate::gate;
-use crate::metadata::{Owner, Times};
+use crate::metadata::{Owner, Times, done};
 use crate::open::{Open, open};
 use crate::operation::Operation;
 use crate::stat::{Mode, Stat, stat};
@@ -58,24 +58,22 @@ impl Pinned {
     /// # Errors
     /// The kernel's; `EOPNOTSUPP` for a symbolic link.
     pub fn change_mode(&self, mode: Mode) -> Result<()> {
-        let raw = RawMode::from_raw_mode(mode.bits());
-        self.call(
-            Operation::Fchmod,
-            || {
-                by_path_first(
-                    || rustix::fs::chmodat(CWD, through_proc(&self.0)?, raw, AtFlags::empty()),
-                    || {
-                        // SAFETY: passes a descriptor, an empty NUL-terminated name, and two numbers.
-                        let outcome = unsafe {
-                            let (fd, flags) = (self.0.as_raw_fd(), libc::AT_EMPTY_PATH);
-                            libc::syscall(libc::SYS_fchmodat2, fd, c"".as_ptr(), mode.bits(), flags)
-                        };
-                        if outcome == 0 { Ok(()) } else { Err(last_errno()) }
-                    },
-                )
-            },
-            || format!("{:#o}", mode.bits()),
-        )
+        // The C library's own function: fakeroot has to see it, and rustix calls the kernel.
+        let by_path = || {
+            let path = through_proc(&self.0)?;
+            // SAFETY: passes a NUL-terminated path borrowed for the call, and a number.
+            done(unsafe { libc::chmod(path.as_ptr(), mode.bits()) })
+        };
+        let by_descriptor = || {
+            let (fd, flags) = (self.0.as_raw_fd(), libc::AT_EMPTY_PATH);
+            // SAFETY: passes a descriptor, an empty NUL-terminated name, and two numbers.
+            match unsafe { libc::syscall(libc::SYS_fchmodat2, fd, c"".as_ptr(), mode.bits(), flags) } {
+                0 => Ok(()),
+                _ => Err(last_errno()),
+            }
+        };
+        let perform = || by_path_first(by_path, by_descriptor);
+        self.call(Operation::Fchmod, perform, || format!("{:#o}", mode.bits()))
     }
 
     /// Sets its owner and group.

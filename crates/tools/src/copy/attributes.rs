@@ -438,13 +438,10 @@ impl Copier {
     fn give_mode(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>, mode: Mode) -> bool {
         if !self.preserves(Preserve::MODE) {
             let Some(plain) = subject.plain_mode else { return true };
-            let plain = if self.options.default_mode {
-                // As with GNU, nothing inherited counts then.
-                subject.object.remove(ACCESS_LIST).map(|()| plain)
-            } else {
-                subject.object.with_its_special_bits(plain)
-            };
-            let outcome = plain.and_then(|mode| subject.object.chmod(mode));
+            // As with GNU, no inherited access list counts for a default mode.
+            let freed = if self.options.default_mode { subject.object.remove(ACCESS_LIST) } else { Ok(()) };
+            let mode = freed.and_then(|()| subject.object.with_its_special_bits(plain));
+            let outcome = mode.and_then(|mode| subject.object.chmod(mode));
             return self.required(desk, subject, wording::PERMISSIONS, outcome);
         }
         let outcome = self.give_access_lists(subject, mode);

@@ -2,8 +2,8 @@
 //!
 //! No data is read, so the source is not opened either, unless only that can tell whether it may be read, which GNU cp
 //! demands, or what its attributes are. A new file costs two calls, statx and mknodat; under `-a`, where files are known to be
-//! born as they should be (`births.rs`), five: statx, listxattrat, openat, utimensat, close. It is opened for that, because
-//! times set by name could be set on whatever somebody else has put there since.
+//! born as they should be (`births.rs`), seven: statx, openat, listxattr and close of the source, openat, utimensat and close of the
+//! target. They are opened for that, because a name may lead to something else by the next call.
 
 use haul_flow::{Desk, Found, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
