@@ -20,7 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use haul_testkit::rustix::fs::{CWD, FileType, Mode, RenameFlags, makedev, mknodat, renameat_with};
+use haul_testkit::rustix::fs::{
+    AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, makedev, mknodat, renameat_with,
+    utimensat,
+};
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::{Program, Sandbox, needs, note, program, require};
 
@@ -154,6 +157,9 @@ impl Attack {
         let (source, target) = (root.join("source"), root.join("target"));
         fs::create_dir_all(&source).unwrap();
         self.make_as(&source.join("entry"), self.mode, ATTACKER);
+        let old = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+        let times = Timestamps { last_access: old, last_modification: old };
+        utimensat(CWD, &source.join("entry"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
         if self.source.contains("below") {
             fs::write(source.join("entry/below"), "content").unwrap();
         }

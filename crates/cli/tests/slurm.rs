@@ -52,7 +52,10 @@ impl Ground {
 
     /// Begins `haul cp` by the ground's MPI, where it is asked for clients.
     fn copying(&self, words: &[&str]) -> Command {
-        let mut command = self.command(&[program!().path().to_str().unwrap(), "cp", &self.library]);
+        let mut command = self.command(&[program!().path().to_str().unwrap(), "cp"]);
+        if words.iter().any(|word| word.starts_with("--clients")) {
+            command.arg(&self.library);
+        }
         command.args(words);
         command
     }
@@ -395,9 +398,11 @@ impl Half {
     }
 }
 
-/// Counts the parts in a journal: records of a length (2 bytes), a sum (4), and as much that begins with its kind.
-fn parts_in(mut journal: &[u8]) -> usize {
-    const PART: u8 = 1;
+/// Counts the parts in a journal: after its first line, records of a length (2 bytes), a sum (4), and as much that begins
+/// with its kind.
+fn parts_in(journal: &[u8]) -> usize {
+    const PART: u8 = 2;
+    let mut journal = journal.strip_prefix(b"haul journal 2\n").unwrap();
     let mut parts = 0;
     while let Some((head, rest)) = journal.split_at_checked(6) {
         let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
