@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use haul_testkit::mpi::{Kind, Mpi, example};
 use haul_testkit::run::Run;
-use haul_testkit::{Outcome, Sandbox, needs, note, require, skip};
+use haul_testkit::{Outcome, Sandbox, needs, require, skip};
 
 /// No job of these tests takes so long; one that does hangs.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -141,18 +141,6 @@ fn what_is_no_library_is_refused(kind: Kind) {
     }
 }
 
-/// Starting MPI must stay cheap beside starting processes.
-fn a_job_starts_quickly(kind: Kind) {
-    /// For a machine that does much else meanwhile.
-    const MOST: Duration = Duration::from_secs(5);
-    let mpi = Mpi::find(kind).unwrap();
-    let bare = mpi.job(4, Path::new("/bin/true")).within(LIMIT).finish().expect("a launcher");
-    let ours = run(&mpi, 4, &[vec!["exchange", "1"], explicit(&mpi)].concat(), Expecting::World);
-    assert!(bare.succeeded() && ours.succeeded(), "{}{}", everything(&bare), everything(&ours));
-    note!("{}: 4 ranks start and end in {:?}, /bin/true in {:?}", kind.name(), ours.took, bare.took);
-    assert!(ours.took < bare.took + MOST);
-}
-
 /// On one host nobody is reached by a fast network, so ranks do not look for one: that takes Open MPI longer than all else of its
 /// start. What the user says is done.
 fn ranks_of_one_host_look_for_no_network(kind: Kind) {
@@ -190,13 +178,13 @@ macro_rules! under {
 }
 
 under! {
-    open_mpi_4 OpenMpi4: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
+    open_mpi_4 OpenMpi4: messages_arrive what_cannot_be_sent_is_an_error
         the_library_of_another_mpi_is_refused what_is_no_library_is_refused ranks_of_one_host_look_for_no_network;
-    open_mpi_5 OpenMpi5: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
+    open_mpi_5 OpenMpi5: messages_arrive what_cannot_be_sent_is_an_error
         the_library_of_another_mpi_is_refused;
-    mpich_4 Mpich4: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
+    mpich_4 Mpich4: messages_arrive what_cannot_be_sent_is_an_error
         the_library_of_another_mpi_is_refused what_is_no_library_is_refused;
-    mpich_5 Mpich5: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly;
-    standard_abi Standard: messages_arrive what_cannot_be_sent_is_an_error a_job_starts_quickly
+    mpich_5 Mpich5: messages_arrive what_cannot_be_sent_is_an_error;
+    standard_abi Standard: messages_arrive what_cannot_be_sent_is_an_error
         the_library_of_another_mpi_is_refused;
 }
