@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The owner of a directory can't create a file that belongs to somebody else, and root's older files were
-//! born earlier; so what passes was made by this user at this moment. That no two names of a run lead to one new
+//! born earlier: the clock ticks every few milliseconds, so a process waits for one tick before it makes its first
+//! entry where others may write. What passes was made by this user at this moment. That no two names of a run lead to one new
 //! directory is for the caller to check.
 //!
 //! Some file systems map owners (vfat, `root_squash`), ignore modes, or stamp files by another host's clock or with
@@ -22,8 +23,9 @@
 
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Once};
+use std::time::Duration;
 
 use haul_sys::{
     DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Operation, Pinned, Result, Special, Stat,
@@ -53,9 +55,14 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// Begins to make an entry of this type, mode and device number.
+    /// Begins to make an entry of this type, mode and device number. Where others may write, `is_shared`, the first one
+    /// of a process waits for the next tick of the clock: everything that was there before is older than it then.
     #[must_use]
-    pub fn begin(asked: Special) -> Self {
+    pub fn begin(asked: Special, is_shared: bool) -> Self {
+        static TICKED: Once = Once::new();
+        if is_shared {
+            TICKED.call_once(await_tick);
+        }
         Self { began: clock(), asked }
     }
 
@@ -137,6 +144,19 @@ impl Creation {
             seen.saturating_add(GRANULARITY_SECONDS) >= self.began.seconds
         };
         made.owner == reference.owner && (has_mode || !keeps_modes) && is_recent
+    }
+}
+
+/// Waits until the clock shows another time. Its ticks are up to 10 ms apart; one that stands still is not waited for.
+fn await_tick() {
+    const PAUSE: Duration = Duration::from_micros(200);
+    const PAUSES_MAX: usize = 250;
+    let now = clock();
+    for _ in 0..PAUSES_MAX {
+        if clock() != now {
+            return;
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -230,7 +250,7 @@ mod tests {
         let path = std::ffi::CString::new(folder.to_str().unwrap()).unwrap();
         let place = haul_sys::open_path(&path, Open::DIRECTORY).unwrap();
         let asked = Special { kind: FileType::Directory, mode: Mode::OWNER, device_number: 0 };
-        let creation = Creation::begin(asked);
+        let creation = Creation::begin(asked, true);
         haul_sys::make_directory(&place, c"new", Mode::OWNER).unwrap();
         let made = creation.pin(&place, c"new", true).unwrap().stat().unwrap();
         let refuses = |other: Stat| creation.check(&place, &other).unwrap_err().is(Errno::STALE);
@@ -248,7 +268,7 @@ mod tests {
     #[test]
     fn where_files_are_stamped_or_owned_otherwise_a_file_made_since_decides() {
         let asked = Special { kind: FileType::Directory, mode: Mode::OWNER, device_number: 0 };
-        let creation = Creation::begin(asked);
+        let creation = Creation::begin(asked, true);
         let at = |seconds: i64| Some(Timestamp { seconds: creation.began.seconds + seconds, nanoseconds: 0 });
         let like = |reference: Stat, made: Stat| creation.is_like(&reference, &made);
         let file = |owner, mode, seconds| Stat { born: at(seconds), ..directory(owner, mode) };

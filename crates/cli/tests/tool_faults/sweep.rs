@@ -155,6 +155,8 @@ impl Sweep {
     fn whole(&self) -> &'static [&'static str] {
         match self.scene.product {
             Product::Archive => &["a.tar"],
+            // Standard output, as GNU tar calls it.
+            Product::ArchiveStream => &["-"],
             Product::Extracted("a.tgz") => &["a.tgz"],
             Product::Extracted(_) => &["a.tar"],
             Product::Replaced(_) => &["packed"],

@@ -15,7 +15,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Desk, Held, HeldCache, Problem, Wording};
-use haul_sys::{Errno, Error, Fd, FileType, Mode, Owner, Pinned, Stat, Times, XattrNames};
+use haul_sys::{Errno, Error, Fd, FileType, Mode, Operation, Owner, Pinned, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_owner, change_times, stat};
 use haul_sys::{get_xattr, list_xattrs, remove_xattr, set_xattr};
 
@@ -423,7 +423,10 @@ impl Copier {
     /// `-a` takes attributes along where it can: what the file system or the user's rights do not allow is passed over.
     /// Anything else is an error, which GNU hides under `-a`.
     fn xattr_problem(&self, desk: &Desk<'_, Self>, problem: Problem, cause: Error) -> bool {
-        let cannot = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSYS);
+        // `user.*` needs the right to write, which a user may lack on a copy of his own, but not to read.
+        let may_not_write =
+            self.process.user != 0 && cause.is(Errno::ACCESS) && cause.operation() == Operation::Fsetxattr;
+        let cannot = may_not_write || matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
         if cannot && !self.options.require_xattr {
             let telling = !self.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
             if telling || self.options.attributes_only {

@@ -194,7 +194,10 @@ impl Copier {
         parent: &Fd,
     ) -> Result<Result<Ready, Problem>, Error> {
         let (name, mode) = (target_name(found), self.new_directory_mode(source).or(Mode::OWNER));
-        let creation = Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 });
+        let creation = Creation::begin(
+            Special { kind: FileType::Directory, mode, device_number: 0 },
+            found.node.own.is_shared,
+        );
         make_directory(parent, name, mode)?;
         let opened = creation.open_directory(parent, name, found.node.own.is_shared);
         // The mode it was made with, so that leaving knows what the umask and the parent made of it.

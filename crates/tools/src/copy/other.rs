@@ -177,9 +177,9 @@ impl Copier {
                 device_number: source.device_number,
             },
         };
-        let creation = Cell::new(Creation::begin(special));
+        let creation = Cell::new(Creation::begin(special, found.node.own.is_shared));
         let make = |name: &CStr| {
-            creation.set(Creation::begin(special));
+            creation.set(Creation::begin(special, found.node.own.is_shared));
             match &content {
                 Some(content) => {
                     self.made_links.make(&directory, name, || make_symlink(content, &directory, name))
@@ -335,9 +335,9 @@ impl Copier {
         let directory = self.open_place(desk, found).map_err(failed)?;
         let leads = content.starts_with(b"/") || self.is_current_directory(found);
         let content = CString::new(content).unwrap_or_default();
-        let creation = Cell::new(Creation::begin(SYMLINK));
+        let creation = Cell::new(Creation::begin(SYMLINK, found.node.own.is_shared));
         let make = |name: &CStr| {
-            creation.set(Creation::begin(SYMLINK));
+            creation.set(Creation::begin(SYMLINK, found.node.own.is_shared));
             make_symlink(&content, &directory, name)
         };
         if leads && !self.options.existing.backs_up() && make(target_name(found)).is_ok() {

@@ -188,7 +188,8 @@ impl<'a> Parents<'a> {
         let wanted = if self.copier.options.default_mode { Mode::ALL } else { source.mode };
         let is_shared = stat(&*directory).map_or(true, |above| is_shared(&above, self.copier.process.user));
         let mode = wanted.without(omitted);
-        let creation = Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 });
+        let creation =
+            Creation::begin(Special { kind: FileType::Directory, mode, device_number: 0 }, is_shared);
         make_directory(&directory, &component.name, mode).map_err(problem(wording::CANNOT_MAKE_PARENT))?;
         if self.copier.options.verbose {
             let names = vec![component.source.to_vec(), component.shown.to_vec()];

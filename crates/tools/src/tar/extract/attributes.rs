@@ -108,7 +108,10 @@ impl Rights {
             touch: options.touch,
             attributes: options.attributes,
             xattrs: XattrSelection::new(options),
-            start: Creation::begin(Special { kind: FileType::Regular, mode: Mode::ALL, device_number: 0 }),
+            start: Creation::begin(
+                Special { kind: FileType::Regular, mode: Mode::ALL, device_number: 0 },
+                true,
+            ),
         }
     }
 

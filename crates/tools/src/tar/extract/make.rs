@@ -194,7 +194,7 @@ impl Extractor {
         let outcome = match member.kind {
             Kind::Symlink => c_string(&member.link).and_then(|text| {
                 self.in_place(directory, name, when, || {
-                    let creation = Creation::begin(SYMLINK);
+                    let creation = Creation::begin(SYMLINK, spot.is_shared(directory));
                     make_symlink(&text, directory, name).map(|()| creation)
                 })
             }),
@@ -209,7 +209,7 @@ impl Extractor {
                     device_number: haul_sys::device_number(member.device.0, member.device.1),
                 };
                 self.in_place(directory, name, when, || {
-                    let creation = Creation::begin(special);
+                    let creation = Creation::begin(special, spot.is_shared(directory));
                     make_special(directory, name, special).map(|()| creation)
                 })
             }
@@ -304,7 +304,7 @@ impl Extractor {
         path: &[u8],
     ) -> Option<Option<Creation>> {
         let make = || {
-            let creation = Creation::begin(directory_of(Mode::OWNER));
+            let creation = Creation::begin(directory_of(Mode::OWNER), true);
             make_directory(directory, name, Mode::OWNER).map(|()| creation)
         };
         let outcome = match make() {

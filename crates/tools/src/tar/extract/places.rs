@@ -306,7 +306,7 @@ impl Places {
         let above = cache.open(&here.held)?;
         match open_directory(&above, name, self.following) {
             Err(cause) if cause.is(Errno::NOENT) && missing == Missing::Make => {
-                let creation = Creation::begin(directory_of(Mode::ALL));
+                let creation = Creation::begin(directory_of(Mode::ALL), here.is_shared(&above));
                 make_directory(&*above, name, Mode::ALL)?;
                 self.hold_new(cache, (here, &above), name, trace, creation)
             }
