@@ -112,9 +112,17 @@ impl Copier {
             let directory = open_directory(desk, found)?;
             stat_at(&directory, target_name(found)).map(|stat| MadeFile::of(&stat))
         };
-        let Ok(made) = made.map_or_else(by_name, Ok) else {
-            // Gone already: nothing to link to.
-            return self.abandon_link(desk, Some(file));
+        let made = match made.map_or_else(by_name, Ok) {
+            Ok(made) => made,
+            Err(cause) => {
+                // Gone already: nothing to link to. Otherwise the other names become files of their own, an error.
+                if !cause.is(Errno::NOENT) {
+                    desk.problem(
+                        Problem::new(wording::CANNOT_STAT).naming(target_path(found)).because(cause),
+                    );
+                }
+                return self.abandon_link(desk, Some(file));
+            }
         };
         let held = Arc::clone(&found.node.own.held);
         let first = LinkedName { held, name: target_name(found).to_owned(), file: made };
@@ -161,8 +169,10 @@ impl Copier {
         };
         let old = desk.cache().open(&first.held).map_err(failed)?;
         // Somebody may have replaced the first copy since.
-        if !stat_at(&old, &first.name).is_ok_and(|stat| first.file.is(&stat)) {
-            return Ok(Linking::Stale);
+        match stat_at(&old, &first.name) {
+            Ok(there) if first.file.is(&there) => {}
+            Err(cause) if !cause.is(Errno::NOENT) => return Err(failed(cause)),
+            Ok(_) | Err(_) => return Ok(Linking::Stale),
         }
         let new = open_directory(desk, found).map_err(failed)?;
         // The first name may be a symbolic link that `-s` has made. Where links are followed GNU follows it too.
