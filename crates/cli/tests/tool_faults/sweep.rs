@@ -157,8 +157,8 @@ impl Sweep {
             Product::Archive => &["a.tar"],
             // Standard output, as GNU tar calls it.
             Product::ArchiveStream => &["-"],
-            Product::Extracted("a.tgz") => &["a.tgz"],
-            Product::Extracted(_) => &["a.tar"],
+            Product::Extracted("a.tgz") => &["a.tgz", "out"],
+            Product::Extracted(_) => &["a.tar", "out"],
             Product::Replaced(_) => &["packed"],
             Product::Contents(_) | Product::Blocks(_) => {
                 &["the other commands are not run", "standard output"]

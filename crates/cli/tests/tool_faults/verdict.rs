@@ -56,6 +56,8 @@ fn names(line: &str, name: &str) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || matches!(character, '/' | '_' | '-');
     line.match_indices(name).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + name.len()..]);
+        // tar puts a slash behind a directory's name.
+        let after = after.strip_prefix('/').unwrap_or(after);
         // A point belongs to a name if more of one follows it.
         let goes_on = after.strip_prefix('.').unwrap_or(after).starts_with(is_part);
         let begins_before = before.ends_with(|character| is_part(character) || character == '.');
@@ -282,6 +284,8 @@ mod tests {
         for entry in ["tree", "tree/ab", "tree/b", "tree/d/x", "a", "other/tree/a"] {
             assert!(!explains(messages, entry), "{entry}");
         }
+        assert!(explains("tar: tree/s/: Cannot mkdir: x", "tree/s"));
+        assert!(!explains("tar: tree/s/: Cannot mkdir: x", "tree"));
         assert!(explains("bzip2: Output file a.bz2 x", "a.bz2") && !explains("bzip2: file a.bz2 x", "a"));
     }
 
