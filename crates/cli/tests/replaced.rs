@@ -159,7 +159,7 @@ impl Attack {
         self.make_as(&source.join("entry"), self.mode, ATTACKER);
         let old = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
         let times = Timestamps { last_access: old, last_modification: old };
-        utimensat(CWD, &source.join("entry"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        utimensat(CWD, source.join("entry"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
         if self.source.contains("below") {
             fs::write(source.join("entry/below"), "content").unwrap();
         }

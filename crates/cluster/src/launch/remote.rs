@@ -191,7 +191,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         }
     }
 
-    /// Tells what went wrong, now that nobody will try again.
+    /// Reports what went wrong: nobody will try again.
     fn tell(&self, host: &str, problems: Vec<PackedProblem>) {
         if problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);

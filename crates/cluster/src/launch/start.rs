@@ -14,12 +14,12 @@ pub trait Start: Sync {
     /// Why they cannot be started.
     fn start(&self, attempt: u32, places: &[Place]) -> Result<Started, String>;
 
-    /// Tells whether hosts can be left out.
+    /// True if hosts can be left out.
     fn chooses_hosts(&self) -> bool {
         false
     }
 
-    /// Tells whether a job that was lost may be started again.
+    /// True if a job that was lost may be started again.
     fn starts_again(&self) -> bool;
 
     /// Lets processes go that are there before they are started, and were not needed.

@@ -121,7 +121,7 @@ impl Expression {
         Ok(None)
     }
 
-    /// Tells whether a line that may match does.
+    /// True if a line that may match does.
     fn selects(&self, cache: &mut Cache, text: &[u8], line: Range<usize>) -> Result<bool, Exhausted> {
         match &self.exact {
             Exact::Words(words) => Ok(cache.words.as_mut().is_none_or(|words_cache| {
