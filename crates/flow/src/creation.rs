@@ -90,13 +90,21 @@ impl Creation {
                 let pinned = self.pin(directory, name, is_shared)?;
                 let made = pinned.stat()?;
                 pinned.change_mode(made.mode.or(Mode::OWNER))?;
-                (open(&pinned, c".", Open::DIRECTORY)?, made)
+                let file = open(&pinned, c".", Open::DIRECTORY)?;
+                if is_shared && !is_empty(&file)? {
+                    return Err(stale(&made));
+                }
+                (file, made)
             }
             outcome => {
                 let file = outcome?;
                 let made = stat(&file)?;
                 if is_shared {
                     self.check(directory, &made)?;
+                    // Before anything is changed: root's directory with something in it isn't the new one.
+                    if !is_empty(&file)? {
+                        return Err(stale(&made));
+                    }
                 }
                 if !made.mode.contains(Mode::OWNER) {
                     change_mode(&file, made.mode.or(Mode::OWNER))?;
@@ -104,8 +112,7 @@ impl Creation {
                 (file, made)
             }
         };
-        let is_ours = !is_shared || is_empty(&file)?;
-        if is_ours { Ok((file, made)) } else { Err(stale(&made)) }
+        Ok((file, made))
     }
 
     /// Checks that an open entry of `directory` is the one made.
