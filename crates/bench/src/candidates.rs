@@ -279,16 +279,14 @@ fn has_version(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use haul_testkit::program::write_script;
 
     /// A folder of programs that only know their version.
     fn folder(programs: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, version) in programs {
             let path = folder.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\necho '{version}'\n")).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            write_script(&path, &format!("#!/bin/sh\necho '{version}'\n")).unwrap();
         }
         folder
     }

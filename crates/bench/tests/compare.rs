@@ -6,11 +6,11 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use haul_testkit::program::write_script;
 use haul_testkit::{needs, require, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -62,8 +62,8 @@ fn assert_clean(work: &Path) {
 
 fn script(folder: &Path, name: &str, body: &str) {
     let path = folder.join(name);
-    fs::write(&path, format!("#!/bin/sh\n[ \"$1\" = --version ] && exec echo {name} 1.0\n{body}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = format!("#!/bin/sh\n[ \"$1\" = --version ] && exec echo {name} 1.0\n{body}\n");
+    write_script(&path, &text).unwrap();
 }
 
 #[test]

@@ -7,10 +7,10 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at whatever it did not expect, its own parts included")]
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use haul_testkit::program::write_script;
 use haul_testkit::{needs, require};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -64,8 +64,7 @@ fn stand_in(body: &str) -> (TempDir, PathBuf) {
          fi\n\
          for word; do source=$target; target=$word; done\n{body}\n"
     );
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, &script).unwrap();
     (folder, path)
 }
 

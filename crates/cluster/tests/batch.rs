@@ -4,7 +4,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
@@ -15,6 +14,7 @@ use haul_cluster::batch::{Listener, Order, Outcome, Over, run};
 use haul_cluster::launch::command::{StartLine, Surroundings, System, Wanted, start_line};
 use haul_cluster::launch::job::Job;
 use haul_testkit::hosts::{self, Hosts};
+use haul_testkit::program::write_script;
 use haul_testkit::slurm::{self, Slurm};
 use haul_testkit::{needs, note, require, rustix, signals, wait};
 
@@ -426,8 +426,7 @@ fn make_pbs(folder: &Path) -> PathBuf {
     fs::create_dir_all(&jobs).unwrap();
     for (name, body) in programs {
         let path = bin.join(name);
-        fs::write(&path, format!("#!/bin/sh\njobs='{}'\n{body}", jobs.display())).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, &format!("#!/bin/sh\njobs='{}'\n{body}", jobs.display())).unwrap();
     }
     bin
 }

@@ -117,6 +117,19 @@ impl Program {
     }
 }
 
+/// Writes a script that can be run at once.
+///
+/// By another process: what this one has open for writing, a child forked by another test holds until it runs its own
+/// program, and nothing that is open for writing can be run (`ETXTBSY`).
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_script(path: &Path, text: &str) -> io::Result<()> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(path).arg(text);
+    mount::run(&mut shell).map(drop)
+}
+
 /// Lists the ways to run haul that every result must be the same for: each engine with one worker and with many.
 pub const WAYS: [[&str; 4]; 4] = [
     ["--engine=sync", "-j1", "--look-ahead=1", "--queue-depth=2"],

@@ -149,10 +149,13 @@ fn ranks_of_another_build_are_refused() {
     let (scene, other) = (Scene::new(), Sandbox::in_memory().unwrap());
     let agent = other.join("haul");
     for more in ["", "x"] {
-        fs::copy(fs::canonicalize(program!().path()).unwrap(), &agent).unwrap();
-        let mut file = fs::File::options().append(true).open(&agent).unwrap();
-        std::io::Write::write_all(&mut file, more.as_bytes()).unwrap();
-        drop(file);
+        // Not by this process: a program that it has open for writing can't be run while other tests fork.
+        let made = std::process::Command::new("sh")
+            .args(["-c", "cp \"$0\" \"$1\" && printf %s \"$2\" >>\"$1\""])
+            .args([program!().path(), &agent])
+            .arg(more)
+            .status();
+        assert!(made.unwrap().success());
         for kind in [Kind::OpenMpi4, Kind::Mpich4] {
             let mpi = Mpi::find(kind).unwrap();
             let launcher = format!("--launcher={}", mpi.launcher().display());

@@ -1,5 +1,7 @@
 //! Which command line starts the ranks, in made-up surroundings.
 
+use haul_testkit::program::write_script;
+
 use super::*;
 
 fn surroundings(variables: &[(&str, &str)]) -> Surroundings {
@@ -90,9 +92,7 @@ fn launchers_are_told_apart_by_their_versions() {
 
 /// Makes a program that prints a text.
 fn make_program(path: &Path, prints: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::write(path, format!("#!/bin/sh\nprintf '%s\\n' '{prints}'\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(path, &format!("#!/bin/sh\nprintf '%s\\n' '{prints}'\n")).unwrap();
 }
 
 fn wanted<'a>(ranks: u32, environment: &'a [(&'a str, OsString)]) -> Wanted<'a> {
