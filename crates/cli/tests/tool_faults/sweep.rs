@@ -157,8 +157,9 @@ impl Sweep {
             Product::Archive => &["a.tar"],
             // Standard output, as GNU tar calls it.
             Product::ArchiveStream => &["-"],
-            Product::Extracted("a.tgz") => &["a.tgz", "out"],
-            Product::Extracted(_) => &["a.tar", "out"],
+            // "Unexpected EOF in archive" and "does not look like a tar archive" are GNU tar's words.
+            Product::Extracted("a.tgz") => &["a.tgz", "archive", "out"],
+            Product::Extracted(_) => &["a.tar", "archive", "out"],
             Product::Replaced(_) => &["packed"],
             Product::Contents(_) | Product::Blocks(_) => {
                 &["the other commands are not run", "standard output"]
