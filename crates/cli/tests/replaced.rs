@@ -14,15 +14,12 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::os::unix::fs::{PermissionsExt, chown, lchown};
+use std::path::Path;
 
+use haul_testkit::flip::{Exchanger, FileState};
 use haul_testkit::rustix::fs::{
-    AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, makedev, mknodat, renameat_with,
-    utimensat,
+    AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat,
 };
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::{Program, Sandbox, needs, note, program, require};
@@ -31,44 +28,6 @@ const ENGINES: [&str; 5] = ["sync", "io-uring", "posix-aio", "kernel-aio", "retr
 
 /// The user who owns the target directory, and what the source belongs to.
 const ATTACKER: u32 = 4_242;
-
-/// Exchanges two names as fast as it can, also while one of them is not there yet.
-struct Exchanger {
-    stop: Arc<AtomicBool>,
-    hits: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Exchanger {
-    fn start(one: &Path, other: &Path) -> Self {
-        let (stop, hits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (thread_stop, thread_hits) = (Arc::clone(&stop), Arc::clone(&hits));
-        let (one, other) = (one.to_owned(), other.to_owned());
-        let thread = std::thread::spawn(move || {
-            while !thread_stop.load(Ordering::Relaxed) {
-                if renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).is_ok() {
-                    thread_hits.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        });
-        Self { stop, hits, thread: Some(thread) }
-    }
-
-    /// Stops, and returns how often the names were exchanged.
-    fn stop(&mut self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-        self.hits.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Exchanger {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
 
 /// A kind of entry: how it and root's private one are made, and what root runs.
 #[derive(Clone, Copy)]
@@ -83,6 +42,8 @@ struct Attack {
     source: &'static str,
     /// The call that strace holds after.
     call: &'static str,
+    /// How many further names the entry of the source has.
+    further_names: usize,
     gnu_fails: bool,
 }
 
@@ -98,6 +59,7 @@ const FIFO: Attack = Attack {
     options: &["-a"],
     source: "source/.",
     call: "mknodat",
+    further_names: 0,
     gnu_fails: true,
 };
 const SOCKET: Attack = Attack { name: "socket", make: |path| node(path, FileType::Socket, 0), ..FIFO };
@@ -137,26 +99,31 @@ const EMPTY_FILE: Attack = Attack {
     gnu_fails: false,
     ..FIFO
 };
+const HARD_LINKS: Attack = Attack {
+    name: "file with several names",
+    make: |path| fs::write(path, "content").unwrap(),
+    call: "linkat",
+    further_names: 30,
+    ..FIFO
+};
 const REPLACED_LINK: Attack =
     Attack { name: "replaced link", options: &["-a", "--remove-destination"], ..LINK };
 const BACKED_UP_FIFO: Attack =
     Attack { name: "backed up FIFO", options: &["-a", "--backup=numbered"], ..FIFO };
-
-/// Everything about an entry but its name.
-#[derive(Debug, PartialEq, Eq)]
-struct Facts {
-    inode: u64,
-    mode: u32,
-    owner: (u32, u32),
-    modified: (i64, i64),
-    entries: Vec<OsString>,
-}
 
 impl Attack {
     fn build(&self, root: &Path) {
         let (source, target) = (root.join("source"), root.join("target"));
         fs::create_dir_all(&source).unwrap();
         self.make_as(&source.join("entry"), self.mode, ATTACKER);
+        for number in 0..self.further_names {
+            fs::hard_link(source.join("entry"), source.join(format!("further-{number}"))).unwrap();
+        }
+        if self.further_names > 0 {
+            // File systems in memory list the newest name first, and what is listed first the others are linked to.
+            fs::remove_file(source.join("entry")).unwrap();
+            fs::hard_link(source.join("further-0"), source.join("entry")).unwrap();
+        }
         let old = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
         let times = Timestamps { last_access: old, last_modification: old };
         utimensat(CWD, source.join("entry"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
@@ -179,16 +146,6 @@ impl Attack {
         }
     }
 
-    fn facts(path: &Path) -> Option<Facts> {
-        let stat = fs::symlink_metadata(path).ok()?;
-        let mut entries = Vec::new();
-        if stat.is_dir() {
-            entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        }
-        let (mode, owner) = (stat.mode(), (stat.uid(), stat.gid()));
-        Some(Facts { inode: stat.ino(), mode, owner, modified: (stat.mtime(), stat.mtime_nsec()), entries })
-    }
-
     /// Runs one copy while the names are exchanged. Returns what became of root's private entry, if it was changed, and how
     /// often the names were exchanged.
     fn run_once(&self, program: &Program, own: &[&str], held: bool, root: &Path) -> (Option<String>, u64) {
@@ -196,7 +153,7 @@ impl Attack {
         self.build(root);
         let target = root.join("target");
         let (private, entry) = (target.join("private"), target.join("entry"));
-        let before = Self::facts(&private).unwrap();
+        let before = FileState::of(&private).unwrap();
         let mut run = program.run_with(own).args(self.options).args([self.source, "../target"]);
         run = run.in_folder(&root.join("source"));
         if self.source == "source/." {
@@ -210,13 +167,11 @@ impl Attack {
             let head = ["-f", "-qq", "-e", &trace, "-e", &inject, "-o", log.to_str().unwrap(), "--"];
             run = run.behind(&strace, head.map(OsString::from).into());
         }
-        let mut exchanger = Exchanger::start(&private, &entry);
+        let exchanger = Exchanger::start(&private, &entry).unwrap();
         let outcome = run.finish().unwrap();
         let hits = exchanger.stop();
         assert!(!outcome.crashed(), "{} {own:?}: {:?} {}", self.name, outcome.ending, outcome.errors());
-        // Renaming changes nothing but the name, so it is found by its inode.
-        let names: Vec<PathBuf> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().path()).collect();
-        let after = names.iter().filter_map(|path| Self::facts(path)).find(|now| now.inode == before.inode);
+        let after = before.find_again(&target).unwrap();
         let failure = match after {
             Some(after) if after == before => None,
             Some(after) => Some(format!("{before:?} became {after:?}")),
@@ -290,6 +245,7 @@ attacks! {
     a_new_link_that_gets_its_times_exchanged: TIMES_OF_LINK;
     a_new_parent_directory_exchanged: PARENT;
     a_new_file_without_data_exchanged: EMPTY_FILE;
+    a_file_with_several_names_exchanged: HARD_LINKS;
     a_link_made_anew_exchanged: REPLACED_LINK;
     a_fifo_made_beside_its_backup_exchanged: BACKED_UP_FIFO;
 }

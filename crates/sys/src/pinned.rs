@@ -112,6 +112,25 @@ impl Pinned {
         )
     }
 
+    /// Gives it the further name `new_name` in `new_directory`.
+    ///
+    /// # Errors
+    /// The kernel's; `EEXIST` when the name is taken.
+    pub fn link(&self, new_directory: impl AsFd, new_name: &CStr) -> Result<()> {
+        let new_directory = new_directory.as_fd();
+        // By the magic link first: `AT_EMPTY_PATH` takes a capability (linkat(2)).
+        let by_path = || {
+            let path = through_proc(&self.0)?;
+            rustix::fs::linkat(CWD, path, new_directory, new_name, AtFlags::SYMLINK_FOLLOW)
+        };
+        let by_descriptor = || rustix::fs::linkat(&self.0, c"", new_directory, new_name, AtFlags::EMPTY_PATH);
+        gate::call(
+            Operation::Linkat,
+            || by_path_first(by_path, by_descriptor),
+            || format!("{}, {}, {new_name:?}", self.0.as_raw_fd(), new_directory.as_raw_fd()),
+        )
+    }
+
     /// The descriptor, which finds out what file system it is on.
     #[must_use]
     pub fn descriptor(&self) -> &Fd {
@@ -254,6 +273,24 @@ mod tests {
         assert_eq!((moved.mode() & 0o7777, moved.mtime(), moved.mtime_nsec()), (0o400, 1_000_000, 5));
         assert_eq!(one.mode() & 0o7777, 0o644);
         assert_ne!(one.mtime(), 1_000_000);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_pinned_gets_the_further_name() {
+        let folder = folder("linked");
+        std::fs::write(folder.join("one"), "one").unwrap();
+        symlink("one", folder.join("link")).unwrap();
+        let directory = std::fs::File::open(&folder).unwrap();
+        let [one, link] = [c"one", c"link"].map(|name| Pinned::open(&directory, name).unwrap());
+        std::fs::rename(folder.join("one"), folder.join("moved")).unwrap();
+        std::fs::write(folder.join("one"), "other").unwrap();
+        one.link(&directory, c"further").unwrap();
+        assert!(one.link(&directory, c"further").unwrap_err().is(Errno::EXIST));
+        assert_eq!(std::fs::read(folder.join("further")).unwrap(), b"one");
+        // The link itself, not what it leads to.
+        link.link(&directory, c"further-link").unwrap();
+        assert!(folder.join("further-link").symlink_metadata().unwrap().is_symlink());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

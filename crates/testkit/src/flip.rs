@@ -3,7 +3,9 @@
 //! `renameat2(RENAME_EXCHANGE)` swaps two entries in one step, so there is never a moment without either. A [`Flipper`] does
 //! that in a thread until it is stopped, and counts the swaps, by which a race test proves that the race ran.
 
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -122,6 +124,58 @@ impl Exchanger {
 impl Drop for Exchanger {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Everything about a file but its names and contents, by which a test knows whether a race changed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileState {
+    inode: u64,
+    mode: u32,
+    owner: (u32, u32),
+    modified: (i64, i64),
+    size: u64,
+    links: u64,
+    /// What is in it, if it is a directory.
+    entries: Vec<OsString>,
+}
+
+impl FileState {
+    /// Looks at a file, and follows no link.
+    ///
+    /// # Errors
+    /// When it can't be looked at.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let stat = path.symlink_metadata()?;
+        let mut entries = Vec::new();
+        if stat.is_dir() {
+            for entry in path.read_dir()? {
+                entries.push(entry?.file_name());
+            }
+        }
+        Ok(Self {
+            inode: stat.ino(),
+            mode: stat.mode(),
+            owner: (stat.uid(), stat.gid()),
+            modified: (stat.mtime(), stat.mtime_nsec()),
+            size: stat.size(),
+            links: stat.nlink(),
+            entries,
+        })
+    }
+
+    /// Finds the same file in a directory by its inode, as renaming changes its name, and looks at it again.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub fn find_again(&self, directory: &Path) -> io::Result<Option<Self>> {
+        for entry in directory.read_dir()? {
+            let entry = entry?;
+            if entry.ino() == self.inode {
+                return Self::of(&entry.path()).map(Some);
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -4,5 +4,6 @@
 
 mod beside;
 mod damage;
+mod replaced;
 mod scene;
 mod streams;

@@ -6,13 +6,12 @@
 //!
 //! `HAUL_RACE_RUNS` sets the number of runs of each kind (20, with `HAUL_FULL=1` 300).
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use haul_testkit::flip::Exchanger;
+use haul_testkit::flip::{Exchanger, FileState};
 use haul_testkit::{Sandbox, needs, note, require, skip};
 
 use crate::archive::{Archive, Header};
@@ -85,32 +84,6 @@ impl Attack {
     }
 }
 
-/// Everything about a file but its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Facts {
-    inode: u64,
-    mode: u32,
-    owner: (u32, u32),
-    modified: (i64, i64),
-    links: u64,
-    entries: Vec<OsString>,
-}
-
-fn facts(path: &Path) -> Option<Facts> {
-    let seen = path.symlink_metadata().ok()?;
-    let entries =
-        if seen.is_dir() { fs::read_dir(path).ok()? } else { fs::read_dir("/proc/self/fdinfo").ok()? };
-    let entries = entries.filter(|_| seen.is_dir()).map(|entry| entry.unwrap().file_name()).collect();
-    Some(Facts {
-        inode: seen.ino(),
-        mode: seen.mode(),
-        owner: (seen.uid(), seen.gid()),
-        modified: (seen.mtime(), seen.mtime_nsec()),
-        links: seen.nlink(),
-        entries,
-    })
-}
-
 /// Has a program extract once; returns what became of the private entry, if that was changed, and whether the program refused.
 fn run(sandbox: &Sandbox, attack: &Attack, ours: bool) -> (Option<String>, bool) {
     let target = sandbox.join("target");
@@ -119,13 +92,13 @@ fn run(sandbox: &Sandbox, attack: &Attack, ours: bool) -> (Option<String>, bool)
     chown(&target, Some(ATTACKER), Some(ATTACKER)).unwrap();
     let names = [target.join("private"), target.join("entry")];
     (attack.private)(&names[0]);
-    let before = facts(&names[0]).unwrap();
+    let before = FileState::of(&names[0]).unwrap();
     let exchanger = Exchanger::start(&names[0], &names[1]).unwrap();
     let mut command = if ours { Command::new(built()) } else { Command::new("tar") };
     command.args(ours.then_some("tar")).args(["-x", "-f"]).arg(sandbox.join("archive"));
     let output = command.arg("-C").arg(&target).env("LC_ALL", "C").output().unwrap();
     let swaps = exchanger.stop();
-    let after = names.iter().filter_map(|name| facts(name)).find(|facts| facts.inode == before.inode);
+    let after = before.find_again(&target).unwrap();
     let changed = (after.as_ref() != Some(&before)).then(|| format!("{before:?} {after:?}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     let refused = errors.contains("Replaced while it was being extracted");

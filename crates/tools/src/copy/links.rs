@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Claim, Desk, FileKey, Found, Held, Problem, Tally, temporary_name};
-use haul_sys::{Errno, Error, Fd, Identity, Stat, Timestamp};
+use haul_sys::{Errno, Error, Fd, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
 
 use super::Copier;
@@ -36,6 +36,35 @@ pub(super) struct LinkedName {
     held: Arc<Held>,
     name: CString,
     file: MadeFile,
+    /// Whether others may exchange it for another file.
+    is_shared: bool,
+}
+
+/// What further names are linked to.
+enum FirstCopy {
+    /// What has the first name: only this user can exchange it.
+    Named,
+    /// What had the first name when it was checked.
+    Pinned(Pinned),
+}
+
+impl LinkedName {
+    /// Finds the first copy; `None` if somebody has replaced or removed it since.
+    fn find(&self, directory: &Fd) -> Result<Option<FirstCopy>, Error> {
+        let look = || {
+            if self.is_shared {
+                let pinned = Pinned::open(directory, &self.name)?;
+                Ok((pinned.stat()?, FirstCopy::Pinned(pinned)))
+            } else {
+                Ok((stat_at(directory, &self.name)?, FirstCopy::Named))
+            }
+        };
+        match look() {
+            Ok((there, copy)) => Ok(self.file.is(&there).then_some(copy)),
+            Err(cause) if Error::is(&cause, Errno::NOENT) => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
 }
 
 /// Who copies the file an entry is a name of.
@@ -125,7 +154,12 @@ impl Copier {
             }
         };
         let held = Arc::clone(&found.node.own.held);
-        let first = LinkedName { held, name: target_name(found).to_owned(), file: made };
+        let first = LinkedName {
+            held,
+            name: target_name(found).to_owned(),
+            file: made,
+            is_shared: found.node.own.is_shared,
+        };
         for waiting in self.links.complete(file, first.clone()) {
             if self.is_linked(desk, &waiting, &first) {
                 desk.settle(&waiting);
@@ -168,16 +202,14 @@ impl Copier {
             problem.naming(first.held.path_of(&first.name)).because(cause)
         };
         let old = desk.cache().open(&first.held).map_err(failed)?;
-        // Somebody may have replaced the first copy since.
-        match stat_at(&old, &first.name) {
-            Ok(there) if first.file.is(&there) => {}
-            Err(cause) if !cause.is(Errno::NOENT) => return Err(failed(cause)),
-            Ok(_) | Err(_) => return Ok(Linking::Stale),
-        }
-        let new = open_directory(desk, found).map_err(failed)?;
         // The first name may be a symbolic link that `-s` has made. Where links are followed GNU follows it too.
         let follow = self.options.make == Make::Symlink && self.follows_here(found);
-        let make = |name: &CStr| link_at_path(Some(&*old), &first.name, follow, &new, name);
+        let Some(copy) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
+        let new = open_directory(desk, found).map_err(failed)?;
+        let make = |name: &CStr| match &copy {
+            FirstCopy::Pinned(pinned) if !follow => pinned.link(&new, name),
+            _ => link_at_path(Some(&*old), &first.name, follow, &new, name),
+        };
         match make(target_name(found)) {
             Err(cause) if cause.is(Errno::EXIST) => {}
             outcome => {

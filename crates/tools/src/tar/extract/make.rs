@@ -6,13 +6,12 @@
 //! Nothing here follows a link: files are made by `O_EXCL`, or opened by `O_NOFOLLOW` with `--overwrite`. Whatever else was made
 //! is pinned, and checked to be what was made where others may exchange it, before it gets attributes ([`Creation`]).
 
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd};
+use std::ffi::CStr;
 
 use haul_flow::{Creation, Desk, Problem, Tally, Wording};
 use haul_sys::{
-    Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, link_at_path, make_directory,
-    make_special, make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
+    Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
+    make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
 };
 
 use super::Extractor;
@@ -260,11 +259,7 @@ impl Extractor {
         };
         let link = || match &source {
             None => link(above, leads_to, directory, name),
-            // The magic link leads to what was pinned.
-            Some(pinned) => {
-                let magic = CString::new(format!("/proc/self/fd/{}", pinned.as_fd().as_raw_fd()));
-                link_at_path::<&Fd>(None, &magic.unwrap_or_default(), true, directory, name)
-            }
+            Some(pinned) => pinned.link(directory, name),
         };
         let outcome = match link() {
             Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(Place::New(())),
