@@ -3,8 +3,8 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use haul_flow::Held;
-use haul_sys::{FileType, Identity, Mode, Stat};
+use haul_flow::{FileKey, Held};
+use haul_sys::{FileType, Mode, Stat};
 
 use super::format::{Kind, Member, SparseMap, Unfit, encode};
 use super::options::{Options, Represented};
@@ -107,9 +107,9 @@ impl Entry {
         self.kind != Kind::Directory && self.stat.links > 1
     }
 
-    /// Returns which file it is.
-    pub(super) fn identity(&self) -> Identity {
-        self.stat.identity
+    /// Returns what tells its file from every other one of the run.
+    pub(super) fn file_key(&self) -> FileKey {
+        FileKey::from(&self.stat)
     }
 
     /// Makes it another name of a member before.

@@ -11,8 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use haul_flow::Report;
-use haul_sys::Identity;
+use haul_flow::{FileKey, Report};
 
 use super::entry::{Entry, Listing, People};
 use super::format::{Kind, in_blocks};
@@ -102,7 +101,7 @@ impl Plan {
         match order {
             MemberOrder::Name => entries.sort_unstable_by(|one, other| one.name.cmp(&other.name)),
             MemberOrder::Found | MemberOrder::Inode => {
-                entries.sort_unstable_by_key(|entry| (entry.listing.is_some(), entry.identity().inode));
+                entries.sort_unstable_by_key(|entry| (entry.listing.is_some(), entry.stat.identity.inode));
             }
         }
         self.listings.push(listing);
@@ -118,7 +117,7 @@ impl Plan {
     /// are none.
     fn link(&mut self, options: &Options, people: &People, report: &dyn Report) -> bool {
         let naming = Naming::new(options.confinement);
-        let mut firsts: HashMap<Identity, usize> = HashMap::new();
+        let mut firsts: HashMap<FileKey, usize> = HashMap::new();
         let mut unfit = Vec::new();
         // Of several operands a later one may name, or contain, what an earlier one does; and so may a link that is followed.
         let may_repeat = options.named.len() > 1 || options.links == Links::Followed;
@@ -127,7 +126,7 @@ impl Plan {
             if !entry.may_be_linked() && (!may_repeat || entry.kind == Kind::Directory) {
                 continue;
             }
-            let first = *firsts.entry(entry.identity()).or_insert(index);
+            let first = *firsts.entry(entry.file_key()).or_insert(index);
             if first == index {
                 let written = self.listings[self.members[index].listing as usize].path(entry);
                 naming.tell_stripped(&written, wording::REMOVING_LINK_PREFIX, report);
@@ -212,7 +211,7 @@ impl Plan {
 #[allow(clippy::panic)]
 mod tests {
     use haul_flow::{Line, Problem, Tally};
-    use haul_sys::{FileType, Mode, Standard, Stat, Timestamp};
+    use haul_sys::{FileType, Identity, Mode, Standard, Stat, Timestamp};
 
     use super::*;
 
@@ -322,5 +321,14 @@ mod tests {
                 assert_eq!(last.stored_bytes(), 0);
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_got_the_inode_of_another_is_a_member_of_its_own() {
+        let mut entries = vec![entry("x", 9, 10, 2), entry("y", 9, 10, 2)];
+        let born = |seconds| Some(Timestamp { seconds, nanoseconds: 0 });
+        (entries[0].stat.born, entries[1].stat.born) = (born(1), born(2));
+        let (plan, _) = planned(entries, MemberOrder::Name);
+        assert_eq!([0, 1].map(|index| plan.members[index].entry.kind), [Kind::Regular; 2]);
     }
 }

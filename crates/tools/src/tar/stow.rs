@@ -22,10 +22,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Begin, Block, Desk, Enter, Found, Handled, Holes, Need, Node, OpenFile, Opened, OpenedFile, Report,
-    Tally, Tool, Transfer,
+    Begin, Block, Desk, Enter, FileKey, Found, Handled, Holes, Need, Node, OpenFile, Opened, OpenedFile,
+    Report, Tally, Tool, Transfer,
 };
-use haul_sys::{EntryType, Error, Fd, Identity, Stat, stat};
+use haul_sys::{EntryType, Error, Fd, Stat, stat};
 
 use super::entry::{Entry, Listing};
 use super::look::{Look, difference, has_changed};
@@ -42,7 +42,7 @@ pub(super) struct Stow {
     tail: Tail<Found<Stow>>,
     telling: Telling,
     /// The members that files with other names became.
-    firsts: Mutex<HashMap<Identity, Vec<u8>>>,
+    firsts: Mutex<HashMap<FileKey, Vec<u8>>>,
 }
 
 thread_local! {
@@ -89,7 +89,7 @@ impl Stow {
         // Without headers, what is in it is archived all the same.
         let headers = self.with_headers(desk, entry, &path, <[u8]>::to_vec).unwrap_or_default();
         // As the walk sorts directories.
-        let place = entry.identity().inode;
+        let place = entry.stat.identity.inode;
         let (number, due) = self.tail.begin(number_of(above), place, headers);
         come_again(desk, due);
         if let Some(listing) = &entry.listing {
@@ -116,7 +116,7 @@ impl Stow {
         let mut firsts =
             entry.may_be_linked().then(|| self.firsts.lock().unwrap_or_else(PoisonError::into_inner));
         let may_wait = firsts.is_none();
-        let first = firsts.as_ref().and_then(|firsts| firsts.get(&entry.identity()));
+        let first = firsts.as_ref().and_then(|firsts| firsts.get(&entry.file_key()));
         let is_first = first.is_none();
         if let Some(first) = first {
             entry.link_to(first.clone());
@@ -146,7 +146,7 @@ impl Stow {
                 wording::REMOVING_LINK_PREFIX,
                 desk.report(),
             );
-            firsts.insert(entry.identity(), path.clone());
+            firsts.insert(entry.file_key(), path.clone());
         }
         drop(firsts);
         self.tell_of_member(desk, &entry, path);

@@ -325,7 +325,7 @@ impl Whole {
         for index in members {
             let entry = &self.plan.members[*index].entry;
             let kind = if entry.followed { EntryType::Symlink } else { EntryType::Regular };
-            names.push(&entry.name, entry.identity().inode, kind);
+            names.push(&entry.name, entry.stat.identity.inode, kind);
         }
         let wanted = |index: &usize| Wanted::of(*index, &self.plan.members[*index], span);
         let mut files: Vec<_> = members.iter().map(wanted).collect();
