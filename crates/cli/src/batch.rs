@@ -47,9 +47,26 @@ const TELL: Duration = Duration::from_secs(1);
 const SIGNALLED: u8 = 128;
 
 /// Returns the batch system that work is to be submitted to, if it is to be.
-pub(crate) fn system(manner: &Manner, work: &impl Work) -> Option<System> {
-    let is_wanted = manner.hosts.clients.is_some() && work.place().is_some();
-    if is_wanted { batch::system(&manner.hosts, &Surroundings::of_process()) } else { None }
+///
+/// # Errors
+/// An option for a batch job, where there is no batch system to submit one to, and this process is not in one.
+pub(crate) fn system(manner: &Manner, work: &impl Work) -> Result<Option<System>, String> {
+    let hosts = &manner.hosts;
+    if hosts.clients.is_none() || work.place().is_none() {
+        return Ok(None);
+    }
+    let surroundings = Surroundings::of_process();
+    let system = batch::system(hosts, &surroundings);
+    let in_a_job = surroundings.allocation.is_some() || Spool::of_process().is_some();
+    let given = [
+        ("--account", hosts.account.is_some()),
+        ("--queue", hosts.queue.is_some()),
+        ("--walltime", hosts.walltime.is_some()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given && system.is_none() && !in_a_job) {
+        Some((flag, _)) => Err(format!("{flag} is for a batch job, and no batch system is found here")),
+        None => Ok(system),
+    }
 }
 
 /// Submits the command line of this process, and follows it to its end.

@@ -52,15 +52,18 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 /// Runs one copy, here or by several processes, and tells what became of it.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
     let manner = manner(request);
-    if let Some(system) = batch::system(&manner, &Copy { request }) {
-        return batch::submit(messages, &manner, &Copy { request }, system);
+    let refuse = |why: String| {
+        complain(&messages.debug(&why));
+        ExitCode::FAILURE
+    };
+    match batch::system(&manner, &Copy { request }) {
+        Ok(None) => {}
+        Ok(Some(system)) => return batch::submit(messages, &manner, &Copy { request }, system),
+        Err(why) => return refuse(why),
     }
     let journal = match cluster::journal(request) {
         Ok(journal) => journal,
-        Err(why) => {
-            complain(&messages.debug(&why));
-            return ExitCode::FAILURE;
-        }
+        Err(why) => return refuse(why),
     };
     if let Some(error) = journal.as_ref().and_then(Journal::not_locked) {
         let text = format!("warning: the journal cannot be locked ({error}); no other run may use it");

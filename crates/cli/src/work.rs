@@ -70,8 +70,12 @@ impl From<&Shared> for Manner {
 /// Does work where it is to be done: in a batch job if hosts can only be had so, else as [`launch`] does.
 pub(crate) fn carry_out(messages: Messages, manner: &Manner, work: &impl Work) -> ExitCode {
     match batch::system(manner, work) {
-        Some(system) => batch::submit(messages, manner, work, system),
-        None => launch(messages, manner, None, work),
+        Ok(Some(system)) => batch::submit(messages, manner, work, system),
+        Ok(None) => launch(messages, manner, None, work),
+        Err(why) => {
+            complain(&messages.debug(&why));
+            ExitCode::from(work.exit_status(0, true))
+        }
     }
 }
 

@@ -73,6 +73,26 @@ fn numbers_of_clients_that_make_no_sense_are_refused() {
     scene.refused(program!().run().args(["--clients=2", "--range-size=1", "a", "b"]), &["--range-size"]);
 }
 
+/// An option for a batch job is an error where none can be submitted, in every tool.
+#[test]
+fn options_for_a_batch_job_need_a_batch_system() {
+    require!(program!().needs_haul());
+    let scene = Scene::new();
+    for option in ["--account=p", "--queue=q", "--walltime=60"] {
+        let name = option.split('=').next().unwrap();
+        let copy = program!().run().args(["--clients=2", option, "a", "b"]);
+        scene.refused(copy.env("PATH", ""), &[name, "no batch system"]);
+        for line in ["tar -cf b.tar a", "grep x a", "cmp a a", "each a -- cat", "bzip2 -k a"] {
+            let mut words = line.split(' ');
+            let run = Run::new(program!().path()).args(words.next()).args(["--clients=2", option]);
+            let outcome = scene.finish(run.args(words).env("PATH", ""));
+            let told = outcome.errors();
+            assert!(outcome.status().is_some_and(|status| status > 0), "{line} {option}: {told}");
+            assert!(told.contains(name) && told.contains("no batch system"), "{line} {option}: {told}");
+        }
+    }
+}
+
 #[test]
 fn libraries_that_are_none_are_refused() {
     require!(Kind::OpenMpi4.needed());
