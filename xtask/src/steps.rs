@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str))
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                child.kill().map_err(|error| cannot_run(command, &error))?;
+                kill_with_children(&mut child).map_err(|error| cannot_run(command, &error))?;
                 let minutes = silence_max.as_secs() / 60;
                 return Err(Failure(format!("{}: hung: silent for {minutes} minutes", written(command))));
             }
@@ -88,6 +88,14 @@ pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str))
     }
     let status = child.wait().map_err(|error| cannot_run(command, &error))?;
     Ok(status.success())
+}
+
+/// Kills cargo and the test binary it waits for, which would go on without it.
+fn kill_with_children(child: &mut Child) -> io::Result<()> {
+    let pid = child.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    child.kill()?;
+    Command::new("kill").arg("-KILL").args(children.split_whitespace()).status().map(drop)
 }
 
 /// Runs a program and returns what it wrote to standard output.

@@ -275,20 +275,13 @@ pub fn seconds_now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::write_script;
     use std::fs;
-    use std::process::Command;
 
     fn judge(script: &str) -> Verdict {
         let sandbox = Sandbox::on_disk().unwrap();
         let path = sandbox.join("haul");
-        let script = format!("#!/bin/sh\n{script}\n");
-        // Written by another process, so that no test that starts one meanwhile keeps it busy.
-        let write = Command::new("sh")
-            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""])
-            .arg(&path)
-            .arg(script)
-            .status();
-        assert!(write.unwrap().success());
+        write_script(&path, &format!("#!/bin/sh\n{script}\n")).unwrap();
         let duel = Duel::with_gnu(Program::at(&path)).unwrap();
         let prepare = |folder: &Path| fs::write(folder.join("a"), "x");
         duel.run(&prepare, &["a", "b", "missing", "c"], &[]).unwrap()

@@ -17,10 +17,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -269,18 +269,9 @@ fn ip<const N: usize>(arguments: [&str; N]) -> io::Result<()> {
 
 /// Gives several commands to `ip`, in a namespace.
 fn ip_lines(namespace: &str, lines: &str) -> io::Result<()> {
-    let mut command = Command::new(tool());
-    command.args(["-n", namespace, "-batch", "-"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(lines.as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("ip: {}: {}", lines.trim(), String::from_utf8_lossy(&output.stderr).trim())))
+    let script = "printf %s \"$2\" | \"$0\" -n \"$1\" -batch -";
+    let mut shell = Command::new("sh");
+    mount::run(shell.args(["-c", script]).arg(tool()).args([namespace, lines])).map(drop)
 }
 
 fn tool() -> PathBuf {
@@ -372,6 +363,8 @@ fn remove_orphans() {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
 
     fn said(run: Run) -> String {

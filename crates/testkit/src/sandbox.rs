@@ -57,8 +57,7 @@ impl Sandbox {
     /// # Errors
     /// When there is no shell, or a command failed.
     pub fn script(&self, script: &str) -> io::Result<()> {
-        let status = Command::new("bash").args(["-ec", script]).current_dir(&self.path).status()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("{status}: {script}"))) }
+        crate::mount::run(Command::new("bash").args(["-ec", script]).current_dir(&self.path)).map(drop)
     }
 
     /// Gives the folder's path.

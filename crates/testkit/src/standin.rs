@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use crate::needs;
@@ -61,11 +61,17 @@ impl Standin {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let mut said = String::new();
+        let (send, line) = mpsc::channel();
         if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut said)?;
+            std::thread::spawn(move || {
+                let mut said = String::new();
+                let read = BufReader::new(output).read_line(&mut said).map(|_| said);
+                // Nobody listens any more after a time-out.
+                send.send(read).unwrap_or_default();
+            });
         }
         let standin = Self { child, clients, place };
+        let said = line.recv_timeout(TIME_MAX).map_err(io::Error::other)??;
         if said.starts_with("mounted") {
             return Ok(standin);
         }
