@@ -1,18 +1,67 @@
-//! `sanitize`: the tests of the crates with `unsafe` code, under a checker of their accesses to memory.
+//! `sanitize`: the tests of the crates below the tools, under checkers of their accesses to memory.
 //!
-//! AddressSanitizer, where a nightly toolchain is installed; else valgrind's memcheck, without its check for undefined values, as
-//! it doesn't see what the kernel writes through a ring. Neither sees the kernel's own accesses: the tests find those by the
-//! contents of buffers. The run fails if fewer tests passed than there are at least, so a checker that ran nothing shows.
+//! AddressSanitizer over the crates with `unsafe` code, where a nightly toolchain is installed; else valgrind's memcheck, without
+//! its check for undefined values, as it doesn't see what the kernel writes through a ring. Neither sees the kernel's own
+//! accesses: the tests find those by the contents of buffers. A full run (`HAUL_FULL=1`) also has ThreadSanitizer check
+//! the queues and engines for data races, and Miri what makes no system call. The run fails if fewer tests passed
+//! than there are at least, so a checker that ran nothing shows.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::setup::target_folder;
+use crate::setup::{is_full_run, target_folder};
 use crate::skips::Skips;
-use crate::steps::{Failure, cargo, is_installed, output_of, say};
+use crate::steps::{Failure, cargo, is_installed, output_of, run, say};
 use crate::test::{Totals, conclude, run_round};
 
-const PACKAGES: [&str; 4] = ["--package", "haul-sys", "--package", "haul-engine"];
+/// What AddressSanitizer runs.
+const ADDRESS: [&str; 7] =
+    ["test", "--no-fail-fast", "--tests", "--package", "haul-sys", "--package", "haul-engine"];
+
+/// What ThreadSanitizer runs: it crashes in the threads that the C library makes for POSIX AIO, which it can't see, so the tests of
+/// that engine are left out.
+const THREAD: &[&str] = &[
+    "test",
+    "-Zbuild-std",
+    "--no-fail-fast",
+    "--package",
+    "haul-flow",
+    "--package",
+    "haul-sys",
+    "--package",
+    "haul-engine",
+    "--lib",
+    "--test=contract",
+    "--test=doubles",
+    "--test=kernel_aio",
+    "--test=order",
+    "--test=parts",
+    "--test=retry",
+    "--test=sequence",
+    "--test=storm",
+    "--test=unfinished",
+    "--test=uring",
+    "--",
+    "--skip=posix",
+];
+
+/// What Miri runs: the tests of queues, tables and buffers. It knows few system calls.
+const MIRI: &[&str] = &[
+    "miri",
+    "test",
+    "--no-fail-fast",
+    "--package",
+    "haul-flow",
+    "--package",
+    "haul-sys",
+    "--lib",
+    "--",
+    "local::",
+    "links::",
+    "operand::",
+    "buffer::",
+    "names::",
+];
 
 /// Tests that have to pass: fewer than there are, as a container may refuse rings.
 const PASSED_MIN: usize = 250;
@@ -26,9 +75,28 @@ struct Nightly {
 
 /// Runs the tests under the checker that is there.
 pub(crate) fn sanitize() -> Result<(), Failure> {
-    let (mut totals, mut skips) = (Totals::default(), Skips::default());
+    let (mut totals, mut skips, mut rounds) = (Totals::default(), Skips::default(), 1);
     let min = if let Some(nightly) = Nightly::find() {
-        run_round(&mut nightly.test()?, &mut totals, &mut skips)?;
+        let mut round = |mut command: Command| run_round(&mut command, &mut totals, &mut skips);
+        say("==> AddressSanitizer, of the nightly toolchain");
+        // Some tests leak memory on purpose, as the kernel might still write there.
+        let mut address = nightly.checked("address", &ADDRESS)?;
+        address.env("ASAN_OPTIONS", "detect_leaks=0");
+        round(address)?;
+        if is_full_run() {
+            run(Command::new("rustup").args([
+                "component",
+                "add",
+                "--toolchain=nightly",
+                "rust-src",
+                "miri",
+            ]))?;
+            say("==> ThreadSanitizer");
+            round(nightly.checked("thread", THREAD)?)?;
+            say("==> Miri");
+            round(Nightly::miri()?)?;
+            rounds = 3;
+        }
         PASSED_MIN
     } else if is_installed("valgrind") {
         run_round(&mut memcheck()?, &mut totals, &mut skips)?;
@@ -36,7 +104,7 @@ pub(crate) fn sanitize() -> Result<(), Failure> {
     } else {
         return Err(Failure("neither a nightly toolchain nor valgrind is installed".to_owned()));
     };
-    conclude(&totals, &skips, 1)?;
+    conclude(&totals, &skips, rounds)?;
     let passed = totals.passed.saturating_sub(skips.count);
     if passed < min {
         return Err(Failure(format!("only {passed} tests passed under the sanitizer, of at least {min}")));
@@ -59,23 +127,29 @@ impl Nightly {
         has.then_some(Self { host })
     }
 
-    /// Begins the run of the tests under AddressSanitizer.
-    fn test(&self) -> Result<Command, Failure> {
-        say("==> AddressSanitizer, of the nightly toolchain");
+    /// Begins a run of tests that are built with a sanitizer.
+    fn checked(&self, sanitizer: &str, words: &[&str]) -> Result<Command, Failure> {
+        let mut command = Self::cargo(words, sanitizer)?;
+        command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env("CARGO_BUILD_TARGET", &self.host);
+        Ok(command)
+    }
+
+    /// Begins the run of tests under Miri.
+    fn miri() -> Result<Command, Failure> {
+        let mut command = Self::cargo(MIRI, "miri")?;
+        // Tests look at the environment. The queues' library goes by the rules of tree borrows, and leaks at the end.
+        let flags = "-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-ignore-leaks";
+        command.env("MIRIFLAGS", flags);
+        Ok(command)
+    }
+
+    /// Begins a command line of the toolchain's cargo, which builds into a folder of its own.
+    fn cargo(words: &[&str], folder: &str) -> Result<Command, Failure> {
+        let target =
+            target_folder().ok_or_else(|| Failure("the target directory is not found".to_owned()))?;
         let mut command = Command::new("rustup");
-        command.args([
-            "run",
-            "nightly",
-            "cargo",
-            "test",
-            "--no-fail-fast",
-            "--target",
-            &self.host,
-            "--tests",
-        ]);
-        command.args(PACKAGES).arg("--target-dir").arg(own_target_folder()?);
-        // Some tests leak memory on purpose, as the kernel might still write there.
-        command.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=0");
+        command.args(["run", "nightly", "cargo"]).args(words);
+        command.env("CARGO_TARGET_DIR", target.join("sanitize").join(folder));
         command.current_dir(crate::steps::workspace()).env_remove("CARGO").env_remove("RUSTC");
         Ok(command)
     }
@@ -100,12 +174,6 @@ fn memcheck() -> Result<Command, Failure> {
 fn executable(line: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     message.get("executable")?.as_str().map(PathBuf::from)
-}
-
-/// Returns a folder for what is built with other flags than usual.
-fn own_target_folder() -> Result<PathBuf, Failure> {
-    let target = target_folder().ok_or_else(|| Failure("the target directory is not found".to_owned()))?;
-    Ok(target.join("sanitize"))
 }
 
 #[cfg(test)]

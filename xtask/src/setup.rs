@@ -124,8 +124,7 @@ pub(crate) fn setup() -> Result<(), Failure> {
     Ok(())
 }
 
-/// True if this run is a full one (`HAUL_FULL=1`), by the same rule as in the tests.
-/// Tells whether this run is a full one, as the tests do.
+/// Tells whether this run is a full one (`HAUL_FULL=1`), by the same rule as in the tests.
 pub(crate) fn is_full_run() -> bool {
     std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
