@@ -160,3 +160,74 @@ fn contexts_are_kept_where_there_are_any() {
     let reason = "failed to set default file creation context to 'u:r:t'";
     assert!(outcome.status() == Some(1) && outcome.errors().contains(reason), "{}", outcome.errors());
 }
+
+/// Stands in for libselinux: the type is that of the file, and what is asked is noted.
+const LIBSELINUX: &str = r#"
+    #include <errno.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/stat.h>
+    void *selabel_open(unsigned backend, const void *options, unsigned count) {
+        errno = EACCES;
+        return backend || options || count || getenv("NO_LIST") ? NULL : stdout;
+    }
+    int selabel_lookup_raw(void *handle, char **context, const char *path, int mode) {
+        const char *type = S_ISDIR(mode) ? "dir_t" : S_ISLNK(mode) ? "lnk_t" : S_ISFIFO(mode) ? "fifo_t" : "file_t";
+        FILE *log = fopen(getenv("LOG"), "a");
+        fprintf(log, "%s %s\n", path, type);
+        fclose(log);
+        if (strstr(path, "unknown")) { errno = ENOENT; return -1; }
+        if (strstr(path, "refused")) { errno = EINVAL; return -1; }
+        return asprintf(context, "x:y:%s:z", type) < 0 ? -1 : 0;
+    }
+    void freecon(char *context) { free(context); }
+"#;
+
+/// New files have no context without SELinux, so it shows on those that were there, and for new ones in what was looked up.
+#[test]
+fn copies_get_the_type_of_their_path() {
+    require!(needs_namespaces());
+    require!(needs::tool("gcc"));
+    let program = program!();
+    require!(program.needs_haul());
+    require!(Path::new("/sys/fs/selinux").exists().then(|| "this kernel has SELinux".to_owned()));
+    let sandbox = Sandbox::in_memory().unwrap();
+    tree(&sandbox);
+    fs::write(sandbox.join("selinux.c"), LIBSELINUX).unwrap();
+    let compile = "mkdir lib; gcc -D_GNU_SOURCE -shared -fPIC -o lib/libselinux.so.1 selinux.c";
+    sandbox.script(compile).unwrap();
+    let copy = |environment: &str, line: &str| {
+        let script = format!(
+            "{LABELLED} rm -rf t log; mkdir -p t/s/d; for name in f unknown refused; do echo >t/s/$name; echo >s/$name; done
+             for name in . d f unknown refused; do setfattr -n security.selinux -v u:r:old:s0:c1 t/s/$name; done
+             LOG=$PWD/log {environment} \"$@\" {line}; status=$?
+             for name in . d f unknown refused; do echo $(getfattr --only-values -n security.selinux t/s/$name); done
+             getfattr -hn security.selinux t/s/l; test ! -e log || LC_ALL=C sort log; exit $status"
+        );
+        privately(&sandbox, &script, &[program.path().to_str().unwrap(), "cp"])
+    };
+    let folder = sandbox.path().canonicalize().unwrap().display().to_string();
+    for line in ["-rZ s t", "-aZ s t", "-r --context s t", "-aZ s/. $PWD/t/s"] {
+        let outcome = copy("LD_LIBRARY_PATH=$PWD/lib", line);
+        assert_eq!(outcome.status(), Some(0), "{line}: {}", outcome.errors());
+        let refusal = "failed to set the security context of ";
+        assert_eq!(outcome.errors().matches(refusal).count(), 1, "{line}: {}", outcome.errors());
+        let kept = "u:r:old:s0:c1";
+        let types = format!("u:r:dir_t:s0:c1\nu:r:dir_t:s0:c1\nu:r:file_t:s0:c1\n{kept}\n{kept}\n");
+        let asked = ["d dir_t", "f file_t", "l lnk_t", "p fifo_t", "refused file_t", "unknown file_t"];
+        let asked = asked.map(|entry| format!("{folder}/t/s/{entry}\n")).concat();
+        assert_eq!(outcome.printed(), format!("{types}{folder}/t/s dir_t\n{asked}"), "{line}");
+    }
+    fs::create_dir(sandbox.join("bad")).unwrap();
+    fs::write(sandbox.join("bad/libselinux.so.1"), "not a library").unwrap();
+    for (environment, reason) in [
+        ("LD_LIBRARY_PATH=$PWD/bad", "-Z needs the library 'libselinux.so.1', which cannot be loaded"),
+        ("NO_LIST=1 LD_LIBRARY_PATH=$PWD/lib", "'libselinux.so.1': Permission denied"),
+    ] {
+        let outcome = copy(environment, "-rZ s t");
+        assert_eq!(outcome.status(), Some(1), "{environment}");
+        assert!(outcome.errors().contains(reason), "{environment}: {}", outcome.errors());
+        assert!(!sandbox.join("t/s/p").exists(), "{environment}: something was copied");
+    }
+}

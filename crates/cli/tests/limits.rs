@@ -5,17 +5,18 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use haul_testkit::compare::compare_paths;
 use haul_testkit::program::{ENGINES, OPS, WAYS, each_engine};
 use haul_testkit::run::Ending;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::{Outcome, Program, Run, Sandbox, deep, libc, needs, note, program, require, wait};
+use haul_testkit::{Facts, Outcome, Program, Run, Sandbox, deep, libc, needs, note, program, require, wait};
 
 #[test]
 fn ten_thousand_levels_with_64_descriptors() {
@@ -39,6 +40,71 @@ fn ten_thousand_levels_with_64_descriptors() {
         );
         assert_eq!(depth, LEVELS, "{way:?} {option}");
         note!("{LEVELS} levels with 64 descriptors, {way:?} {option}: {seconds:.1} s");
+    }
+}
+
+/// Command lines, and how many descriptors each needs.
+const FEW_DESCRIPTORS: [(&[&str], u32); 13] = [
+    (&["a", "new"], 5),
+    (&["-p", "a", "new"], 5),
+    (&["a", "old"], 5),
+    (&["--remove-destination", "-p", "a", "old"], 5),
+    (&["a", "there/"], 6),
+    (&["-p", "a", "there"], 6),
+    (&["tree/file", "there/new"], 6),
+    (&["-r", "tree", "new"], 6),
+    (&["-a", "tree", "new"], 6),
+    (&["-a", "tree/file", "tree/sub", "there"], 6),
+    (&["-a", "tree", "shared"], 6),
+    (&["-a", "linked", "new"], 7),
+    (&["-ab", "linked/.", "linked-copy"], 8),
+];
+
+fn build_for_few_descriptors(folder: &Path) {
+    for name in ["tree/sub/below", "there", "shared", "linked/sub", "linked-copy/sub"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    for name in
+        ["a", "old", "tree/file", "tree/sub/file", "tree/sub/below/file", "linked/file", "linked-copy/file"]
+    {
+        fs::write(folder.join(name), format!("content of {name}")).unwrap();
+    }
+    fs::hard_link(folder.join("linked/file"), folder.join("linked/sub/other")).unwrap();
+    symlink("file", folder.join("linked/symlink")).unwrap();
+    fs::set_permissions(folder.join("shared"), Permissions::from_mode(0o777)).unwrap();
+}
+
+#[test]
+fn with_few_descriptors_a_copy_is_right_or_says_what_is_missing() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    require!(Program::needs_gnu());
+    let gnu = Program::gnu().unwrap();
+    for (line, least) in FEW_DESCRIPTORS {
+        let copy = |program: &Program, descriptors| {
+            let sandbox = Sandbox::in_memory().unwrap();
+            build_for_few_descriptors(sandbox.path());
+            let run = program.run().args(line).in_folder(sandbox.path()).open_files(descriptors);
+            (run.finish().unwrap(), sandbox)
+        };
+        let (outcome, expected) = copy(&gnu, 64);
+        assert!(outcome.succeeded(), "GNU cp {line:?}: {}", outcome.errors());
+        for descriptors in 4..=10 {
+            let what = format!("cp {line:?} with ulimit -n {descriptors}");
+            let (outcome, sandbox) = copy(&ours, descriptors);
+            let by_gnu = copy(&gnu, descriptors).0.succeeded();
+            note!("{what}: {:?}, GNU's success {by_gnu}", outcome.ending);
+            if descriptors >= least || outcome.succeeded() {
+                assert_eq!((outcome.ending, outcome.errors()), (Ending::Exited(0), String::new()), "{what}");
+                let differences = compare_paths(expected.path(), sandbox.path(), Facts::CONTENT).unwrap();
+                assert!(differences.is_empty(), "{what}: {differences}");
+            } else {
+                let errors = outcome.errors();
+                assert_eq!(outcome.ending, Ending::Exited(1), "{what}: {errors}");
+                let is_clear = |line: &str| line.contains('\'') && line.ends_with("Too many open files");
+                assert!(errors.lines().count() > 0 && errors.lines().all(is_clear), "{what}: {errors}");
+            }
+        }
     }
 }
 

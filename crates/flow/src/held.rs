@@ -10,7 +10,9 @@
 //! held (tests: `an_evicted_directory_is_reopened_or_refused`, and the race tests).
 //!
 //! Bound: at most `capacity` descriptors are cached. One that is in use when its turn to be evicted comes stays open
-//! until its user lets go; users hold at most a few per worker.
+//! until its user lets go; users hold at most a few per worker. With a capacity of 0 nothing is cached: every use opens
+//! the directory and closes it, and the current directory is used without a descriptor (test:
+//! `without_capacity_nothing_stays_open`).
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -156,7 +158,7 @@ impl HeldCache {
     /// # Errors
     /// When it cannot be opened or looked at.
     pub fn hold_operand(&self, path: &CStr, how: Open, display: Vec<u8>) -> Result<Arc<Held>> {
-        let fd = open_path(path, how)?;
+        let fd = self.open_operand(path, how)?;
         let identity = stat(&fd)?.identity;
         Ok(self.insert(Held {
             parent: None,
@@ -167,6 +169,14 @@ impl HeldCache {
             open: Mutex::new(Some(Arc::new(fd))),
             recent: AtomicBool::new(false),
         }))
+    }
+
+    fn open_operand(&self, path: &CStr, how: Open) -> Result<Fd> {
+        let is_search = how == Open::SEARCH || how == Open::SEARCH.following();
+        if self.capacity == 0 && is_search && path == c"." {
+            return Ok(Fd::current_directory());
+        }
+        open_path(path, how)
     }
 
     /// Stands for an operand's directory that is not there: opening it will fail, at the place that can say best what
@@ -219,7 +229,10 @@ impl HeldCache {
         })
     }
 
-    fn insert(&self, held: Held) -> Arc<Held> {
+    fn insert(&self, mut held: Held) -> Arc<Held> {
+        if self.capacity == 0 {
+            held.open = Mutex::default();
+        }
         let is_open = lock(&held.open).is_some();
         let held = Arc::new(held);
         if is_open {
@@ -256,7 +269,7 @@ impl HeldCache {
         for directory in chain.into_iter().rev() {
             let fd = match &from {
                 Some(parent) => open(parent, &directory.name, directory.how)?,
-                None => open_path(&directory.name, directory.how)?,
+                None => self.open_operand(&directory.name, directory.how)?,
             };
             let fd = directory.recognise(fd)?;
             from = Some(if Arc::ptr_eq(directory, held) { self.reinstate(held, fd) } else { fd });
@@ -292,6 +305,9 @@ impl HeldCache {
 
     /// Caches the descriptor of a directory opened again. If somebody else was faster, theirs is the one to use.
     fn reinstate(&self, held: &Arc<Held>, fd: Arc<Fd>) -> Arc<Fd> {
+        if self.capacity == 0 {
+            return fd;
+        }
         let mut open = lock(&held.open);
         if let Some(fd) = open.as_ref() {
             return Arc::clone(fd);
@@ -388,6 +404,20 @@ mod tests {
         std::fs::rename(root.path().join("d/d"), root.path().join("moved")).unwrap();
         std::fs::create_dir(root.path().join("d/d")).unwrap();
         assert!(cache.open(&chain[2]).unwrap_err().is(Errno::STALE));
+    }
+
+    #[test]
+    fn without_capacity_nothing_stays_open() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("d/d")).unwrap();
+        let cache = HeldCache::new(0);
+        let mut chain = deep(&cache, root.path(), 2);
+        chain.push(cache.hold_operand(c".", Open::SEARCH, Vec::new()).unwrap());
+        for held in &chain {
+            assert_eq!(stat(cache.open(held).unwrap()).unwrap().identity, held.identity());
+            cache.lift(held);
+            assert!(lock(&held.open).is_none());
+        }
     }
 
     #[test]

@@ -88,7 +88,8 @@ pub struct Settings {
     pub range_bytes: u64,
     /// Files a worker has open at once.
     pub window: usize,
-    /// Directories kept open.
+    /// Directories kept open. Where there are so few descriptors that this is 0, there is one worker with one file in flight,
+    /// for which blocking calls are never replaced by a ring.
     pub held: usize,
     /// How an engine uses its operations; `None` for its own best way.
     pub ops: Option<Ops>,

@@ -51,7 +51,7 @@ impl Filter {
     /// When it cannot be started.
     pub fn reading<S: AsRef<OsStr>>(words: &[S], input: Fd) -> Result<(Self, Fd)> {
         let mut child = spawn(words, |command| {
-            command.stdin(input.into_owned()).stdout(Stdio::piped());
+            command.stdin(input.into_stdio()).stdout(Stdio::piped());
         })?;
         let output = child.stdout.take().map(OwnedFd::from);
         Self::with_pipe(child, output)
@@ -63,7 +63,7 @@ impl Filter {
     /// When it cannot be started.
     pub fn writing<S: AsRef<OsStr>>(words: &[S], output: Fd) -> Result<(Self, Fd)> {
         let mut child = spawn(words, |command| {
-            command.stdin(Stdio::piped()).stdout(output.into_owned());
+            command.stdin(Stdio::piped()).stdout(output.into_stdio());
         })?;
         let input = child.stdin.take().map(OwnedFd::from);
         Self::with_pipe(child, input)

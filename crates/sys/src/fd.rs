@@ -3,25 +3,33 @@
 use std::ffi::CString;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::process::Stdio;
 
 use crate::error::Result;
 use crate::gate;
 use crate::operation::Operation;
 
-/// An open descriptor.
+/// An open descriptor, or the current directory (`AT_FDCWD`), which needs none.
 ///
 /// [`Fd::close`] is the way to end one, because a network or FUSE file system may report a lost write only there.
 /// Dropping it closes it too, as a backstop for unwinding and for descriptors through which nothing was written.
-pub struct Fd(OwnedFd);
+pub struct Fd(Option<OwnedFd>);
 
 impl Fd {
     pub(crate) fn new(owned: OwnedFd) -> Self {
-        Self(owned)
+        Self(Some(owned))
     }
 
-    /// Gives the descriptor away.
-    pub(crate) fn into_owned(self) -> OwnedFd {
-        self.0
+    /// Returns the current directory, for resolving names in only. Nobody changes it while there
+    /// is a run, so it is as fixed as a directory that is open.
+    #[must_use]
+    pub const fn current_directory() -> Self {
+        Self(None)
+    }
+
+    /// Gives the descriptor to a program that is to be started.
+    pub(crate) fn into_stdio(self) -> Stdio {
+        self.0.map_or_else(Stdio::null, Stdio::from)
     }
 
     /// Closes the descriptor.
@@ -32,7 +40,8 @@ impl Fd {
     /// # Errors
     /// What `close` returned: for a file that was written to, data may be lost.
     pub fn close(self) -> Result<()> {
-        let raw = self.0.into_raw_fd();
+        let Some(owned) = self.0 else { return Ok(()) };
+        let raw = owned.into_raw_fd();
         gate::call_once(
             Operation::Close,
             || {
@@ -61,18 +70,18 @@ pub(crate) fn through_proc(file: impl AsFd) -> rustix::io::Result<CString> {
 
 impl AsFd for Fd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.as_ref().map_or(rustix::fs::CWD, AsFd::as_fd)
     }
 }
 
 impl AsRawFd for Fd {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.as_fd().as_raw_fd()
     }
 }
 
 impl fmt::Debug for Fd {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}", self.0.as_raw_fd())
+        write!(out, "{}", self.as_raw_fd())
     }
 }

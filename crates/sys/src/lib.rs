@@ -42,6 +42,7 @@ mod pinned;
 mod posix_aio;
 mod process;
 mod ring;
+mod selinux;
 mod standard;
 mod stat;
 mod transfer;
@@ -84,6 +85,7 @@ pub use process::{
     raise_descriptor_limit, set_creation_label, set_umask, umask, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
+pub use selinux::{FileContexts, LIBSELINUX};
 pub use standard::{Standard, end_at_broken_pipe, standard_input, standard_stream, was_closed};
 pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, may_write, stat, stat_at, stat_path,

@@ -38,8 +38,6 @@ pub(crate) enum Error {
     Value { doubt: Doubt, value: Vec<u8>, flag: &'static str, valid: Valid },
     /// A number or size that the flag does not take, and what it does take.
     Number { value: Vec<u8>, flag: &'static str, wanted: String },
-    /// A flag of GNU's that haul does not carry out yet, as it was written.
-    NotSupported { flag: String },
     /// `-t` twice.
     TargetDirectoryTwice,
     /// `-l` with `-s`.
@@ -65,9 +63,6 @@ pub(crate) enum Error {
 impl Error {
     /// Tells whether the message ends in a pointer to help, as GNU's does for errors of usage.
     pub(crate) fn points_to_help(&self) -> bool {
-        !matches!(
-            self,
-            Self::NotSupported { .. } | Self::TargetDirectoryTwice | Self::NoContexts | Self::NulInName
-        )
+        !matches!(self, Self::TargetDirectoryTwice | Self::NoContexts | Self::NulInName)
     }
 }

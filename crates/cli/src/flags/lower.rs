@@ -459,7 +459,7 @@ impl Typed {
                 Err(Error::ContextSetAndPreserved)
             }
             (true, Some(context)) => Ok(Label::Given(context.clone())),
-            (true, None) if self.default_context => Err(Error::NotSupported { flag: "-Z".to_owned() }),
+            (true, None) if self.default_context => Ok(Label::Policy),
             (true, None) if self.keep_context => Ok(Label::Source { required: self.require_context }),
             (true, None) => Ok(Label::Attribute),
         }

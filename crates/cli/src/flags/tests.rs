@@ -350,7 +350,7 @@ fn labels_are_kept_or_given_where_there_are_any() {
         assert_eq!(label(line, false), Err(Error::NoContexts), "{line}");
     }
     for line in ["-Z a b", "--context a b", "-aZ a b"] {
-        assert_eq!(label(line, true), Err(Error::NotSupported { flag: "-Z".to_owned() }), "{line}");
+        assert_eq!(label(line, true), Ok(Label::Policy), "{line}");
         assert_eq!(label(line, false), Ok(Label::Attribute), "{line}");
     }
     assert_eq!(label("-a --context=u:r:t a b", false), Ok(Label::Attribute));
@@ -506,7 +506,6 @@ proptest! {
             let theirs = gnu.output().unwrap().stderr.escape_ascii().to_string();
             let messages = Messages::new("cp", Charset::Ascii);
             match parse(&line, Environment { posixly_correct, ..Environment::default() }) {
-                Err(Error::NotSupported { .. }) => {}
                 Err(Error::Ambiguous { possibilities, .. }) if possibilities.contains(&"debug") => {}
                 Err(error) => prop_assert_eq!(messages.wrong_flags(&error).escape_ascii().to_string(), theirs),
                 Ok(Parsed::Copy(request)) => prop_assert!(agrees(&request, &theirs), "{:?}: {}", request, theirs),

@@ -191,7 +191,6 @@ impl Messages {
                 [b"invalid argument ", value.as_slice(), b" for ", &flag, b": must be ", wanted.as_bytes()]
                     .concat()
             }
-            Error::NotSupported { flag } => format!("option '{flag}' is not supported yet").into_bytes(),
             Error::TargetDirectoryTwice => b"multiple target directories specified".to_vec(),
             Error::HardAndSymbolicLinks => b"cannot make both hard and symbolic links".to_vec(),
             Error::BackupOfNothing => {

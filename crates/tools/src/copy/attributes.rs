@@ -30,7 +30,7 @@ pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 
 /// A file's SELinux context.
-const SECURITY_LABEL: &CStr = c"security.selinux";
+pub(super) const SECURITY_LABEL: &CStr = c"security.selinux";
 
 /// Something that has attributes: always an object, never a name, which may lead to another file by now.
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ impl Object<'_> {
         }
     }
 
-    fn stat(self) -> Result<Stat, Error> {
+    pub(super) fn stat(self) -> Result<Stat, Error> {
         match self {
             Object::Open(file) => stat(file),
             Object::Pinned(pinned) => pinned.stat(),
@@ -229,7 +229,7 @@ impl Copier {
 
     /// True if any attribute of a source is read for its copy.
     pub(super) fn reads_xattrs(&self) -> bool {
-        let label = matches!(self.options.label, Label::Source { .. });
+        let label = matches!(self.options.label, Label::Source { .. } | Label::Policy);
         label || self.preserves(Preserve::XATTR) || self.preserves(Preserve::MODE)
     }
 
@@ -303,6 +303,9 @@ impl Copier {
 
     /// Gives a copy its attributes, in the order above. Returns whether all that is required was done.
     pub(super) fn give_attributes(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
+        if let Err(problem) = self.give_default_label(subject.object, subject.target_path) {
+            desk.problem(problem);
+        }
         if subject.birth.is_some_and(|(birth, _)| birth.is_final) {
             return self.give_times(desk, subject);
         }

@@ -10,6 +10,7 @@ mod attributes;
 mod backup;
 mod births;
 mod debug;
+mod default_label;
 mod directory;
 mod existing;
 mod holes;
@@ -42,7 +43,8 @@ use haul_flow::{
     Status, Striping, Tool, Undertaking, is_shared,
 };
 use haul_sys::{
-    EntryType, Errno, Error, Fd, Identity, Mode, ProcessIdentity, Stat, set_creation_label, stat, stat_at,
+    EntryType, Errno, Error, Fd, FileContexts, Identity, Mode, ProcessIdentity, Stat, set_creation_label,
+    stat, stat_at,
 };
 
 pub use options::{
@@ -111,6 +113,10 @@ pub fn run_by(
         let problem = Problem::new(wording::CREATION_LABEL).naming(context.to_bytes());
         return Outcome::Fatal(problem.because(cause));
     }
+    let contexts = match default_label::open(options) {
+        Ok(contexts) => contexts,
+        Err(problem) => return Outcome::Fatal(problem),
+    };
     let assignments = match operands::assign(operands, options, &cache) {
         Ok(assignments) => assignments,
         Err(Stop::Usage(problem)) => return Outcome::Usage(problem),
@@ -119,7 +125,7 @@ pub fn run_by(
     let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
     let mut status = Status::Success;
     let groups = operands::groups(assignments, options, &cache);
-    let copier = Copier::new(options.clone(), groups.len() > 1);
+    let copier = Copier { contexts, ..Copier::new(options.clone(), groups.len() > 1) };
     let mut parents = Parents::new(&copier, &cache, report);
     let mut first = 0;
     for group in &groups {
@@ -218,6 +224,8 @@ pub struct Copier {
     layouts: Layouts,
     /// Which attributes are copied; read when the first is found.
     xattr_rules: OnceLock<XattrRules>,
+    /// The policy's file contexts, with `-Z`.
+    contexts: Option<FileContexts>,
     resolutions: Resolutions,
     /// Whether the user has agreed to the replacement that comes next. Only one file is in flight then.
     agreed: AtomicBool,
@@ -246,6 +254,7 @@ impl Copier {
             backups: Backups::default(),
             layouts: Layouts::default(),
             xattr_rules: OnceLock::new(),
+            contexts: None,
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),

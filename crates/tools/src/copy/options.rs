@@ -161,6 +161,8 @@ pub enum Label {
     },
     /// New files are made with this one (`--context=CTX`).
     Given(CString),
+    /// The copy's type is the one that the policy has for its path (`-Z`).
+    Policy,
 }
 
 /// The options of one copy, resolved.

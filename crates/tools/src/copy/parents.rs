@@ -256,6 +256,7 @@ impl<'a> Parents<'a> {
         // The cache holds it for finding names, which is no descriptor that attributes can be set through.
         let pinned = Pinned::open(&opened, c".").map_err(problem(wording::PARENT_ATTRIBUTES))?;
         let object = Object::Pinned(&pinned);
+        self.copier.give_default_label(object, &|| changed.shown.clone())?;
         if self.copier.preserves(Preserve::OWNERSHIP) {
             self.give_owner(object, &changed.stat).map_err(problem(wording::OWNERSHIP))?;
         }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Copier;
 use super::births::Births;
+use super::default_label;
 use super::links::NameClaim;
 use super::options::{CopyOptions, Dereference, Label};
 use super::provisional::Ticket;
@@ -121,7 +122,8 @@ impl Portable for Copier {
         if let Label::Given(context) = &options.label {
             haul_sys::set_creation_label(context).ok()?;
         }
-        Some(Self { run, ..Self::new(options, false) })
+        let contexts = default_label::open(&options).ok()?;
+        Some(Self { run, contexts, ..Self::new(options, false) })
     }
 
     fn made<'a>(&self, found: &'a Found<Self>) -> Option<(&'a Arc<Held>, &'a CStr)> {

@@ -129,6 +129,10 @@ wordings! {
     SETTING_LABEL = "failed to set the security context of {}";
     /// The kernel refuses the SELinux context for new files.
     CREATION_LABEL = "failed to set default file creation context to {}";
+    /// There is no library to look up contexts by.
+    NO_CONTEXT_LIBRARY = "-Z needs the library {}, which cannot be loaded";
+    /// The policy's list of contexts cannot be read.
+    NO_CONTEXT_LIST = "cannot read the policy's default contexts by {}";
     /// The line of `--verbose`.
     COPIED = "{} -> {}";
     /// The line of `--verbose` for what replaces something that is kept.

@@ -1,0 +1,105 @@
+//! `-Z`: a copy's SELinux context gets the type that the policy has for its path.
+//!
+//! The kernel has given a new file a context by the policy's transitions; only the type in it is replaced, as by `restorecon`.
+//! GNU cp asks the kernel for that context beforehand, with the same result.
+//!
+//! As with GNU cp, a failure is reported without bearing on the exit status, and a file for which there is no context, or that
+//! can have none, is left alone.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use haul_flow::Problem;
+use haul_sys::{Errno, Error, FileContexts, FileType, LIBSELINUX, Operation};
+
+use super::attributes::{Object, SECURITY_LABEL};
+use super::options::Label;
+use super::{Copier, CopyOptions, wording};
+
+/// Opens the policy's file contexts, if they are needed.
+pub(super) fn open(options: &CopyOptions) -> Result<Option<FileContexts>, Problem> {
+    if options.label != Label::Policy {
+        return Ok(None);
+    }
+    let problem = |wording| Problem::new(wording).naming(LIBSELINUX.to_bytes());
+    match FileContexts::open() {
+        Ok(None) => Err(problem(wording::NO_CONTEXT_LIBRARY)),
+        Ok(contexts) => Ok(contexts),
+        Err(cause) => Err(problem(wording::NO_CONTEXT_LIST).because(cause)),
+    }
+}
+
+impl Copier {
+    /// Gives a copy the type of its path, with `-Z`.
+    ///
+    /// # Errors
+    /// A warning.
+    pub(super) fn give_default_label(
+        &self,
+        object: Object<'_>,
+        path: &dyn Fn() -> Vec<u8>,
+    ) -> Result<(), Problem> {
+        let Some(contexts) = &self.contexts else { return Ok(()) };
+        match relabel(contexts, object, &path()) {
+            Err(cause) if !matches!(cause.errno(), Errno::NOENT | Errno::NODATA | Errno::OPNOTSUPP) => {
+                Err(Problem::new(wording::SETTING_LABEL).naming(path()).because(cause).as_warning())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn relabel(contexts: &FileContexts, object: Object<'_>, path: &[u8]) -> Result<(), Error> {
+    let kind = object.stat()?.kind;
+    let default = contexts.lookup(&absolute(path, kind)?, kind)?;
+    let now = object.get(SECURITY_LABEL)?;
+    match with_type_of(&now, &default) {
+        Some(context) if context != now => object.set(SECURITY_LABEL, &context),
+        Some(_) => Ok(()),
+        None => Err(Error::new(Operation::Fsetxattr, format!("{default:?}"), Errno::INVAL)),
+    }
+}
+
+/// Makes a path absolute, as the library wants it. It is only looked up, never opened.
+fn absolute(path: &[u8], kind: FileType) -> Result<CString, Error> {
+    let failed = |errno| Error::new(Operation::Statx, String::from_utf8_lossy(path).into_owned(), errno);
+    let shown = Path::new(OsStr::from_bytes(path));
+    let resolved = match (shown.parent(), shown.file_name()) {
+        // Without `/./`, which no pattern of a policy has.
+        _ if shown.is_absolute() => Ok(shown.components().collect()),
+        (Some(parent), Some(name)) if kind != FileType::Directory => {
+            Path::new(".").join(parent).canonicalize().map(|parent| parent.join(name))
+        }
+        _ => shown.canonicalize(),
+    };
+    let resolved = resolved.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    CString::new(OsString::from(resolved).into_vec()).map_err(|_| failed(Errno::INVAL))
+}
+
+/// Puts the type of one context, the third of its fields, into another. The kernel ends its contexts with a NUL.
+fn with_type_of(context: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+    let mut fields: Vec<_> = context.splitn(4, |byte| *byte == b':').collect();
+    let wanted = other.split(|byte| *byte == b':').nth(2)?;
+    let ends_in_nul = fields.get(2)?.ends_with(b"\0");
+    fields[2] = wanted;
+    let mut joined = fields.join(&b':');
+    if ends_in_nul {
+        joined.push(0);
+    }
+    Some(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_type_is_replaced() {
+        let put = |context: &[u8], other: &[u8]| with_type_of(context, other);
+        assert_eq!(put(b"u:r:t:s0:c1\0", b"a:b:c:s1").unwrap(), b"u:r:c:s0:c1\0");
+        assert_eq!(put(b"u:r:t\0", b"a:b:c").unwrap(), b"u:r:c\0");
+        assert_eq!(put(b"u:r:t", b"a:b:c:s0").unwrap(), b"u:r:c");
+        assert_eq!((put(b"u:r", b"a:b:c"), put(b"u:r:t", b"a:b")), (None, None));
+    }
+}
