@@ -185,6 +185,12 @@ fn a_host_that_loses_its_power_is_named() {
 }
 
 #[test]
+fn a_host_that_loses_its_power_under_open_mpi_5_is_named() {
+    needed!(Kind::OpenMpi5);
+    a_host_is_lost(Kind::OpenMpi5, power_is_lost);
+}
+
+#[test]
 fn a_host_that_loses_its_power_under_mpich_is_named() {
     needed!(Kind::Mpich4);
     a_host_is_lost(Kind::Mpich4, power_is_lost);
@@ -239,6 +245,12 @@ fn a_host_stays_away(kind: Kind) {
 fn a_host_that_stays_away_is_left_out() {
     needed!(Kind::OpenMpi4);
     a_host_stays_away(Kind::OpenMpi4);
+}
+
+#[test]
+fn a_host_that_stays_away_under_open_mpi_5_is_left_out() {
+    needed!(Kind::OpenMpi5);
+    a_host_stays_away(Kind::OpenMpi5);
 }
 
 #[test]
