@@ -63,7 +63,7 @@ _haul() {
             haul_bench_run:--scale | haul_bench_run:--rounds | haul_bench_run:--work | haul_bench_run:--fs | haul_bench_run:--haul | haul_bench_run:--only | haul_bench_run:--time-limit | haul_bench_run:--standin | haul_bench_run:--mounts | haul_bench_run:--from | haul_bench_run:--json | haul_bench_run:--csv | haul_bench_run:--html) option=$prev ;;
             haul_bench_aio:--pattern | haul_bench_aio:--kind | haul_bench_aio:--engine | haul_bench_aio:--file-size | haul_bench_aio:--record-size | haul_bench_aio:--depth | haul_bench_aio:--per-iteration | haul_bench_aio:--max-submit | haul_bench_aio:--alignment | haul_bench_aio:--seed | haul_bench_aio:--rounds) option=$prev ;;
             haul_bench_tools:--only | haul_bench_tools:--scale | haul_bench_tools:--tree | haul_bench_tools:--rounds | haul_bench_tools:--work | haul_bench_tools:--haul | haul_bench_tools:--standin | haul_bench_tools:--time-limit | haul_bench_tools:--json) option=$prev ;;
-            haul_bench_simulate:--clients | haul_bench_simulate:--files | haul_bench_simulate:--seed | haul_bench_simulate:--json | haul_bench_simulate:--html) option=$prev ;;
+            haul_bench_simulate:--clients | haul_bench_simulate:--files | haul_bench_simulate:--list-rate | haul_bench_simulate:--lost-ranks | haul_bench_simulate:--restart-time | haul_bench_simulate:--stragglers | haul_bench_simulate:--straggler-speed | haul_bench_simulate:--target-spread | haul_bench_simulate:--seed | haul_bench_simulate:--json | haul_bench_simulate:--html) option=$prev ;;
         esac
     fi
 
@@ -161,7 +161,7 @@ _haul() {
             haul_bench_run) words='--scale= --rounds= --work= --fs= --haul= --only= --ablate --time-limit= --standin= --mounts= --from= --json= --csv= --html= -h --help' ;;
             haul_bench_aio) words='--pattern= --kind= --engine= --direct --file-size= --record-size= --depth= --per-iteration= --max-submit= --alignment= --seed= --rounds= --json -h --help' ;;
             haul_bench_tools) words='--only= --scale= --tree= --rounds= --work= --haul= --standin= --time-limit= --json= -h --help' ;;
-            haul_bench_simulate) words='--clients= --files= --seed= --json= --html= -h --help' ;;
+            haul_bench_simulate) words='--clients= --files= --list-rate= --lost-ranks= --restart-time= --stragglers= --straggler-speed= --target-spread= --seed= --json= --html= -h --help' ;;
             haul_help) words='' ;;
         esac
     else

@@ -9,15 +9,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::Path;
 
 use haul_testkit::compare::compare_paths;
-use haul_testkit::run::Outcome;
+use haul_testkit::mpi::Mpi;
+use haul_testkit::run::{Outcome, Run};
 use haul_testkit::rustix::fs::{XattrFlags, fsetxattr, getxattr, setxattr};
 use haul_testkit::spec::bytes;
 use haul_testkit::strace::record;
-use haul_testkit::{Facts, Sandbox, Standin, libc, needs, program, require, standin};
+use haul_testkit::{Facts, Sandbox, Standin, libc, mpi, needs, program, require, standin};
 
 const LOV: &str = "lustre.lov";
 const ANY: u16 = 0xffff;
@@ -179,6 +180,43 @@ fn stripes_are_reduced_and_the_first_target_left_free() {
         assert!(outcome.succeeded() && outcome.errors().is_empty(), "{option}: {}", outcome.errors());
         assert_eq!(layout(&target), Some(vec![Part { count, first, ..PLAIN }]), "{option} {length}");
         assert_eq!(fs::read(&target).unwrap(), bytes(1, length));
+    }
+}
+
+/// Both changes at once: by `spdcp`'s letters, and by ranks that move ranges of a file whose layout is not its source's.
+#[test]
+fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
+    require!(is_ready());
+    require!(mpi::Kind::OpenMpi4.needed());
+    let mpi = Mpi::find(mpi::Kind::OpenMpi4).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let spdcp = folder.path().join("spdcp");
+    symlink(fs::canonicalize(program!().path()).unwrap(), &spdcp).unwrap();
+    let launcher = format!("--launcher={}", mpi.launcher().display());
+    let library = format!("--mpi-lib={}", mpi.library().display());
+    let ranks = ["--clients=3", &launcher, &library, "--range-size=2M"];
+    let long = ["--copy-layout", "--reduce-stripes", "--no-stripe-offset"];
+    let cases = [
+        (Run::new(&spdcp).args(["-c", "-n"]), 3 * MEBIBYTE, 2),
+        (Run::new(&spdcp).args(["-c", "-n"]), 17 * MEBIBYTE, 3),
+        (program!().run().args(ranks).args(long), 3 * MEBIBYTE, 2),
+        (program!().run().args(ranks).args(long), 17 * MEBIBYTE, 3),
+    ];
+    for (index, (run, length, count)) in cases.into_iter().enumerate() {
+        // One of its own each: what it chooses first is target 0, or 1 after the token file of the ranks.
+        let standin = standin(1, 6);
+        let [source, target] = ["source", "target"].map(|name| standin.client(0).join(name));
+        make(&source, &[PLAIN], length);
+        let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
+        let run = run.env("HAUL_TEST_STRIPED", "lustre").arg(&source).arg(&target);
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded() && outcome.errors().is_empty(), "{index}: {}", outcome.errors());
+        assert_eq!(
+            layout(&target),
+            Some(vec![Part { count, first: if index < 2 { 0 } else { 1 }, ..PLAIN }]),
+            "{index}"
+        );
+        assert!(fs::read(&target).unwrap() == bytes(1, length), "{index}: other bytes");
     }
 }
 

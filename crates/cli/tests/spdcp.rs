@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::{program, require};
 
 /// A folder with the program under the name `spdcp` and a tree to copy.
@@ -131,6 +132,25 @@ fn the_versions_of_command_and_agent_are_told() {
     };
     assert!(agent("true").starts_with("agent: true (GNU coreutils)"), "{}", agent("true"));
     assert_eq!(agent("/no/such/agent"), "agent: /no/such/agent: No such file or directory (os error 2)");
+}
+
+/// The MPI that is named is the one whose launcher comes first on `PATH`.
+#[test]
+fn the_mpi_that_would_be_used_is_named() {
+    require!(program!().needs_haul());
+    let found = [(Kind::OpenMpi5, "Open MPI v5."), (Kind::Mpich5, "MPICH Version")];
+    require!(found.iter().find_map(|(kind, _)| kind.needed()));
+    for (kind, name) in found {
+        let launcher = Mpi::find(kind).unwrap().launcher().to_owned();
+        let mut path = launcher.parent().unwrap().as_os_str().to_owned();
+        path.push(":/usr/bin:/bin");
+        let output =
+            Command::new(program!().path()).args(["spdcp", "-V"]).env("PATH", path).output().unwrap();
+        let told = text(&output.stdout);
+        assert!(told.contains(&format!("\nMPI: {name}")), "{told}");
+        let folder = launcher.parent().unwrap().display();
+        assert!(told.contains(&format!("\nlauncher: {folder}/mpirun\n")), "{told}");
+    }
 }
 
 #[test]

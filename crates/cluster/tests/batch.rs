@@ -14,7 +14,7 @@ use haul_cluster::batch::{Listener, Order, Outcome, Over, run};
 use haul_cluster::launch::command::{StartLine, Surroundings, System, Wanted, start_line};
 use haul_cluster::launch::job::Job;
 use haul_testkit::hosts::{self, Hosts};
-use haul_testkit::program::write_script;
+use haul_testkit::pbs::Pbs;
 use haul_testkit::slurm::{self, Slurm};
 use haul_testkit::{needs, note, require, rustix, signals, wait};
 
@@ -400,58 +400,24 @@ fn hosts_of_their_own_are_nodes_too() {
     assert_eq!(names, ["h1", "h2", "h3"]);
 }
 
-/// Stand-ins for the three programs of PBS. Jobs are processes of this host; `jobs/ID.pid` is a job's.
-fn make_pbs(folder: &Path) -> PathBuf {
-    let programs = [
-        (
-            "qsub",
-            "grep -q '^#PBS -q closed' script && { echo 'qsub: Queue is not enabled' >&2; exit 1; }\n\
-             id=$(($(ls \"$jobs\" | wc -l) + 1)).standin\ncp script \"$jobs/$id.script\"\n\
-             PBS_JOBID=$id setsid sh -c 'echo $$ >\"$1\"; exec sh script' sh \"$jobs/$id.pid\" </dev/null >log 2>&1 &\n\
-             echo $id\n",
-        ),
-        (
-            "qstat",
-            "for id; do :; done\npid=$(cat \"$jobs/$id.pid\" 2>/dev/null)\n\
-             if [ -z \"$pid\" ]; then printf 'Job Id: %s\\n    job_state = Q\\n    comment = Not Running\\n' $id; exit; fi\n\
-             if kill -0 $pid 2>/dev/null; then printf 'Job Id: %s\\n    job_state = R\\n' $id; exit; fi\n\
-             if [ \"$1\" = -x ]; then printf 'Job Id: %s\\n    job_state = F\\n    Exit_status = 271\\n' $id; exit; fi\n\
-             echo \"qstat: $id Job has finished, use -x or -H to obtain historical job information\" >&2; exit 35\n",
-        ),
-        ("qdel", "kill -s TERM -- -$(cat \"$jobs/$1.pid\")\n"),
-    ];
-    let bin = folder.join("bin");
-    let jobs = folder.join("jobs");
-    fs::create_dir_all(&bin).unwrap();
-    fs::create_dir_all(&jobs).unwrap();
-    for (name, body) in programs {
-        let path = bin.join(name);
-        write_script(&path, &format!("#!/bin/sh\njobs='{}'\n{body}", jobs.display())).unwrap();
-    }
-    bin
-}
-
-fn in_pbs(tools: &Path, folder: &Path, script: &str) -> Order {
-    let mut path = OsString::from(make_pbs(tools));
-    path.push(":");
-    path.push(std::env::var_os("PATH").unwrap());
-    order(System::Pbs, folder, ("PATH", path.into()), script)
+fn in_pbs(pbs: &Pbs, folder: &Path, script: &str) -> Order {
+    order(System::Pbs, folder, ("PATH", pbs.path().into()), script)
 }
 
 #[test]
 fn a_job_of_pbs_is_described_and_followed() {
-    let [tools, folder] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let (pbs, folder) = (Pbs::new(&[]).unwrap(), tempfile::tempdir().unwrap());
     let wanted = Order {
         account: Some("project".to_owned()),
         walltime: Some(Duration::from_secs(3723)),
         queue: Some("batch".to_owned()),
         clients: 5,
-        ..in_pbs(tools.path(), folder.path(), "echo out; echo err >&2; exit 4")
+        ..in_pbs(&pbs, folder.path(), "echo out; echo err >&2; exit 4")
     };
     let mut heard = Heard::reacting(|_| ());
     assert_eq!(run(&wanted, &Signals::none(), &mut heard).unwrap(), Outcome::Finished(4));
     assert_eq!((heard.text().as_str(), heard.error.as_slice()), ("out\n", &b"err\n"[..]));
-    let script = fs::read_to_string(tools.path().join("jobs/1.standin.script")).unwrap();
+    let script = pbs.script("1.standin");
     for line in [
         "#PBS -N haul",
         "#PBS -l select=5:ncpus=1:mpiprocs=1",
@@ -467,13 +433,13 @@ fn a_job_of_pbs_is_described_and_followed() {
 
 #[test]
 fn pbs_refuses_cancels_and_is_interrupted() {
-    let [tools, folder] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let wanted = in_pbs(tools.path(), folder.path(), "echo begun; exec sleep 1000");
+    let (pbs, folder) = (Pbs::new(&[]).unwrap(), tempfile::tempdir().unwrap());
+    let wanted = in_pbs(&pbs, folder.path(), "echo begun; exec sleep 1000");
     let refused = Order { queue: Some("closed".to_owned()), ..wanted.clone() };
     let outcome = run(&refused, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
     assert_eq!(outcome, Outcome::Refused("qsub: Queue is not enabled".to_owned()));
 
-    let qdel = tools.path().join("bin/qdel");
+    let qdel = pbs.bin().join("qdel");
     let mut heard = Heard::reacting(|text| {
         if text == "begun\n" {
             assert!(Command::new(&qdel).arg("1.standin").status().unwrap().success());

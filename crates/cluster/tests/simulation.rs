@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use haul_cluster::schedule::Limits;
-use haul_cluster::simulate::{Class, Machine, Outcome, Scene, Walk, Workload, run};
+use haul_cluster::simulate::{Class, Faults, Machine, Outcome, Scene, Walk, Workload, run};
 use proptest::prelude::*;
 
 const MB: f64 = 1e6;
@@ -43,12 +43,19 @@ fn scene(clients: u32, classes: &[(u64, u64, u32)]) -> Scene {
         clients,
         walk: Walk::Launch,
         limits: Limits::default(),
+        faults: Faults::default(),
         seed: 7,
     }
 }
 
 fn check_whole(scene: &Scene, outcome: &Outcome) {
     assert_eq!((outcome.files, outcome.bytes), (scene.workload.files(), scene.workload.bytes()));
+    let lost = scene.faults.lost_ranks.min(scene.clients - 1);
+    // Without bytes nothing says when to lose a rank.
+    let attempts = if outcome.bytes == 0 && lost > 0 { outcome.attempts } else { lost + 1 };
+    assert_eq!(outcome.attempts, attempts);
+    assert!(outcome.bytes_written >= outcome.bytes);
+    assert!(lost > 0 || outcome.bytes_written == outcome.bytes);
 }
 
 #[test]
@@ -116,15 +123,97 @@ fn small_files_are_copied_at_the_rate_of_the_metadata_server() {
     }
 }
 
+/// Simulates the scene with some faults.
+fn with_faults(scene: &Scene, faults: Faults) -> Outcome {
+    let scene = Scene { faults, ..scene.clone() };
+    let outcome = run(&scene);
+    check_whole(&scene, &outcome);
+    outcome
+}
+
+#[test]
+fn a_lost_rank_costs_its_work_and_the_restart() {
+    let restart_time = Duration::from_secs(20);
+    for classes in [vec![(9000, 10_000_000, 4)], vec![(8, 24_000_000_000, 80)]] {
+        let scene = scene(32, &classes);
+        let whole = run(&scene);
+        for lost_ranks in [1, 2] {
+            let outcome = with_faults(&scene, Faults { lost_ranks, restart_time, ..Faults::default() });
+            let waited = f64::from(lost_ranks) * restart_time.as_secs_f64();
+            let longer = outcome.seconds - whole.seconds;
+            assert!((waited..1.5 * waited).contains(&longer), "{longer:.1} s longer for {classes:?}");
+            // What was reported as done is not copied again.
+            let again = (outcome.bytes_written - outcome.bytes) as f64 / outcome.bytes as f64;
+            assert!(again > 0.0 && again < 0.25, "{again} of the bytes again for {classes:?}");
+        }
+    }
+}
+
+#[test]
+fn small_files_survive_the_loss_of_ranks() {
+    let workload = Workload::Small { files: 300_000, bytes: 4096, directory_entries: 1000 };
+    for walk in [Walk::Launch, Walk::Ranks] {
+        let scene = Scene { workload: workload.clone(), walk, ..scene(16, &[]) };
+        with_faults(&scene, Faults { lost_ranks: 2, ..Faults::default() });
+    }
+}
+
+#[test]
+fn the_last_rank_is_not_lost() {
+    let outcome =
+        with_faults(&scene(2, &[(50, 1_000_000, 1)]), Faults { lost_ranks: 2, ..Faults::default() });
+    assert_eq!(outcome.attempts, 2);
+}
+
+#[test]
+fn stragglers_take_the_rate_that_they_lack() {
+    let scene = scene(20, &[(40, 4_000_000_000, 80)]);
+    let whole = run(&scene).rate();
+    let slow = Faults { stragglers: 0.2, straggler_speed: 0.5, ..Faults::default() };
+    // A fifth of the ranks at half speed is a tenth less; nobody waits for them.
+    let left = with_faults(&scene, slow).rate() / whole;
+    assert!((0.85..=0.92).contains(&left), "{left}");
+    let usual = Faults { stragglers: 0.2, straggler_speed: 1.0, ..Faults::default() };
+    assert_eq!(with_faults(&scene, usual), run(&scene));
+}
+
+#[test]
+fn small_files_go_to_ranks_that_are_not_slow() {
+    let machine = Machine { metadata_latency: Duration::from_millis(1), ..machine() };
+    let workload = Workload::Small { files: 400_000, bytes: 4096, directory_entries: 1000 };
+    let scene = Scene { machine, workload, ..scene(20, &[]) };
+    let whole = run(&scene).files_rate();
+    let slow = Faults { stragglers: 0.05, straggler_speed: 0.2, ..Faults::default() };
+    let left = with_faults(&scene, slow).files_rate() / whole;
+    assert!(left > 0.75 && left < 1.0, "{left}");
+}
+
+#[test]
+fn uneven_targets_hold_up_files_that_lie_on_all_of_them() {
+    let uneven = Faults { target_spread: 0.5, ..Faults::default() };
+    let on_all = scene(100, &[(8, 8_000_000_000, 80)]);
+    let left = with_faults(&on_all, uneven).rate() / run(&on_all).rate();
+    // Every stripe row waits for the slowest target, which has half the rate.
+    assert!((0.48..=0.6).contains(&left), "{left}");
+    // One client never had more than its link.
+    let alone = scene(1, &[(4, 4_000_000_000, 80)]);
+    let left = with_faults(&alone, uneven).rate() / run(&alone).rate();
+    assert!(left > 0.9, "{left}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn nothing_is_faster_than_the_hardware_and_the_same_is_the_same(
         clients in 1u32..130, targets in 1u32..90, files in 1u64..200, bytes in 0u64..40_000_000,
         large in 0u64..3, stripes in 1u32..100, seed in any::<u64>(), flight in (1u32..40, 1u32..40, 1u32..9),
+        faults in (0u32..3, 0.0..0.5f64, 0.05..1.0f64, 0.0..0.9f64),
     ) {
         let mut scene = scene(clients, &[(files, bytes, stripes), (large, 700_000_000, 2 * stripes)]);
         scene.seed = seed;
+        let (lost_ranks, stragglers, straggler_speed, target_spread) = faults;
+        let restart_time = Duration::from_secs(1);
+        scene.faults = Faults { lost_ranks, restart_time, stragglers, straggler_speed, target_spread };
         scene.machine.targets = targets;
         (scene.machine.requests_in_flight, scene.machine.files_in_flight, scene.machine.streams) = flight;
         let outcome = run(&scene);

@@ -35,6 +35,7 @@ pub mod message;
 pub mod mount;
 pub mod mpi;
 pub mod needs;
+pub mod pbs;
 pub mod program;
 pub mod random;
 pub mod release;

@@ -1,13 +1,16 @@
 //! Shows what was simulated: lines while it goes on, tables for a terminal, and a page with plots.
 
-use haul_cluster::simulate::{Machine, Walk};
+use haul_cluster::simulate::{Faults, Machine, Walk};
 
 use super::View;
 use super::figure::{Claim, Curve, Curves, Figure, Level, Panel, Row, Table, Tone, Value, digits, rate};
 use super::html;
 use crate::run::study::Role;
 use crate::simulate::published::{self, PEAK, Published};
-use crate::simulate::scenes::{COMPRESSED_BYTES, COMPRESSION, COMPRESSION_RATE, Client, SMALL_CLIENTS};
+use crate::simulate::scenes::{
+    COMPRESSED_BYTES, COMPRESSION, COMPRESSION_RATE, Client, FAULTS_CLIENTS, LIST_RATES, RANKS_SERVERS,
+    SMALL_CLIENTS,
+};
 use crate::simulate::{Point, Simulated};
 
 /// Says in a line what came out of one job.
@@ -15,11 +18,13 @@ pub(crate) fn line(point: &Point) -> String {
     let (bottleneck, busy) = point.outcome.busy.bottleneck();
     let what = format!("workload {}, {} clients", point.workload, point.clients);
     let end = format!("{:.1} s, busiest: {bottleneck} {:.0}%", point.outcome.seconds, 100.0 * busy);
+    let what = if point.case.is_empty() { what } else { format!("{what}, {}", point.case) };
     match (point.workload, point.client) {
-        ("small", _) => {
+        ("small" | "ranks", _) => {
             let (servers, walk) = (point.metadata_servers, walk_name(point.walk));
             format!(
-                "{what}, {servers} metadata servers, {walk}: {:.0} files/s, {end}",
+                "{what}, {servers} metadata servers, {} files a directory, {walk}: {:.0} files/s, {end}",
+                point.directory_entries,
                 point.outcome.files_rate()
             )
         }
@@ -57,9 +62,13 @@ pub(crate) fn text(simulated: &Simulated) -> String {
 /// Writes the page.
 pub(crate) fn page(simulated: &Simulated) -> String {
     let facts = vec![
-        ("What this is", "a discrete-event simulation; nothing here was measured".to_owned()),
+        (
+            "What this is",
+            "a discrete-event simulation; nothing here was measured but the rate of listing".to_owned(),
+        ),
         ("What is real in it", "the scheduler of rank 0, the planner, the model of teams".to_owned()),
         ("Seed", simulated.seed.to_string()),
+        ("What goes wrong, but where a table says so", faults_text(&simulated.faults)),
         ("Assumptions", "docs/scale.md; the constants are in the tables below".to_owned()),
     ];
     let view = View {
@@ -170,6 +179,7 @@ fn figures(simulated: &Simulated) -> Vec<Figure> {
     ];
     if simulated.files > 0 {
         figures.push(small_figure(simulated));
+        figures.push(ranks_figure(simulated));
     }
     figures.retain(|figure| {
         figure.panels.iter().any(|panel| matches!(panel, Panel::Curves(curves) if !curves.curves.is_empty()))
@@ -258,6 +268,39 @@ fn small_figure(simulated: &Simulated) -> Figure {
     }
 }
 
+fn ranks_figure(simulated: &Simulated) -> Figure {
+    let curve = |walk, role, entries| Curve {
+        label: walk_name(walk).to_owned(),
+        tone: Tone::of(role),
+        points: simulated
+            .by_ranks
+            .iter()
+            .filter(|point| point.walk == walk && point.directory_entries == entries)
+            .map(|point| (f64::from(point.clients), Value::exactly(point.outcome.files_rate() / 1e3)))
+            .collect(),
+    };
+    let panel = |(entries, rate): (u64, f64)| {
+        Panel::Curves(Curves {
+            title: format!("{entries} files a directory: one process lists {rate:.0} a second"),
+            axis: "thousand files/s, simulated".to_owned(),
+            x_axis: "ranks".to_owned(),
+            curves: vec![
+                curve(Walk::Launch, Role::IoUring, entries),
+                curve(Walk::Ranks, Role::Auto, entries),
+            ],
+            levels: Vec::new(),
+        })
+    };
+    Figure {
+        title: "Who lists: the launch process or the ranks".to_owned(),
+        caption: format!(
+            "Small files on {RANKS_SERVERS} metadata servers. What one process lists in a second was measured on the stand-in \
+             with 0.5 ms a metadata operation (docs/measurements/cluster.md)."
+        ),
+        panels: LIST_RATES.map(panel).into(),
+    }
+}
+
 fn tables(simulated: &Simulated) -> Vec<Table> {
     let mut tables = Vec::new();
     for published in &published::ALL {
@@ -301,8 +344,76 @@ fn tables(simulated: &Simulated) -> Vec<Table> {
             });
         }
     }
+    for (entries, _) in LIST_RATES {
+        for walk in [Walk::Launch, Walk::Ranks] {
+            let of_it = simulated.by_ranks.iter();
+            let of_it = of_it.filter(|point| point.walk == walk && point.directory_entries == entries);
+            let rows: Vec<Row> =
+                of_it.map(|point| row(point.clients.to_string(), small_cells(point))).collect();
+            if !rows.is_empty() {
+                tables.push(Table {
+                    title: format!(
+                        "Small files, {entries} a directory, {}, {RANKS_SERVERS} metadata servers, by ranks",
+                        walk_name(walk)
+                    ),
+                    note: String::new(),
+                    columns: columns(&["files/s", "messages/1000"]),
+                    rows,
+                });
+            }
+        }
+    }
+    tables.extend(cases_tables(simulated));
     tables.extend(simulated.machines.iter().map(|(name, machine)| machine_table(name, machine)));
     tables
+}
+
+/// Describes what goes wrong.
+fn faults_text(faults: &Faults) -> String {
+    let mut parts = Vec::new();
+    if faults.lost_ranks > 0 {
+        parts
+            .push(format!("{} ranks lost, {:?} each to start again", faults.lost_ranks, faults.restart_time));
+    }
+    if faults.stragglers > 0.0 && faults.straggler_speed < 1.0 {
+        let (part, speed) = (100.0 * faults.stragglers, 100.0 * faults.straggler_speed);
+        parts.push(format!("{part:.0}% of the ranks at {speed:.0}% of the speed"));
+    }
+    if faults.target_spread > 0.0 {
+        parts.push(format!("targets up to {:.0}% slower or faster", 100.0 * faults.target_spread));
+    }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join("; ") }
+}
+
+/// Lists what each job loses to what goes wrong.
+fn cases_tables(simulated: &Simulated) -> Vec<Table> {
+    let of = |workload: &'static str| simulated.cases.iter().filter(move |point| point.workload == workload);
+    let table = |workload: &'static str, title: String| {
+        let plain = of(workload).next()?.outcome.seconds;
+        let rows = of(workload).map(|point| {
+            let outcome = &point.outcome;
+            let again = (outcome.bytes_written - outcome.bytes) as f64 / outcome.bytes.max(1) as f64;
+            let cells = [
+                rate(outcome.seconds),
+                format!("{:+.0}%", 100.0 * (outcome.seconds / plain - 1.0)),
+                if workload == "small" { format!("{:.0}", outcome.files_rate()) } else { rate(point.rate()) },
+                format!("{:.1}%", 100.0 * again),
+                outcome.attempts.to_string(),
+            ];
+            row(point.case.to_owned(), cells.into())
+        });
+        let columns = ["seconds", "longer", if workload == "small" { "files/s" } else { "MB/s" }];
+        let columns = columns.into_iter().chain(["copied again", "attempts"]).map(str::to_owned).collect();
+        Some(Table { title, note: String::new(), columns, rows: rows.collect() })
+    };
+    let documents = published::ALL.iter().filter_map(|published| {
+        let workload = published.workload;
+        table(workload, format!("Workload {workload} with {FAULTS_CLIENTS} clients: what goes wrong"))
+    });
+    let title = format!(
+        "Small files on {SMALL_CLIENTS} ranks, --walk=ranks, {RANKS_SERVERS} metadata servers: what goes wrong"
+    );
+    documents.chain(table("small", title)).collect()
 }
 
 fn columns(first: &[&str]) -> Vec<String> {
@@ -376,27 +487,21 @@ fn machine_table(name: &str, machine: &Machine) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::scenes;
-    use haul_cluster::simulate::run;
+    use crate::simulate::scenes::{self, Assumptions, Planned};
 
     fn example() -> Simulated {
-        let planned = scenes::all(&[64, 100], 50_000, 1);
-        let points = planned.into_iter().map(|planned| Point {
-            workload: planned.workload,
-            client: planned.client,
-            clients: planned.scene.clients,
-            metadata_servers: planned.scene.machine.metadata_servers,
-            walk: planned.scene.walk,
-            ceiling: 1e10,
-            outcome: run(&planned.scene),
-        });
+        let assumed = Assumptions { files: 50_000, faults: Faults::default(), list_rate: None, seed: 1 };
+        let simulate = |planned: Vec<Planned>| planned.iter().map(Point::simulate).collect();
         let machines = vec![("a machine", scenes::document_machine())];
         Simulated {
             seed: 1,
             files: 50_000,
             machines,
             published: published::ALL.to_vec(),
-            points: points.collect(),
+            faults: assumed.faults,
+            points: simulate(scenes::all(&[64, 100], &assumed)),
+            by_ranks: simulate(scenes::by_ranks(&assumed)),
+            cases: simulate(scenes::with_faults(&assumed)),
         }
     }
 
@@ -407,7 +512,7 @@ mod tests {
         let body = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
         let document = roxmltree::Document::parse(body).unwrap();
         let plots = document.descendants().filter(|node| node.tag_name().name() == "svg").count();
-        assert_eq!(plots, 3 + 2 + 2);
+        assert_eq!(plots, 3 + 2 + 2 + 2);
         assert!(!page.contains("NaN") && !page.contains("\"inf"));
         assert!(page.contains("nothing here was measured") && page.contains("spdcp, published"));
         let text = text(&simulated);

@@ -1,8 +1,9 @@
 //! `haul bench simulate`: what a job does at sizes that no machine at hand has.
 //!
 //! It runs the real scheduler over a modelled file system (`haul_cluster::simulate`): the three workloads of the document at
-//! full size on 1 to 512 clients, and 10⁹ small files on 1,000 ranks. Nothing here was measured, and every report says so;
-//! docs/scale.md has the assumptions.
+//! full size on 1 to 512 clients, 10⁹ small files on 1,000 ranks, small files on 4 to 2,000 ranks, and what it costs when ranks
+//! are lost or slow and targets differ. No rate in it was measured but that of listing, and every report says so; docs/scale.md
+//! has the assumptions.
 //!
 //! - [`mod@scenes`]: the modelled machines, each constant with where it comes from, and what is run on them.
 //! - [`mod@published`]: what the document says.
@@ -13,9 +14,10 @@ pub(crate) mod scenes;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use haul_cluster::simulate::{self, Outcome, Walk};
+use haul_cluster::simulate::{self, Faults, Outcome, Walk, Workload};
 use serde::Serialize;
 
 use crate::compare::Verdict;
@@ -23,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::report;
 
-use scenes::{Client, Planned};
+use scenes::{Assumptions, Client, Planned, RESTART_TIME};
 
 /// Says what to simulate.
 #[derive(Args, Clone, Debug)]
@@ -34,7 +36,25 @@ pub struct SimulateOptions {
     /// Small files to copy with 1,000 ranks; 0 for none
     #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
     files: u64,
-    /// Number that decides where files lie
+    /// Entries a second that one process lists [default: as measured, docs/measurements/cluster.md]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    list_rate: Option<u32>,
+    /// Ranks that are lost, one after the other; the job starts again without each
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2))]
+    lost_ranks: u32,
+    /// Seconds from a loss until the next attempt works
+    #[arg(long, value_name = "SECONDS", default_value_t = RESTART_TIME.as_secs())]
+    restart_time: u64,
+    /// Percentage of the ranks that are slow
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    stragglers: u32,
+    /// Speed of a slow rank, in percent of that of the others
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    straggler_speed: u32,
+    /// How much targets differ: their rates lie up to so many percent below and above the average
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=95))]
+    target_spread: u32,
+    /// Number that decides where files lie, and which ranks and targets are slow
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write everything to this file
@@ -58,6 +78,10 @@ pub(crate) struct Point {
     pub(crate) metadata_servers: u32,
     /// Who lists directories.
     pub(crate) walk: Walk,
+    /// Entries of a directory.
+    pub(crate) directory_entries: u64,
+    /// What goes wrong, in words; empty where the command line says.
+    pub(crate) case: &'static str,
     /// What the hardware allows, in bytes a second: the links of the clients, or the targets.
     pub(crate) ceiling: f64,
     /// What came out.
@@ -75,11 +99,52 @@ pub(crate) struct Simulated {
     pub(crate) machines: Vec<(&'static str, simulate::Machine)>,
     /// What the document says.
     pub(crate) published: Vec<published::Published>,
+    /// What goes wrong in all jobs but the cases, as the command line says.
+    pub(crate) faults: Faults,
     /// The jobs.
     pub(crate) points: Vec<Point>,
+    /// Small files, by ranks.
+    pub(crate) by_ranks: Vec<Point>,
+    /// Jobs in which something goes wrong.
+    pub(crate) cases: Vec<Point>,
+}
+
+impl SimulateOptions {
+    fn assumptions(&self) -> Assumptions {
+        let part = |percent: u32| f64::from(percent) / 100.0;
+        let faults = Faults {
+            lost_ranks: self.lost_ranks,
+            restart_time: Duration::from_secs(self.restart_time),
+            stragglers: part(self.stragglers),
+            straggler_speed: part(self.straggler_speed),
+            target_spread: part(self.target_spread),
+        };
+        Assumptions { files: self.files, faults, list_rate: self.list_rate.map(f64::from), seed: self.seed }
+    }
 }
 
 impl Point {
+    /// Simulates a job.
+    pub(crate) fn simulate(planned: &Planned) -> Self {
+        let Planned { workload, client, case, ref scene } = *planned;
+        let machine = &scene.machine;
+        Self {
+            workload,
+            client,
+            clients: scene.clients,
+            metadata_servers: machine.metadata_servers,
+            walk: scene.walk,
+            directory_entries: match scene.workload {
+                Workload::Small { directory_entries, .. } => directory_entries,
+                Workload::Files(_) => scene.workload.files(),
+            },
+            case,
+            ceiling: (f64::from(scene.clients) * machine.link_rate)
+                .min(f64::from(machine.targets) * machine.target_rate),
+            outcome: simulate::run(scene),
+        }
+    }
+
     /// Returns megabytes a second.
     pub(crate) fn rate(&self) -> f64 {
         self.outcome.rate() / 1e6
@@ -104,26 +169,20 @@ pub(crate) fn run(
 ) -> Result<Verdict> {
     let json = create(options.json.as_deref())?;
     let html = create(options.html.as_deref())?;
-    let mut points = Vec::new();
-    for planned in scenes::all(&options.clients, options.files, options.seed) {
-        interrupt.check()?;
-        let Planned { workload, client, scene } = planned;
-        let machine = &scene.machine;
-        let outcome = simulate::run(&scene);
-        let point = Point {
-            workload,
-            client,
-            clients: scene.clients,
-            metadata_servers: machine.metadata_servers,
-            walk: scene.walk,
-            ceiling: (f64::from(scene.clients) * machine.link_rate)
-                .min(f64::from(machine.targets) * machine.target_rate),
-            outcome,
-        };
-        let line = report::simulated::line(&point);
-        writeln!(progress, "{line}").map_err(no_output)?;
-        points.push(point);
-    }
+    let assumed = options.assumptions();
+    let mut simulate = |planned: Vec<Planned>| -> Result<Vec<Point>> {
+        let mut points = Vec::with_capacity(planned.len());
+        for planned in planned {
+            interrupt.check()?;
+            let point = Point::simulate(&planned);
+            writeln!(progress, "{}", report::simulated::line(&point)).map_err(no_output)?;
+            points.push(point);
+        }
+        Ok(points)
+    };
+    let points = simulate(scenes::all(&options.clients, &assumed))?;
+    let by_ranks = if options.files > 0 { simulate(scenes::by_ranks(&assumed))? } else { Vec::new() };
+    let cases = simulate(scenes::with_faults(&assumed))?;
     let simulated = Simulated {
         seed: options.seed,
         files: options.files,
@@ -132,7 +191,10 @@ pub(crate) fn run(
             ("small files", scenes::small_files_machine(1)),
         ],
         published: published::ALL.to_vec(),
+        faults: assumed.faults,
         points,
+        by_ranks,
+        cases,
     };
     output.write_all(report::simulated::text(&simulated).as_bytes()).map_err(no_output)?;
     if let (Some(file), Some(path)) = (json, &options.json) {

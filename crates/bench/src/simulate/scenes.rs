@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use haul_cluster::schedule::Limits;
-use haul_cluster::simulate::{Class, Machine, Scene, Walk, Workload};
+use haul_cluster::simulate::{Class, Faults, Machine, Scene, Walk, Workload};
 use serde::Serialize;
 
 use super::published::{ALL, PEAK};
@@ -26,8 +26,42 @@ pub(crate) struct Planned {
     pub(crate) workload: &'static str,
     /// How its clients copy.
     pub(crate) client: Client,
+    /// What goes wrong, in words; empty where the command line says.
+    pub(crate) case: &'static str,
     /// What is simulated.
     pub(crate) scene: Scene,
+}
+
+/// What the command line decides for all jobs.
+pub(crate) struct Assumptions {
+    /// Small files to copy.
+    pub(crate) files: u64,
+    /// What goes wrong.
+    pub(crate) faults: Faults,
+    /// Entries a second that one process lists; none for what was measured.
+    pub(crate) list_rate: Option<f64>,
+    /// Decides where files lie.
+    pub(crate) seed: u64,
+}
+
+/// Entries of a directory, and how many entries a second one process of haul lists in directories of that size. Measured
+/// on the stand-in with 0.5 ms a metadata operation: docs/measurements/cluster.md, "Listing".
+pub(crate) const LIST_RATES: [(u64, f64); 2] = [(1000, 572_000.0), (100, 96_000.0)];
+
+/// Returns what it costs one process to list an entry, at so many entries a second.
+fn list_cost(rate: f64) -> Duration {
+    Duration::from_secs_f64(1.0 / rate)
+}
+
+impl Assumptions {
+    /// Adapts a scene to what the command line says.
+    fn adapt(&self, mut scene: Scene) -> Scene {
+        (scene.faults, scene.seed) = (self.faults, self.seed);
+        if let Some(rate) = self.list_rate {
+            scene.machine.list_cost = list_cost(rate);
+        }
+        scene
+    }
 }
 
 /// Ranks of the jobs of small files.
@@ -68,14 +102,15 @@ pub(crate) fn document_machine() -> Machine {
         message_latency: Duration::from_micros(7), // assumed: XT3's network
         message_cost: Duration::from_micros(10), // assumed
         part_cost: Duration::from_micros(2), // assumed; the scheduler itself takes less
-        list_cost: Duration::from_micros(5), // assumed
+        list_cost: list_cost(LIST_RATES[0].1), // measured
         launch_part_cost: Duration::from_micros(5), // assumed
         launch_workers: 8,      // assumed
         outstanding_entries: 4 << 20,
     }
 }
 
-/// Returns the model of a machine of today for small files, with so many metadata servers. Everything in it is assumed.
+/// Returns the model of a machine of today for small files, with so many metadata servers. Everything in it is assumed, but for
+/// what it costs to list.
 pub(crate) fn small_files_machine(metadata_servers: u32) -> Machine {
     Machine {
         targets: 64,
@@ -89,7 +124,6 @@ pub(crate) fn small_files_machine(metadata_servers: u32) -> Machine {
         message_latency: Duration::from_micros(3),
         message_cost: Duration::from_micros(5),
         part_cost: Duration::from_micros(1),
-        list_cost: Duration::from_micros(3),
         launch_part_cost: Duration::from_micros(5),
         launch_workers: 16,
         ..document_machine()
@@ -111,7 +145,7 @@ const COMPRESSION_CLIENTS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// Plans the compression of many files: a client moves no more bytes a second than its processor compresses, and a file is
 /// never cut. What is written is counted as if it were as long as what was read, which is the worst case.
-fn compression(seed: u64) -> impl Iterator<Item = Planned> {
+fn compression(assumed: &Assumptions) -> impl Iterator<Item = Planned> {
     COMPRESSION_CLIENTS.into_iter().map(move |clients| {
         let machine =
             Machine { link_rate: COMPRESSION_RATE, streams: 1, files_in_flight: 1, ..document_machine() };
@@ -119,8 +153,8 @@ fn compression(seed: u64) -> impl Iterator<Item = Planned> {
         let limits =
             Limits { range_bytes_min: u64::MAX >> 1, range_bytes_max: u64::MAX >> 1, ..Limits::default() };
         let workload = Workload::Files(vec![class]);
-        let scene = Scene { machine, workload, clients, walk: Walk::Launch, limits, seed };
-        Planned { workload: COMPRESSION, client: Client::Haul, scene }
+        let scene = assumed.adapt(Scene { limits, ..plain(machine, workload, clients) });
+        Planned { workload: COMPRESSION, client: Client::Haul, case: "", scene }
     })
 }
 
@@ -135,8 +169,14 @@ fn workload(number: &str) -> Workload {
     })
 }
 
-/// Plans all jobs: the document's workloads with `clients`, or those that are usual, compression, and `files` small files.
-pub(crate) fn all(clients: &[u32], files: u64, seed: u64) -> Vec<Planned> {
+/// Creates a scene in which nothing goes wrong and the launch process walks.
+fn plain(machine: Machine, workload: Workload, clients: u32) -> Scene {
+    let (limits, faults) = (Limits::default(), Faults::default());
+    Scene { machine, workload, clients, walk: Walk::Launch, limits, faults, seed: 0 }
+}
+
+/// Plans the document's workloads with `clients`, or those that are usual; compression; and small files by metadata servers.
+pub(crate) fn all(clients: &[u32], assumed: &Assumptions) -> Vec<Planned> {
     let clients = if clients.is_empty() { &CLIENTS[..] } else { clients };
     let mut planned = Vec::new();
     for published in &ALL {
@@ -146,27 +186,133 @@ pub(crate) fn all(clients: &[u32], files: u64, seed: u64) -> Vec<Planned> {
                 if client == Client::OneRequest {
                     (machine.requests_in_flight, machine.streams, machine.files_in_flight) = (1, 1, 1);
                 }
-                let (workload, limits) = (workload(published.workload), Limits::default());
-                let scene = Scene { machine, workload, clients, walk: Walk::Launch, limits, seed };
-                Planned { workload: published.workload, client, scene }
+                let scene = assumed.adapt(plain(machine, workload(published.workload), clients));
+                Planned { workload: published.workload, client, case: "", scene }
             }));
         }
     }
-    planned.extend(compression(seed));
-    if files > 0 {
-        planned.extend(small(files, seed));
+    planned.extend(compression(assumed));
+    if assumed.files > 0 {
+        planned.extend(small(assumed));
     }
     planned
 }
 
-fn small(files: u64, seed: u64) -> impl Iterator<Item = Planned> {
+fn small(assumed: &Assumptions) -> impl Iterator<Item = Planned> {
     let walks = [Walk::Launch, Walk::Ranks].into_iter();
     walks.flat_map(move |walk| {
         SERVERS.into_iter().map(move |servers| {
-            let workload = Workload::Small { files, bytes: 4096, directory_entries: 1000 };
-            let (machine, limits) = (small_files_machine(servers), Limits::default());
-            let scene = Scene { machine, workload, clients: SMALL_CLIENTS, walk, limits, seed };
-            Planned { workload: "small", client: Client::Haul, scene }
+            let workload = small_files(assumed.files, 1000);
+            let scene = Scene { walk, ..plain(small_files_machine(servers), workload, SMALL_CLIENTS) };
+            Planned { workload: "small", client: Client::Haul, case: "", scene: assumed.adapt(scene) }
         })
     })
+}
+
+fn small_files(files: u64, directory_entries: u64) -> Workload {
+    Workload::Small { files, bytes: 4096, directory_entries }
+}
+
+/// Ranks of the jobs that show who lists best.
+pub(crate) const RANKS: [u32; 9] = [4, 12, 32, 64, 128, 256, 512, 1000, 2000];
+
+/// Metadata servers of those jobs: so many that listing is what may be short.
+pub(crate) const RANKS_SERVERS: u32 = 128;
+
+/// Of the small files, how many those jobs copy, and the jobs in which something goes wrong: one in so many.
+const FEWER: u64 = 10;
+
+/// Plans small files by ranks, for each way to walk and each size of directories.
+pub(crate) fn by_ranks(assumed: &Assumptions) -> Vec<Planned> {
+    let mut planned = Vec::new();
+    for (directory_entries, rate) in LIST_RATES {
+        let machine = Machine { list_cost: list_cost(rate), ..small_files_machine(RANKS_SERVERS) };
+        for walk in [Walk::Launch, Walk::Ranks] {
+            planned.extend(RANKS.into_iter().map(|clients| {
+                let workload = small_files(assumed.files.div_ceil(FEWER), directory_entries);
+                let scene = assumed.adapt(Scene { walk, ..plain(machine, workload, clients) });
+                Planned { workload: "ranks", client: Client::Haul, case: "", scene }
+            }));
+        }
+    }
+    planned
+}
+
+/// Clients of the document's workloads in which something goes wrong.
+pub(crate) const FAULTS_CLIENTS: u32 = 100;
+
+/// From a loss until the next attempt works: what a host that falls silent is given (`HAUL_SILENCE`). Where the launcher notices
+/// by itself, it is a few seconds.
+pub(crate) const RESTART_TIME: Duration = Duration::from_secs(60);
+
+/// What goes wrong, in words, and what it is. All of it assumed.
+pub(crate) fn faults() -> [(&'static str, Faults); 6] {
+    let none = Faults { restart_time: RESTART_TIME, ..Faults::default() };
+    let (lost, stragglers, target_spread) = (1, 0.05, 0.5);
+    [
+        ("nothing", none),
+        ("one rank lost", Faults { lost_ranks: lost, ..none }),
+        ("two ranks lost, one after the other", Faults { lost_ranks: 2, ..none }),
+        ("5% of the ranks at a tenth of the speed", Faults { stragglers, straggler_speed: 0.1, ..none }),
+        ("targets from half to one and a half of their rate", Faults { target_spread, ..none }),
+        (
+            "a rank lost, stragglers, uneven targets",
+            Faults { lost_ranks: lost, stragglers, straggler_speed: 0.1, target_spread, ..none },
+        ),
+    ]
+}
+
+/// Plans the document's workloads, and small files, with what can go wrong.
+pub(crate) fn with_faults(assumed: &Assumptions) -> Vec<Planned> {
+    let mut planned = Vec::new();
+    for (case, faults) in faults() {
+        let jobs = ALL.iter().map(|published| {
+            let scene = plain(document_machine(), workload(published.workload), FAULTS_CLIENTS);
+            (published.workload, scene)
+        });
+        let files = assumed.files.div_ceil(FEWER);
+        let small = (files > 0).then(|| {
+            let machine = small_files_machine(RANKS_SERVERS);
+            let scene = plain(machine, small_files(files, 1000), SMALL_CLIENTS);
+            ("small", Scene { walk: Walk::Ranks, ..scene })
+        });
+        planned.extend(jobs.chain(small).map(|(workload, scene)| {
+            let scene = Scene { faults, ..assumed.adapt(scene) };
+            Planned { workload, client: Client::Haul, case, scene }
+        }));
+    }
+    planned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assumed() -> Assumptions {
+        Assumptions { files: 1000, faults: Faults::default(), list_rate: None, seed: 3 }
+    }
+
+    #[test]
+    fn listing_costs_what_was_measured_unless_something_else_is_said() {
+        let costs = |assumed: &Assumptions| {
+            let mut costs: Vec<_> =
+                by_ranks(assumed).iter().map(|planned| planned.scene.machine.list_cost.as_nanos()).collect();
+            costs.dedup();
+            costs
+        };
+        assert_eq!(costs(&assumed()), [1748, 10_417]);
+        assert_eq!(costs(&Assumptions { list_rate: Some(250_000.0), ..assumed() }), [4000]);
+    }
+
+    #[test]
+    fn faults_of_the_command_line_are_in_every_job_but_the_cases() {
+        let faults = Faults { lost_ranks: 2, target_spread: 0.1, ..Faults::default() };
+        let assumed = Assumptions { faults, ..assumed() };
+        let jobs = all(&[5], &assumed).into_iter().chain(by_ranks(&assumed)).collect::<Vec<_>>();
+        assert!(!jobs.is_empty() && jobs.iter().all(|planned| planned.scene.faults == faults));
+        let cases = with_faults(&assumed);
+        assert_eq!(cases.len(), 6 * 4);
+        assert_eq!(cases[0].scene.faults.lost_ranks, 0);
+        assert!(cases.iter().all(|planned| planned.scene.seed == 3 && !planned.case.is_empty()));
+    }
 }

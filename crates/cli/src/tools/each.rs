@@ -91,7 +91,8 @@ struct Line {
     /// Feed each file in blocks of about SIZE, cut at ends of lines, to a command each, and join what they write
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     block: Option<u64>,
-    /// Pass on what the commands write in the order of the paths, rather than as they end
+    /// Pass on what the commands write in the order of the paths, the same in every run and over ranks, rather than as they
+    /// end
     #[arg(long, value_name = "ORDER", value_parser = ["path"], require_equals = true)]
     sort: Option<String>,
     /// When a command fails, begin no more; or end those that run as well

@@ -51,8 +51,13 @@ impl Scene {
 
     /// Begins a copy by six processes that are started from the first host.
     fn copy(&self) -> Run {
+        self.copy_by("")
+    }
+
+    /// Begins a copy with more words for the launcher.
+    fn copy_by(&self, words: &str) -> Run {
         let run = self.hosts.on("h1", program!().path()).arg("cp");
-        let launcher = format!("--launcher={}", self.mpi.launcher().display());
+        let launcher = format!("--launcher={} {words}", self.mpi.launcher().display());
         let run = run.args(["--clients=6", &launcher]).args(explicit(&self.mpi));
         let run = self.mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
         let across = self.hosts.environment(&self.mpi, 2).unwrap();
@@ -185,6 +190,12 @@ fn a_host_that_loses_its_power_is_named() {
 }
 
 #[test]
+fn a_host_that_loses_its_power_under_open_mpi_5_is_named() {
+    needed!(Kind::OpenMpi5);
+    a_host_is_lost(Kind::OpenMpi5, power_is_lost);
+}
+
+#[test]
 fn a_host_that_loses_its_power_under_mpich_is_named() {
     needed!(Kind::Mpich4);
     a_host_is_lost(Kind::Mpich4, power_is_lost);
@@ -205,7 +216,7 @@ fn a_host_that_loses_its_network_under_mpich_is_named() {
 }
 
 /// A host loses its power and stays away: the others do the rest, and nobody waits for it.
-fn a_host_stays_away(kind: Kind) {
+fn a_host_stays_away(kind: Kind, words: &str) {
     let scene = Scene::new(kind);
     scene.build_many();
     let (agent, gone) = (scene.sandbox.join("shell"), scene.sandbox.join("gone"));
@@ -216,7 +227,7 @@ fn a_host_stays_away(kind: Kind) {
         gone = gone.display(),
     );
     write_program(&agent, &text);
-    let copy = scene.copy().args(["-aT", "from", "to"]);
+    let copy = scene.copy_by(words).args(["-aT", "from", "to"]);
     let running = ["OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC"]
         .into_iter()
         .fold(copy, |copy, name| copy.env(name, &agent));
@@ -238,13 +249,26 @@ fn a_host_stays_away(kind: Kind) {
 #[test]
 fn a_host_that_stays_away_is_left_out() {
     needed!(Kind::OpenMpi4);
-    a_host_stays_away(Kind::OpenMpi4);
+    a_host_stays_away(Kind::OpenMpi4, "");
+}
+
+#[test]
+fn a_host_that_stays_away_under_open_mpi_5_is_left_out() {
+    needed!(Kind::OpenMpi5);
+    a_host_stays_away(Kind::OpenMpi5, "");
+}
+
+/// What the user's launcher is told of mapping and binding holds in the attempt without the host, too.
+#[test]
+fn a_host_that_stays_away_is_left_out_where_the_user_maps_ranks() {
+    needed!(Kind::OpenMpi5);
+    a_host_stays_away(Kind::OpenMpi5, "--map-by slot --bind-to none");
 }
 
 #[test]
 fn a_host_that_stays_away_under_mpich_is_left_out() {
     needed!(Kind::Mpich4);
-    a_host_stays_away(Kind::Mpich4);
+    a_host_stays_away(Kind::Mpich4, "");
 }
 
 #[test]

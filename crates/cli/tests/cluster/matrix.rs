@@ -211,6 +211,40 @@ fn under(kind: Kind) {
     judge(&failures, 2 * lines.len());
 }
 
+/// Words of the user's launcher on mapping and binding are taken by the real launchers together with what haul adds: release 5
+/// refuses an option that it is given twice.
+#[test]
+fn a_launchers_words_on_mapping_and_binding_are_taken() {
+    require!(needs::root());
+    require!(Kind::OpenMpi4.needed().or_else(|| Kind::OpenMpi5.needed()));
+    require!(program!().needs_haul());
+    for kind in [Kind::OpenMpi4, Kind::OpenMpi5] {
+        let mpi = Mpi::find(kind).unwrap();
+        let mut words =
+            vec!["--map-by slot", "--map-by slot --bind-to none", "--bind-to none --oversubscribe"];
+        words.push("--bind-to core:overload-allowed");
+        if kind == Kind::OpenMpi5 {
+            words.push("--map-by slot:OVERSUBSCRIBE");
+        }
+        for words in words {
+            let sandbox = Sandbox::in_memory().unwrap();
+            fs::write(sandbox.join("source"), "content").unwrap();
+            let launcher = format!("--launcher={} {words}", mpi.launcher().display());
+            let run = program!().run().args(["--clients=4", &launcher, "source", "target"]);
+            // Not what other tests set: haul has to see to it that there may be more ranks than processors.
+            let run = mpi
+                .environment()
+                .iter()
+                .filter(|(name, _)| !name.contains("rmaps"))
+                .fold(run, |run, (name, value)| run.env(name, value));
+            let outcome = run.in_folder(sandbox.path()).within(Duration::from_secs(60)).finish().unwrap();
+            let told = outcome.errors();
+            assert!(outcome.succeeded() && told.is_empty(), "{} {words}: {told}", kind.name());
+            assert_eq!(fs::read(sandbox.join("target")).unwrap(), b"content");
+        }
+    }
+}
+
 #[test]
 fn under_open_mpi_5() {
     under(Kind::OpenMpi5);

@@ -172,6 +172,44 @@ fn tools_do_by_ranks_what_they_do_alone() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// With an order that is asked for, what several processes print and write is byte for byte that of one, in every run.
+#[test]
+fn sorted_output_is_the_same_in_every_run() {
+    let Some(mpi) = Mpi::find(Kind::OpenMpi4) else {
+        require!(Kind::OpenMpi4.needed());
+        return;
+    };
+    let lines = [
+        Line { ordered: true, ..line("grep -rn --sort=path 7 tree other") },
+        Line { ordered: true, ..line("grep -rc --sort=path 7 other tree") },
+        Line { ordered: true, ..line("each --sort=path tree other -- cat {}") },
+        Line { ordered: true, shown: "cat x.tar", ..line("tar --sort=name -cvf x.tar tree other") },
+    ];
+    let sandbox = Sandbox::in_memory().unwrap();
+    let source = sandbox.join("source");
+    fs::create_dir(&source).unwrap();
+    prepare(&source);
+    let one = fs::canonicalize(program!().path()).unwrap();
+    // Everything is done in a folder of one name.
+    let folder = sandbox.join("work");
+    let mut failures = Vec::new();
+    for line in &lines {
+        let (wanted, _, _) = run(&one, line, &folder, &source);
+        assert_eq!(wanted.status, Some(0), "{}", line.words);
+        assert!(wanted.printed.len() > 10, "{}", line.words);
+        for way in [Way::Clients(3), Way::Ranks(3)] {
+            let several = script(&sandbox, &mpi, way, &[]).path().to_owned();
+            for round in 0..3 {
+                let (found, _, outcome) = run(&several, line, &folder, &source);
+                if found != wanted {
+                    failures.push(format!("{way:?}, run {round}: {}: {}", line.words, outcome.errors()));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
 #[test]
 fn every_mpi_runs_every_tool() {
     let mut first: Vec<&Line> = Vec::new();

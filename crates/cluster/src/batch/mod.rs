@@ -74,7 +74,10 @@ impl Order {
             let path = std::path::absolute(path).ok()?;
             path.parent().map(Path::to_owned)
         };
-        let journal = options.journal.as_deref().and_then(beside);
+        // Not in the spool of an earlier job: that could not be removed at the end, and goes on being of use until then.
+        let beside_spool =
+            |folder: PathBuf| if spool::has_spool_name(&folder) { beside(&folder) } else { Some(folder) };
+        let journal = options.journal.as_deref().and_then(beside).and_then(beside_spool);
         let beside_target = beside(target).filter(|parent| !lies_apart(target, parent));
         let shared = journal.into_iter().chain(beside_target).chain([target.to_owned()]).collect();
         Ok(Self {
@@ -123,7 +126,7 @@ pub fn system(options: &Options, surroundings: &Surroundings) -> Option<System> 
         return None;
     }
     let is_there = |system: &System| *system != System::Slurm || slurm::is_configured();
-    surroundings.batch_system().filter(is_there)
+    surroundings.batch_systems().find(is_there)
 }
 
 /// What a batch system says of a job.
@@ -291,6 +294,9 @@ mod tests {
         let with_journal = order(&options, "target");
         assert_eq!(with_journal.shared, [PathBuf::from("/notes"), here, PathBuf::from("target")]);
         assert_eq!(with_journal.clients, 4);
+        let earlier = PathBuf::from("/shared/.haul-job-0123456789abcdef/journal");
+        let again = order(&Options { journal: Some(earlier), ..Options::default() }, "/shared/target");
+        assert_eq!(again.shared[0], Path::new("/shared"));
         assert_eq!(order(&Options::default(), "/").shared, [Path::new("/")]);
     }
 }

@@ -149,10 +149,8 @@ impl Spool {
             "log",
         ];
         let journal = std::path::absolute(journal)?;
-        let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let Some(folder) = journal.parent().filter(|_| journal.ends_with("journal")) else { return Ok(()) };
-        let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        if !name.strip_prefix(".haul-job-").is_some_and(is_hex) {
+        if !has_spool_name(folder) {
             return Ok(());
         }
         let facts = fs::symlink_metadata(folder)?;
@@ -172,6 +170,13 @@ impl Spool {
         fs::write(&script, script_of(order, &self.folder))?;
         fs::set_permissions(script, fs::Permissions::from_mode(0o700))
     }
+}
+
+/// True if a folder is called what spools are.
+pub(super) fn has_spool_name(folder: &Path) -> bool {
+    let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    name.strip_prefix(".haul-job-").is_some_and(is_hex)
 }
 
 /// Makes a folder that nobody else can look into: the output names files.

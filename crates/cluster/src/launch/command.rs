@@ -134,16 +134,11 @@ impl Surroundings {
         allocation.slots.filter(|_| self.ranks.is_none())
     }
 
-    /// Returns the batch system that jobs can be submitted to, where this is no job of it.
-    #[must_use]
-    pub fn batch_system(&self) -> Option<System> {
-        let there = |program: &str| self.find(program).is_some();
-        match &self.allocation {
-            Some(_) => None,
-            None if there("sbatch") => Some(System::Slurm),
-            None if there("qsub") => Some(System::Pbs),
-            None => None,
-        }
+    /// Returns the batch systems whose programs are on `PATH`, the preferred first; none where this is a job of one.
+    pub fn batch_systems(&self) -> impl Iterator<Item = System> {
+        let programs = [("sbatch", System::Slurm), ("qsub", System::Pbs)].into_iter();
+        let there = |(program, _): &(&str, System)| self.allocation.is_none() && self.find(program).is_some();
+        programs.filter(there).map(|(_, system)| system)
     }
 
     /// Returns the program that ranks run: `own`, unless `HAUL_AGENT` names another.

@@ -493,11 +493,12 @@ impl Attempt {
     fn suspects(&self, why: &str) -> Loss {
         let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
         let host = self.hosts.iter().find(is_named).cloned();
-        let text = match host {
-            None if self.has_several_hosts() => {
-                format!("{why}: one of the hosts {} may be lost", named_once(&self.hosts))
-            }
-            _ => why.to_owned(),
+        // Open MPI 5 ends the job by the rank that misses another, and its launcher says nothing of a host.
+        let text = match places::suspects(&self.hosts, &places::here()).as_slice() {
+            _ if host.is_some() => why.to_owned(),
+            [] => why.to_owned(),
+            [only] => format!("{why}: the host {only} may be lost"),
+            several => format!("{why}: one of the hosts {} may be lost", several.join(", ")),
         };
         Loss { text, with_host: host.is_some(), host }
     }

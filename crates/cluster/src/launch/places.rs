@@ -60,6 +60,14 @@ fn places_of<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<Place> {
     places
 }
 
+/// Lists the hosts that may be lost, each once: not the launch process's own, which is `here`.
+pub(super) fn suspects<'a>(hosts: &'a [String], here: &str) -> Vec<&'a str> {
+    let mut names: Vec<&str> = hosts.iter().map(String::as_str).filter(|host| !is_same(host, here)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// Names hosts for people, each once.
 pub(super) fn named_once(hosts: &[String]) -> String {
     let mut names: Vec<&str> = hosts.iter().map(String::as_str).collect();
@@ -102,6 +110,12 @@ mod tests {
         assert_eq!(after(&Loss { host: None, ..loss("", true) }, &hosts, "h1"), Next::Same);
         assert_eq!(only("h3", &hosts), [place("h3.site")]);
         assert_eq!(hosts_of(&[place("h1"), place("h2")]), ["h1", "h1", "h2", "h2"]);
+    }
+
+    #[test]
+    fn the_host_of_the_launch_process_is_no_suspect() {
+        assert_eq!(suspects(&names(&["h1", "h3", "h2.site", "h3"]), "h1.site"), ["h2.site", "h3"]);
+        assert_eq!(suspects(&names(&["h1", "h1"]), "h1"), [""; 0]);
     }
 
     #[test]

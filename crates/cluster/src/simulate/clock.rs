@@ -55,6 +55,11 @@ impl Clock {
         self.heap.push(Reverse((time.max(self.now), self.said, happening)));
     }
 
+    /// Drops everything that was to happen.
+    pub(crate) fn clear(&mut self) {
+        self.heap.clear();
+    }
+
     /// Goes on to what happens next.
     pub(crate) fn next(&mut self) -> Option<Happening> {
         let Reverse((time, _, happening)) = self.heap.pop()?;

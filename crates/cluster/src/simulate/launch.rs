@@ -22,6 +22,8 @@ pub(crate) enum Content {
     Files { first: u64, entries: u32, directory: u64 },
     /// A directory to be listed.
     Listing { directory: u64 },
+    /// A large file that an earlier attempt has begun.
+    Large { file: u64, directory: u64 },
 }
 
 /// What the launch process does next.
@@ -48,6 +50,8 @@ pub(crate) struct Launch {
     seen: u64,
     outstanding: u64,
     parts: HashMap<PartId, Content>,
+    /// Parts that were lost with an attempt and are to be sent again.
+    again: VecDeque<Part>,
     next: u64,
     closed: bool,
 }
@@ -70,6 +74,7 @@ impl Launch {
             seen: 0,
             outstanding: 0,
             parts: HashMap::new(),
+            again: VecDeque::new(),
             next: 0,
             closed: false,
         }
@@ -84,6 +89,14 @@ impl Launch {
     /// Returns what is in a part that is under way.
     pub(crate) fn content(&self, part: PartId) -> Option<Content> {
         self.parts.get(&part).copied()
+    }
+
+    /// Returns the first file of a part, and how many are in it, if it has whole files.
+    pub(crate) fn files_in(&self, part: PartId) -> Option<(u64, u64)> {
+        match self.content(part)? {
+            Content::Files { first, entries, .. } => Some((first, u64::from(entries))),
+            Content::Listing { .. } | Content::Large { .. } => None,
+        }
     }
 
     /// Returns which part of the time it was busy.
@@ -107,13 +120,41 @@ impl Launch {
                 self.seen += files.end - files.start;
                 self.listed.push_back((directory, files));
             }
+            Some(Content::Large { .. }) => self.outstanding -= 1,
             None => {}
         }
+    }
+
+    /// Prepares another attempt: what is not done is sent again, in the order it was sent. `large` are the files that were begun
+    /// and are not over.
+    pub(crate) fn begin_attempt(&mut self, large: impl IntoIterator<Item = u64>) {
+        let begun = self.parts.extract_if(|_, content| matches!(content, Content::Large { .. })).count();
+        self.outstanding -= begun as u64;
+        let part = |(&id, &content): (&PartId, &Content)| {
+            let (entries, directory) = match content {
+                Content::Files { entries, directory, .. } => (entries, directory),
+                Content::Listing { directory } => (LISTING_ENTRIES, directory),
+                Content::Large { directory, .. } => (1, directory),
+            };
+            Part { id, directory, entries, body: Vec::new() }
+        };
+        let mut again: Vec<Part> = self.parts.iter().map(part).collect();
+        again.sort_unstable_by_key(|part| part.id);
+        for file in large {
+            self.outstanding += 1;
+            let directory = file / self.directory_entries;
+            again.push(self.part(Content::Large { file, directory }, 1));
+        }
+        self.again = again.into();
+        self.closed = false;
     }
 
     /// Does the next thing.
     pub(crate) fn step(&mut self, now: Time, scene: &Scene, storage: &mut Storage) -> Step {
         let machine = &scene.machine;
+        if let Some(part) = self.again.pop_front() {
+            return Step::Part(part, self.served.serve(now, nanoseconds(machine.launch_part_cost)));
+        }
         if self.outstanding >= machine.outstanding_entries {
             return Step::Wait;
         }
@@ -157,7 +198,9 @@ impl Launch {
     fn part(&mut self, content: Content, entries: u32) -> Part {
         let id = PartId(self.next);
         self.next += 1;
-        let (Content::Files { directory, .. } | Content::Listing { directory }) = content;
+        let (Content::Files { directory, .. }
+        | Content::Listing { directory }
+        | Content::Large { directory, .. }) = content;
         self.parts.insert(id, content);
         Part { id, directory, entries, body: Vec::new() }
     }

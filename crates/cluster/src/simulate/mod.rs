@@ -13,10 +13,13 @@
 //! Whatever can be waited for is a queue that serves in order ([`Served`]); nothing else takes time. Small files are modelled by
 //! the bundle: 10⁹ of them one by one would be 10¹⁰ events.
 //!
-//! It promises: the same seed gives the same figures; no rate is above what the modelled hardware gives
-//! (`tests/simulation.rs`). It does not model: failures, other users, caches, contention inside a network.
+//! Where [`Faults`] says so, ranks are lost and the job starts again ([`mod@faults`]), some ranks are slow, and targets differ.
+//!
+//! It promises: the same seed gives the same figures; no rate is above what the modelled hardware gives; every file is copied,
+//! whatever is lost (`tests/simulation.rs`). It does not model: other users, caches, contention inside a network.
 
 mod clock;
+mod faults;
 mod launch;
 mod rank;
 mod storage;
@@ -27,6 +30,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::schedule::Limits;
+pub use faults::Faults;
 pub use storage::Served;
 pub use world::run;
 
@@ -144,7 +148,9 @@ pub struct Scene {
     pub walk: Walk,
     /// The scheduler's measures.
     pub limits: Limits,
-    /// What decides where files lie.
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Decides where files lie, which ranks are slow or lost, and which targets are fast.
     pub seed: u64,
 }
 
@@ -155,8 +161,12 @@ pub struct Outcome {
     pub seconds: f64,
     /// Files copied.
     pub files: u64,
-    /// Bytes copied: counted where they were written.
+    /// Bytes of the files that were copied.
     pub bytes: u64,
+    /// Bytes that targets wrote: above `bytes` by what was copied again after a loss.
+    pub bytes_written: u64,
+    /// How often the job was started.
+    pub attempts: u32,
     /// Messages to and from rank 0, but for the link to the launch process.
     pub messages: u64,
     /// The most entries that were queued at rank 0.

@@ -29,9 +29,28 @@ pub(crate) struct Client {
     pub(crate) bundle: Option<Vec<Part>>,
     /// Its processors and requests, with small files.
     pub(crate) working: Served,
+    /// How many times longer everything takes it: 1, or more for a straggler.
+    pub(crate) slowness: f64,
 }
 
 impl Client {
+    /// Creates a rank that takes `slowness` times as long as others.
+    pub(crate) fn new(slowness: f64) -> Self {
+        Self { slowness, ..Self::default() }
+    }
+
+    /// Returns how long it takes for what takes others `time`.
+    pub(crate) fn takes(&self, time: Time) -> Time {
+        if self.slowness == 1.0 { time } else { (time as f64 * self.slowness).ceil() as Time }
+    }
+
+    /// Drops what it has under way, as its process is gone. How busy it was stays.
+    pub(crate) fn end(&mut self, now: Time) {
+        let (mut link_in, mut link_out, mut working) = (self.link_in, self.link_out, self.working);
+        [&mut link_in, &mut link_out, &mut working].into_iter().for_each(|queue| queue.cancel(now));
+        *self = Self { link_in, link_out, working, ..Self::new(self.slowness) };
+    }
+
     /// Returns the bytes a second that it has copied so far.
     pub(crate) fn rate(&self, now: Time) -> Option<f64> {
         let began = self.began.filter(|&began| began < now && self.written > 0)?;
@@ -59,8 +78,8 @@ pub(crate) struct Job {
 pub(crate) enum Work {
     /// A file that its rank copies alone.
     File { part: PartId },
-    /// A file that is too large for one rank: only opened here.
-    Announced { part: PartId, file: FileId },
+    /// A file that is too large for one rank: only opened here. `done` are the ranges that earlier attempts have moved.
+    Announced { part: PartId, file: FileId, done: Vec<std::ops::Range<u64>> },
     /// A range of a large file.
     Range { file: FileId, range: std::ops::Range<u64> },
     /// A large file whose ranges are over.
@@ -76,10 +95,16 @@ impl Job {
 }
 
 /// Jobs by place; places are used again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slab<T> {
     things: Vec<Option<T>>,
     free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<T> Slab<T> {

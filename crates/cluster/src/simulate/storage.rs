@@ -19,6 +19,12 @@ impl Served {
         self.free
     }
 
+    /// Drops what is not served by `now`: whoever waited is gone.
+    pub(super) fn cancel(&mut self, now: Time) {
+        self.busy = self.busy.saturating_sub(self.free.saturating_sub(now));
+        self.free = self.free.min(now);
+    }
+
     /// Returns which part of the time until `end` it was busy.
     #[must_use]
     pub fn part_busy(&self, end: u64) -> f64 {
@@ -36,7 +42,9 @@ pub(crate) struct Storage {
     small: Served,
     overhead: Time,
     latency: Time,
+    /// What a byte takes on an average target, and how much longer on each.
     byte: f64,
+    slowness: Vec<f64>,
     operation: f64,
     operation_latency: Time,
     written: u64,
@@ -68,6 +76,7 @@ impl Storage {
             overhead: nanoseconds(machine.target_overhead),
             latency: nanoseconds(machine.target_latency),
             byte: 1e9 / machine.target_rate,
+            slowness: scene.faults.target_speeds(targets, scene.seed).map(|speed| 1.0 / speed).collect(),
             operation: 1e9 / machine.metadata_rate,
             operation_latency: nanoseconds(machine.metadata_latency),
             written: 0,
@@ -78,18 +87,28 @@ impl Storage {
         self.overhead + (bytes as f64 * self.byte).ceil() as Time
     }
 
+    fn service_of(&self, target: usize, bytes: u64) -> Time {
+        self.overhead + (bytes as f64 * self.byte * self.slowness[target]).ceil() as Time
+    }
+
+    /// Drops what is queued: those who asked for it are gone.
+    pub(crate) fn cancel(&mut self, now: Time) {
+        let queues = self.reading.iter_mut().chain(&mut self.writing).chain(&mut self.metadata);
+        queues.chain([&mut self.small]).for_each(|queue| queue.cancel(now));
+    }
+
     /// Reads a stripe; returns when the target has.
     pub(crate) fn read(&mut self, now: Time, layout: Layout, stripe: u32, bytes: u64) -> Time {
-        let service = self.service(bytes);
         let target = layout.target(stripe, self.reading.len());
+        let service = self.service_of(target, bytes);
         self.reading[target].serve(now + self.latency, service)
     }
 
     /// Writes a stripe; returns when the client knows.
     pub(crate) fn write(&mut self, now: Time, layout: Layout, stripe: u32, bytes: u64) -> Time {
-        let service = self.service(bytes);
         self.written += bytes;
         let target = layout.target(stripe, self.writing.len());
+        let service = self.service_of(target, bytes);
         self.writing[target].serve(now + self.latency, service)
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::clock::{Clock, Happening, Time, nanoseconds};
+use super::faults::Records;
 use super::launch::{Content, Launch, Step};
 use super::rank::{Client, Job, Slab, Work};
 use super::storage::{Layout, Served, Storage, spread};
@@ -20,20 +21,21 @@ const FINISH_OPERATIONS: u64 = 3;
 const RANGE_OPERATIONS: u64 = 4;
 
 /// The model.
-struct World<'a> {
-    scene: &'a Scene,
-    clock: Clock,
-    storage: Storage,
-    launch: Launch,
-    walking: bool,
-    scheduler: Scheduler,
-    rank_0: Served,
-    clients: Vec<Client>,
-    jobs: Slab<Job>,
-    orders: Slab<Order>,
-    reports: Slab<Vec<Event>>,
+pub(super) struct World<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) clock: Clock,
+    pub(super) storage: Storage,
+    pub(super) launch: Launch,
+    pub(super) walking: bool,
+    pub(super) scheduler: Scheduler,
+    pub(super) rank_0: Served,
+    pub(super) clients: Vec<Client>,
+    pub(super) jobs: Slab<Job>,
+    pub(super) orders: Slab<Order>,
+    pub(super) reports: Slab<Vec<Event>>,
     /// Files of each part that are not settled.
-    unsettled: HashMap<PartId, u32>,
+    pub(super) unsettled: HashMap<PartId, u32>,
+    pub(super) records: Records,
     fresh: Vec<Order>,
     over: bool,
     outcome: Outcome,
@@ -52,17 +54,20 @@ pub fn run(scene: &Scene) -> Outcome {
         walking: true,
         scheduler: Scheduler::new((0..scene.clients).map(Rank).collect(), scene.limits),
         rank_0: Served::default(),
-        clients: vec![Client::default(); scene.clients as usize],
+        clients: scene.faults.slowness(scene.clients, scene.seed).into_iter().map(Client::new).collect(),
         jobs: Slab::new(),
         orders: Slab::new(),
         reports: Slab::new(),
         unsettled: HashMap::new(),
+        records: Records::new(scene.clients),
         fresh: Vec::new(),
         over: false,
         outcome: Outcome {
             seconds: 0.0,
             files: 0,
             bytes: 0,
+            bytes_written: 0,
+            attempts: 1,
             messages: 0,
             queued_entries_max: 0,
             busy: Busy::default(),
@@ -75,6 +80,9 @@ pub fn run(scene: &Scene) -> Outcome {
         && let Some(happening) = world.clock.next()
     {
         world.happen(happening);
+        if !world.over {
+            world.lose_rank_if_due();
+        }
     }
     assert!(world.over, "nothing happens any more, and the job is not over");
     world.finish()
@@ -112,7 +120,9 @@ impl World<'_> {
             launch: self.launch.part_busy(end),
         };
         self.outcome.seconds = end as f64 / 1e9;
-        self.outcome.bytes = self.storage.written();
+        self.outcome.bytes_written = self.storage.written();
+        self.outcome.attempts = self.records.attempts;
+        (self.outcome.files, self.outcome.bytes) = (self.records.files, self.records.bytes);
         self.outcome
     }
 
@@ -152,9 +162,7 @@ impl World<'_> {
         let cost = if from_launch { machine.part_cost } else { machine.message_cost };
         self.rank_0.serve(now, nanoseconds(cost));
         for event in events {
-            if let Event::PartDone { part, .. } = &event {
-                self.launch.done(*part);
-            }
+            self.record(&event);
             self.scheduler.note(event, time, &mut orders);
         }
         self.scheduler.give(time, &mut orders);
@@ -215,7 +223,7 @@ impl World<'_> {
         let Some(parts) = client.bundles.pop_front() else { return };
         let operations = BEGIN_OPERATIONS + FINISH_OPERATIONS;
         let alone = self.storage.alone(operations, bytes) / u64::from(machine.files_in_flight.max(1));
-        let alone = alone.max(nanoseconds(machine.file_cost));
+        let alone = client.takes(alone.max(nanoseconds(machine.file_cost)));
         let mut end = now;
         for part in &parts {
             let done = match self.launch.content(part.id) {
@@ -228,9 +236,11 @@ impl World<'_> {
                 Some(Content::Listing { directory }) => {
                     let files = self.launch.files_of(directory);
                     let entries = files.end - files.start;
-                    client.working.serve(now, entries * nanoseconds(machine.list_cost))
+                    let cost = client.takes(entries * nanoseconds(machine.list_cost));
+                    client.working.serve(now, cost)
                 }
-                None => now,
+                // Small files are never announced.
+                Some(Content::Large { .. }) | None => now,
             };
             end = end.max(done);
         }
@@ -240,13 +250,7 @@ impl World<'_> {
 
     fn end_bundle(&mut self, rank: Rank) {
         let Some(parts) = self.clients[rank.index()].bundle.take() else { return };
-        let mut events = Vec::with_capacity(parts.len());
-        for part in parts {
-            if let Some(Content::Files { entries, .. }) = self.launch.content(part.id) {
-                self.outcome.files += u64::from(entries);
-            }
-            events.push(Event::PartDone { rank, part: part.id });
-        }
+        let events = parts.into_iter().map(|part| Event::PartDone { rank, part: part.id }).collect();
         self.report(self.clock.now(), events);
         self.begin_bundle(rank);
     }
@@ -255,19 +259,31 @@ impl World<'_> {
         for part in parts {
             match self.launch.content(part.id) {
                 Some(Content::Files { first, entries, .. }) => {
-                    self.unsettled.insert(part.id, entries);
-                    let files = (first..first + u64::from(entries)).map(|file| (part.id, file));
-                    self.clients[rank.index()].waiting.extend(files);
+                    let files = first..first + u64::from(entries);
+                    let files: Vec<u64> =
+                        files.filter(|&file| !self.records.is_apart(part.id, file)).collect();
+                    self.begin_part(rank, part.id, &files);
                 }
+                Some(Content::Large { file, .. }) => self.begin_part(rank, part.id, &[file]),
                 Some(Content::Listing { directory }) => {
                     let files = self.launch.files_of(directory);
                     let cost = (files.end - files.start) * nanoseconds(self.scene.machine.list_cost);
+                    let cost = self.clients[rank.index()].takes(cost);
                     self.report(self.clock.now() + cost, vec![Event::PartDone { rank, part: part.id }]);
                 }
                 None => {}
             }
         }
         self.open_files(rank);
+    }
+
+    /// Takes the files of a part. One that has none any more is done.
+    fn begin_part(&mut self, rank: Rank, part: PartId, files: &[u64]) {
+        if files.is_empty() {
+            return self.report(self.clock.now(), vec![Event::PartDone { rank, part }]);
+        }
+        self.unsettled.insert(part, files.len() as u32);
+        self.clients[rank.index()].waiting.extend(files.iter().map(|&file| (part, file)));
     }
 
     /// Opens files while fewer than the client may have are open.
@@ -278,8 +294,13 @@ impl World<'_> {
             self.clients[rank.index()].open_files += 1;
             let size = self.class(file).bytes;
             let rate = self.clients[rank.index()].rate(now);
-            let large = self.scene.limits.is_large(size, rate);
-            let work = if large { Work::Announced { part, file: FileId(file) } } else { Work::File { part } };
+            let begun = matches!(self.launch.content(part), Some(Content::Large { .. }));
+            let large = begun || self.scene.limits.is_large(size, rate);
+            let work = if large {
+                Work::Announced { part, file: FileId(file), done: self.records.moved(file) }
+            } else {
+                Work::File { part }
+            };
             let job = self.job(rank, work, file, 0..if large { 0 } else { size });
             let opened = self.storage.metadata(now, file, BEGIN_OPERATIONS);
             self.clock.at(opened, Happening::Opened { job });
@@ -312,30 +333,26 @@ impl World<'_> {
         })
     }
 
-    fn class(&self, file: u64) -> Class {
-        let Workload::Files(classes) = &self.scene.workload else { return Class::NONE };
-        let mut first = 0;
-        for class in classes {
-            first += class.files;
-            if file < first {
-                return *class;
-            }
-        }
-        Class::NONE
-    }
-
     fn opened(&mut self, place: u32) {
         let now = self.clock.now();
         let Some(job) = self.jobs.get(place) else { return };
         let rank = job.rank;
         job.began = now;
-        if let Work::Announced { part, file } = job.work {
+        if let Work::Announced { part, file, done } = job.work.clone() {
             self.jobs.take(place);
+            self.records.announced.insert(file, part);
             let Class { bytes: size, stripes, .. } = self.class(file.0);
             let (stripe_bytes, counted_by) = (self.scene.machine.request_bytes, CountedBy::Master);
-            let (done, ticket) = (Vec::new(), Vec::new());
-            let file =
-                LargeFile { id: file, leader: rank, size, stripe_bytes, stripes, counted_by, done, ticket };
+            let file = LargeFile {
+                id: file,
+                leader: rank,
+                size,
+                stripe_bytes,
+                stripes,
+                counted_by,
+                done,
+                ticket: Vec::new(),
+            };
             self.report(now, vec![Event::Open(file)]);
             self.settle(rank, part);
         } else if job.left == 0 {
@@ -371,8 +388,8 @@ impl World<'_> {
         let (now, machine) = (self.clock.now(), &self.scene.machine);
         let Some(job) = self.jobs.get(place) else { return };
         let bytes = job.piece_bytes(piece, machine.request_bytes);
-        let service = (bytes as f64 * 1e9 / machine.link_rate).ceil() as Time;
         let client = &mut self.clients[job.rank.index()];
+        let service = client.takes((bytes as f64 * 1e9 / machine.link_rate).ceil() as Time);
         // What comes in first goes out first, so both can be reckoned now.
         let came = client.link_in.serve(now, service);
         let sent = client.link_out.serve(came, service);
@@ -418,7 +435,6 @@ impl World<'_> {
 
     fn was_closed(&mut self, place: u32) {
         let Some(job) = self.jobs.take(place) else { return };
-        self.outcome.files += 1;
         match job.work {
             Work::File { part } => self.settle(job.rank, part),
             Work::Finished { file } => self.report(self.clock.now(), vec![Event::FileOver { file }]),
@@ -441,12 +457,12 @@ impl World<'_> {
 }
 
 impl Class {
-    const NONE: Class = Class { files: 0, bytes: 0, stripes: 1 };
+    pub(super) const NONE: Class = Class { files: 0, bytes: 0, stripes: 1 };
 }
 
 /// Scatters a number: the same for the same, nothing alike for neighbours (Steele, Lea and Flood, "Fast splittable pseudorandom
 /// number generators", 2014).
-fn mix(number: u64) -> u64 {
+pub(super) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -159,7 +159,7 @@ struct Line {
     #[arg(long, value_name = "NAME", value_parser = ["pax", "posix", "gnu", "ustar"], default_value = "pax",
         hide_default_value = true, help_heading = "To make archives")]
     format: String,
-    /// Order members in each directory as they are found, by inode, or by name for an archive that can be made again
+    /// Order members in each directory as they are found, by inode, or by name: the same archive in every run and over ranks
     #[arg(long, value_name = "ORDER", value_parser = ["none", "inode", "name"], default_value = "none",
         hide_default_value = true, help_heading = "To make archives")]
     sort: String,

@@ -64,12 +64,16 @@ fn an_allocation_of_pbs_lists_its_hosts() {
 fn a_batch_system_is_for_those_outside() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    assert_eq!(surroundings(&[("PATH", path)]).batch_system(), None);
+    let systems = |more: &[(&str, &str)]| {
+        surroundings(&[&[("PATH", path)], more].concat()).batch_systems().collect::<Vec<_>>()
+    };
+    assert_eq!(systems(&[]), []);
     make_program(&folder.path().join("qsub"), "");
-    assert_eq!(surroundings(&[("PATH", path)]).batch_system(), Some(System::Pbs));
+    assert_eq!(systems(&[]), [System::Pbs]);
+    // Both: a Slurm that is installed but not configured is passed over.
     make_program(&folder.path().join("sbatch"), "");
-    assert_eq!(surroundings(&[("PATH", path)]).batch_system(), Some(System::Slurm));
-    assert_eq!(surroundings(&[("PATH", path), ("SLURM_JOB_ID", "1")]).batch_system(), None);
+    assert_eq!(systems(&[]), [System::Slurm, System::Pbs]);
+    assert_eq!(systems(&[("SLURM_JOB_ID", "1")]), []);
 }
 
 #[test]
