@@ -215,9 +215,11 @@ impl Case {
     }
 
     /// What counts of the trees: GNU cp doesn't see the attributes of directories behind links, and newer releases leave
-    /// access lists that are inherited, or on what is written over.
+    /// access lists that are inherited, or on what is written over. Where the umask takes the right to write from the owner it
+    /// leaves some out.
     fn facts(&self, facts: Facts, release: Release) -> Facts {
-        let unlike = self.has(&["-L", "-H"]) || release >= LISTS_STAY;
+        let is_read_only = self.as_nobody && self.umask & 0o200 != 0;
+        let unlike = self.has(&["-L", "-H"]) || is_read_only || release >= LISTS_STAY;
         if unlike { facts - Facts::ATTRIBUTES } else { facts }
     }
 

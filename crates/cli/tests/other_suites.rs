@@ -26,6 +26,9 @@ const LINES: &[&str] = &[
     "mkdir -p x/d y/d t; echo 1 >x/d/f; echo 2 >y/d/f; cp -r x/d y/d t; cp -r --backup x/d y/d t",
     "mkdir d t; echo 1 >d/f; cp -rv d d d t; cp -r d ./d d/ t",
     "mkdir x y d; ln -s ../nowhere x/f; echo 2 >y/f; cp -P x/f y/f d; cp -dR y/f x/f d",
+    // A source that can't be read, where something is wrong with the target as well.
+    "echo a >a; chmod 0 a; mkdir -p i/a d; cp a a; cp -r a .; cp a ./a; cp -v a i; cp -rf a i; cp a new/; cp -a a a/; ls -l i",
+    "echo a >a; chmod 0 a; echo b >b; cp -n a b; cp -u a b; cp -b a a; cp --backup=simple a b; cp a a/x; cp -v a d//; ls",
     // Empty names.
     "echo a >a; cp '' b; cp a ''; cp -r '' b; cp -T a ''; cp '' ''",
     "echo a >a; mkdir d; cp a '' d; cp '' a d; cp -t '' a; cp -t d ''; cp --parents '' d",

@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use haul_flow::{Begun, RunId, Stamp};
 use serde::{Deserialize, Serialize};
@@ -212,13 +213,22 @@ impl Known {
     }
 }
 
+/// How long the lock of another run may stay before that run is taken to be alive: what a killed run was just starting
+/// has the lock too, until its `exec`.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+
 /// Opens the file and locks it; where the file system has no locks, says why it is not locked.
 fn open_locked(path: &Path) -> io::Result<(File, Option<io::Error>)> {
+    let deadline = Instant::now() + LOCK_WAIT;
     loop {
         let file = File::options().read(true).append(true).create(true).open(path)?;
         // Over NFS the kernel makes this a lock of the server; the processes that this one starts do not inherit it.
         let not_locked = match file.try_lock() {
             Ok(()) => None,
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_WAIT / 100);
+                continue;
+            }
             Err(TryLockError::WouldBlock) => return Err(refused("another run is using it")),
             Err(TryLockError::Error(error)) => Some(error),
         };
@@ -281,22 +291,6 @@ fn payload(bytes: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// Opens a journal. A process that another test starts has the old descriptor, and with it the lock, until its exec.
-    fn open(path: &Path, undertaking: u64, note: u8) -> io::Result<Journal> {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        loop {
-            match Journal::open(path, undertaking, note) {
-                Err(error)
-                    if error.to_string() == "another run is using it"
-                        && std::time::Instant::now() < deadline =>
-                {
-                    std::thread::yield_now();
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
     fn stamps(number: u128) -> Vec<Stamp> {
         vec![Stamp(number as u64 + 1); 3]
     }
@@ -305,12 +299,12 @@ mod tests {
     fn a_record_that_is_too_long_is_an_error_and_hides_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        let journal = open(&path, 7, 1).unwrap();
+        let journal = Journal::open(&path, 7, 1).unwrap();
         journal.file_begun(6, vec![0; 1 << 16]);
         journal.part_done(200, stamps(200));
         assert!(journal.take_failure().is_some());
         drop(journal);
-        let journal = open(&path, 7, 1).unwrap();
+        let journal = Journal::open(&path, 7, 1).unwrap();
         assert!(journal.stamps(200).is_some() && journal.begun(6).is_none());
     }
 
@@ -318,7 +312,7 @@ mod tests {
     fn records_are_known_to_the_next_run_up_to_where_they_were_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        let journal = open(&path, 7, 1).unwrap();
+        let journal = Journal::open(&path, 7, 1).unwrap();
         let RunId { number, epoch } = journal.run();
         assert!(!journal.has_records() && epoch == 1);
         (0..100).for_each(|part| journal.part_done(part, stamps(part)));
@@ -329,7 +323,7 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for cut in [0, 1, 5, 20] {
             std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-            let journal = open(&path, 7, 1).unwrap();
+            let journal = Journal::open(&path, 7, 1).unwrap();
             assert_eq!(journal.run(), RunId { number, epoch: 2 });
             assert!((0..100).all(|part| journal.stamps(part) == Some(&stamps(part))));
             assert!(journal.stamps(100).is_none());
@@ -337,10 +331,10 @@ mod tests {
             assert_eq!(done.unwrap_or_default(), Vec::from_iter((cut == 0).then_some(0..10)));
             journal.part_done(100, stamps(100));
             drop(journal);
-            let journal = open(&path, 7, 1).unwrap();
+            let journal = Journal::open(&path, 7, 1).unwrap();
             assert!(journal.stamps(100).is_some() && journal.run().epoch == 3);
         }
-        assert!(open(&path, 8, 1).is_err(), "the journal of another copy was taken");
+        assert!(Journal::open(&path, 8, 1).is_err(), "the journal of another copy was taken");
     }
 
     #[test]
@@ -348,11 +342,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         for length in [1, MAGIC.len() - 1, MAGIC.len(), MAGIC.len() + 3] {
-            drop(open(&path, 7, 1).unwrap());
+            drop(Journal::open(&path, 7, 1).unwrap());
             let whole = std::fs::read(&path).unwrap();
             std::fs::write(&path, &whole[..length]).unwrap();
-            drop(open(&path, 7, 1).unwrap());
-            assert_eq!(open(&path, 7, 1).unwrap().run().epoch, 2, "cut at {length}");
+            drop(Journal::open(&path, 7, 1).unwrap());
+            assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2, "cut at {length}");
             std::fs::remove_file(&path).unwrap();
         }
     }
@@ -362,7 +356,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         std::fs::write(&path, content).unwrap();
-        let error = open(&path, 7, 1).err().unwrap();
+        let error = Journal::open(&path, 7, 1).err().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), content);
         error.to_string()
     }
@@ -381,12 +375,12 @@ mod tests {
     fn a_journal_that_is_in_use_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        let journal = open(&path, 7, 1).unwrap();
+        let journal = Journal::open(&path, 7, 1).unwrap();
         let before = std::fs::read(&path).unwrap();
         let error = Journal::open(&path, 7, 1).err().unwrap();
         assert_eq!(error.to_string(), "another run is using it");
         assert_eq!(std::fs::read(&path).unwrap(), before);
         drop(journal);
-        assert_eq!(open(&path, 7, 1).unwrap().run().epoch, 2);
+        assert_eq!(Journal::open(&path, 7, 1).unwrap().run().epoch, 2);
     }
 }

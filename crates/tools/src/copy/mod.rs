@@ -347,11 +347,21 @@ impl Tool for Copier {
     }
 
     fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
-        if found.kind != EntryType::Directory && !cause.is(Errno::NOENT) {
-            // GNU opens the source after it has told of it.
-            self.tell_copied(desk, found);
+        if found.kind == EntryType::Directory || cause.is(Errno::NOENT) {
+            return false;
         }
-        false
+        // GNU opens the source after it has looked at the target, and told of the copy.
+        let refusal = self.stat_source(desk, found).ok().and_then(|stat| self.refuses(desk, found, &stat));
+        match refusal {
+            Some(problem) => {
+                desk.problem(problem);
+                true
+            }
+            None => {
+                self.tell_copied(desk, found);
+                false
+            }
+        }
     }
 
     fn begin(

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
 use haul_flow::{Desk, Found, Line, Problem, Tally};
-use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, rename, stat_at, stat_path};
 
 use super::Copier;
@@ -97,12 +97,8 @@ impl Copier {
         directory: &Fd,
         there: &Stat,
     ) -> bool {
+        let Ok(source) = self.stat_source(desk, found) else { return false };
         let follows = self.follows_here(found);
-        let looked = desk
-            .cache()
-            .open(&found.node.source)
-            .and_then(|directory| stat_path(Some(&*directory), found.name(), follows));
-        let Ok(source) = looked else { return false };
         let may_be_linked = self.preserves(Preserve::LINKS) && (source.links > 1 || follows);
         if may_be_linked && !self.options.existing.ask {
             // Other names of the file have to hear of it.
@@ -122,8 +118,15 @@ impl Copier {
         true
     }
 
-    /// Words the refusal to copy onto what stands in the place, for a source that is not opened before: opening a FIFO
-    /// waits. With questions, [`leaves`](Self::leaves) has decided.
+    /// Looks at a source that is not open; at what it leads to if it is followed.
+    pub(super) fn stat_source(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<Stat, Error> {
+        let directory = desk.cache().open(&found.node.source)?;
+        stat_path(Some(&*directory), found.name(), self.follows_here(found))
+    }
+
+    /// Words the refusal to copy onto what stands in the place, for a source that is not open: opening a FIFO waits, and
+    /// of a source that cannot be opened GNU cp says so only if nothing is wrong with the target. With questions,
+    /// [`leaves`](Self::leaves) has decided.
     pub(super) fn refuses(
         &self,
         desk: &Desk<'_, Self>,
@@ -135,7 +138,14 @@ impl Copier {
         }
         let follow = !looks_at_link(&self.options, source.kind);
         let directory = open_directory(desk, found).ok()?;
-        let there = stat_path(Some(&*directory), target_name(found), follow).ok()?;
+        let there = match stat_path(Some(&*directory), target_name(found), follow) {
+            Ok(there) => there,
+            Err(cause) if cause.is(Errno::NOTDIR) => {
+                return Some(problem(found, wording::CANNOT_STAT, cause));
+            }
+            // Making the copy will show what is wrong, if anything.
+            Err(_) => return None,
+        };
         let scene = Scene { copier: self, desk, found, directory: &directory, source, there: &there };
         match decide(&scene.case(), &scene) {
             Decision::Refuse(refusal) => Some(refused(found, refusal)),
