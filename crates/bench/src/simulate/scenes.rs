@@ -245,7 +245,7 @@ pub(crate) const FAULTS_CLIENTS: u32 = 100;
 /// by itself, it is a few seconds.
 pub(crate) const RESTART_TIME: Duration = Duration::from_secs(60);
 
-/// What goes wrong, in words, and what it is. All of it assumed.
+/// The faults of the table, each with its name. The figures are assumptions, not measurements.
 pub(crate) fn faults() -> [(&'static str, Faults); 6] {
     let none = Faults { restart_time: RESTART_TIME, ..Faults::default() };
     let (lost, stragglers, target_spread) = (1, 0.05, 0.5);
