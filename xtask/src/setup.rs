@@ -124,7 +124,7 @@ pub(crate) fn setup() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells whether this run is a full one (`HAUL_FULL=1`), by the same rule as in the tests.
+/// Returns true in a full run (`HAUL_FULL=1`), by the same rule as in the tests.
 pub(crate) fn is_full_run() -> bool {
     std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }

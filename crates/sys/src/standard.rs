@@ -42,7 +42,7 @@ static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
     if cfg!(miri) {
-        // Miri knows no signals.
+        // Miri does not implement signals.
         return;
     }
     for number in INPUT..=Standard::Error as i32 {

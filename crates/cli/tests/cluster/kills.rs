@@ -174,7 +174,7 @@ impl Scene {
     }
 }
 
-/// Tells whether all children of a process are dead.
+/// Returns true if all children of a process are dead.
 fn ranks_have_ended(id: u32) -> bool {
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
     let is_dead = |child: &str| {
