@@ -3,7 +3,7 @@
 //! Beside [`differential`](../differential/main.rs), which varies options, this varies what stands around them: the umask (0 to
 //! 0777), the user, the spelling of operands (slashes, `.`, `..`, absolute), operands in one another and in the target,
 //! targets of every kind, default access lists, devices, and modes that take rights from the owner. `HAUL_SEED` and
-//! `HAUL_CASES` choose the cases; every case that differs is listed, with its number.
+//! `HAUL_CASES` choose the cases; every case that differs is listed, with its number, and `HAUL_CASE` runs that one alone.
 //!
 //! What is known to differ (COVERAGE.md) is recognised by what the case is, never by what haul did: see [`Case::facts`]
 //! and [`is_order`].
@@ -31,12 +31,12 @@ const SEED: u64 = 20_261_123;
 
 const NAMES: [&[u8]; 11] =
     [b"a", b"b", b"n", b"d", b"l", b"x y", b"$(x)", b"\xff\xfe", b"new\nline", b"-r", "é".as_bytes()];
-const MODES: [u32; 9] = [0o644, 0o600, 0o755, 0o444, 0, 0o640, 0o777, 0o400, 0o555];
-const DIRECTORY_MODES: [u32; 4] = [0o755, 0o700, 0o777, 0o750];
+const MODES: [u32; 11] = [0o644, 0o600, 0o755, 0o444, 0, 0o640, 0o777, 0o400, 0o555, 0o6711, 0o2640];
+const DIRECTORY_MODES: [u32; 6] = [0o755, 0o700, 0o777, 0o750, 0o2775, 0o1777];
 const UMASKS: [u32; 13] =
     [0o022, 0o022, 0o022, 0o077, 0o002, 0, 0o027, 0o777, 0o277, 0o200, 0o700, 0o111, 0o133];
 const RECURSIONS: [&str; 6] = ["-r", "-a", "-a", "-R", "-rp", "-dr"];
-const OPTIONS: [&str; 24] = [
+const OPTIONS: [&str; 28] = [
     "-p",
     "-d",
     "-P",
@@ -61,6 +61,10 @@ const OPTIONS: [&str; 24] = [
     "--remove-destination",
     "--attributes-only",
     "--strip-trailing-slashes",
+    "--parents",
+    "-b",
+    "--backup=numbered",
+    "--suffix=.kept",
 ];
 const TARGETS: [&str; 12] = [
     "new",
@@ -87,6 +91,8 @@ struct Case {
     as_nobody: bool,
     umask: u32,
     words: Vec<OsString>,
+    /// The target operand.
+    goes_to: Vec<u8>,
 }
 
 fn node(random: &mut StdRng) -> Node {
@@ -176,9 +182,14 @@ impl Case {
             0 => operand(random, &paths),
             _ => TARGETS.choose(random).unwrap().as_bytes().to_vec(),
         };
-        words.push(b"--".to_vec());
-        words.extend(operands);
-        words.push(goes_to);
+        if random.random_range(0..10) == 0 {
+            words.extend([b"-t".to_vec(), goes_to.clone(), b"--".to_vec()]);
+            words.extend(operands);
+        } else {
+            words.push(b"--".to_vec());
+            words.extend(operands);
+            words.push(goes_to.clone());
+        }
         Self {
             source,
             target,
@@ -186,6 +197,7 @@ impl Case {
             as_nobody: random.random_range(0..5) < 2,
             umask: *UMASKS.choose(random).unwrap(),
             words: words.into_iter().map(OsString::from_vec).collect(),
+            goes_to,
         }
     }
 
@@ -227,10 +239,9 @@ impl Case {
     fn writes_to_devices(&self) -> bool {
         let special =
             |node: &Node| matches!(node.kind, Kind::Fifo | Kind::CharacterDevice(..) | Kind::BlockDevice(..));
-        let goes_to = self.words.last().map(|word| word.as_os_str());
-        goes_to == Some(OsStr::new("device"))
+        self.goes_to == b"device"
             || self.target.nodes.iter().any(special)
-            || (!TARGETS.iter().any(|name| goes_to == Some(OsStr::new(name)))
+            || (!TARGETS.iter().any(|name| name.as_bytes() == self.goes_to)
                 && self.source.nodes.iter().any(special))
     }
 }
@@ -276,8 +287,10 @@ fn foreign_command_lines_do_as_with_gnu_cp() {
     duel.judged = duel.judged.publish(tools.path()).unwrap();
     let seed = std::env::var("HAUL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
     let cases = needs::count_from("HAUL_CASES", if needs::is_full_run() { 7000 } else { 300 });
+    let only = std::env::var("HAUL_CASE").ok().and_then(|number| number.parse().ok());
+    let numbers = only.map_or(0..cases as u64, |number: u64| number..number + 1);
     let mut different = Vec::new();
-    for number in 0..cases as u64 {
+    for number in numbers {
         let case = Case::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
         if let Some(report) = differences(&duel, &case) {
             different.push(format!("case {number}: {case:?}\n{report}"));

@@ -130,7 +130,7 @@ impl Ceph {
         self.run_daemon("ceph-mds", "a")?;
         self.make_file_system(&ids, cluster.has_other_pool)?;
         for mut one in formatting {
-            let status = one.wait()?;
+            let status = wait::for_end(&mut one, PATIENCE)?;
             if !status.success() {
                 return Err(io::Error::other(format!("ceph-osd --mkfs: {status}")));
             }
@@ -182,19 +182,11 @@ impl Ceph {
         if let Some(mut input) = running.stdin.take() {
             input.write_all((orders.join("\n") + "\n").as_bytes())?;
         }
-        let mut status = Ok(None);
-        let has_ended = wait::until(PATIENCE, || {
-            status = running.try_wait();
-            !matches!(status, Ok(None))
-        });
-        if !has_ended {
-            running.kill()?;
-            running.wait()?;
-        }
+        let status = wait::for_end(&mut running, PATIENCE);
         // It succeeds also if an order does not.
         let said = fs::read_to_string(self.folder.join("orders.log"))?;
-        match status? {
-            Some(status) if status.success() && !said.contains("Error ") => Ok(()),
+        match status {
+            Ok(status) if status.success() && !said.contains("Error ") => Ok(()),
             status => Err(io::Error::other(format!("the file system cannot be made: {status:?}: {said}"))),
         }
     }
@@ -271,7 +263,7 @@ impl Drop for Ceph {
         let is_free = unmount_below(&self.folder);
         for child in self.mounts.iter_mut().chain(&mut self.daemons) {
             child.kill().unwrap_or_default();
-            child.wait().map(drop).unwrap_or_default();
+            wait::for_end(child, wait::AFTERMATH_MAX).map(drop).unwrap_or_default();
         }
         kill_all(&self.folder);
         if is_free {

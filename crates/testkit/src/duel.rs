@@ -116,6 +116,8 @@ impl Duel {
 
     /// Runs both on one command line, each in a folder made by `prepare`. `own` are options only haul understands.
     ///
+    /// The folder is the only entry of one that is compared with it, so that what a command writes to `..` is compared as well.
+    ///
     /// # Errors
     /// When a folder cannot be prepared, or a program not be started.
     pub fn run(
@@ -130,11 +132,13 @@ impl Duel {
         for (sandbox, program, own) in
             [(&sandboxes[0], &self.standard, &[][..]), (&sandboxes[1], &self.judged, own)]
         {
-            prepare(sandbox.path())?;
+            let work = sandbox.join("work");
+            fs::create_dir(&work)?;
+            prepare(&work)?;
             if self.as_nobody {
                 give_away(sandbox.path())?;
             }
-            let run = program.run_with(own).args(arguments).in_folder(sandbox.path());
+            let run = program.run_with(own).args(arguments).in_folder(&work);
             outcomes.push(self.finish(run)?);
         }
         self.judge(outcomes, [sandboxes[0].path(), sandboxes[1].path()], now_from)

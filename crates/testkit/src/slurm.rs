@@ -260,7 +260,7 @@ impl Slurm {
     fn write_configuration(&self, address: &str, agent: &[String]) -> io::Result<()> {
         let folder = self.folder.display();
         fs::create_dir(self.folder.join("state"))?;
-        let host = command_of(agent, "hostname").output()?.stdout;
+        let host = wait::for_output(&mut command_of(agent, "hostname"), PATIENCE)?.stdout;
         let host = String::from_utf8_lossy(&host).trim().to_owned();
         let mut ports = free_ports(self.nodes.len() + 1)?.into_iter();
         let controller_port = ports.next().unwrap_or_default();
@@ -272,7 +272,7 @@ impl Slurm {
         );
         for (node, port) in self.nodes.iter().zip(ports) {
             let Node { name, address, agent } = node;
-            let host = command_of(agent, "hostname").output()?.stdout;
+            let host = wait::for_output(&mut command_of(agent, "hostname"), PATIENCE)?.stdout;
             let host = String::from_utf8_lossy(&host).trim().to_owned();
             text += &format!(
                 "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs=4 State=UNKNOWN\n"
