@@ -34,11 +34,16 @@ const ROUNDS: [&[&str]; 3] = [
 pub(crate) struct Totals {
     pub(crate) passed: usize,
     failed: usize,
-    /// The names of those that failed.
+    /// What the failed tests printed, repeated at the end: that is where people look first.
     failures: Vec<String>,
+    /// Whether the lines being read are what failed tests printed.
+    in_failures: bool,
     /// Rounds that ended badly.
     broken: usize,
 }
+
+/// Lines repeated of each failed test.
+const LINES_REPEATED: usize = 30;
 
 /// Installs what the tests use, as far as it may; then runs the rounds, all of them even if one fails.
 pub(crate) fn test() -> Result<(), Failure> {
@@ -68,10 +73,20 @@ pub(crate) fn run_round(
 }
 
 impl Totals {
-    /// Reads a line of a test binary: `test some::test ... FAILED`, or its closing `test result: ok. 3 passed; ...`.
+    /// Reads a line of a test binary: what comes after `---- some::test stdout ----`, up to the list of `failures:`, and
+    /// its closing `test result: ok. 3 passed; ...`.
     fn read(&mut self, line: &str) {
-        if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
-            self.failures.push(name.to_owned());
+        if line.starts_with("---- ") && line.ends_with(" ----") {
+            self.failures.push(String::new());
+            self.in_failures = true;
+        }
+        self.in_failures &= line != "failures:";
+        if let Some(failure) = self.failures.last_mut()
+            && self.in_failures
+            && failure.lines().count() < LINES_REPEATED
+        {
+            failure.push_str(line);
+            failure.push('\n');
         }
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let amount = |word: &str| {
@@ -86,6 +101,9 @@ impl Totals {
 /// Prints the skips, the failures and the totals, and fails unless all is as it should be.
 pub(crate) fn conclude(totals: &Totals, skips: &Skips, rounds: usize) -> Result<(), Failure> {
     let excused = skips.conclude();
+    for failure in &totals.failures {
+        say(&format!("\n{}", failure.trim_end()));
+    }
     say(&format!(
         "\n{} passed, {} failed, {} skipped",
         totals.passed.saturating_sub(skips.count),
@@ -109,9 +127,35 @@ mod tests {
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.02s",
         );
         totals.read("test result: FAILED. 12 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
-        totals.read("test some::test ... ok");
-        totals.read("test some::other ... FAILED");
-        let failures = vec!["some::other".to_owned()];
-        assert_eq!(totals, Totals { passed: 15, failed: 2, failures, broken: 0 });
+        assert_eq!(totals, Totals { passed: 15, failed: 2, ..Totals::default() });
+    }
+
+    #[test]
+    fn what_failed_tests_printed_is_kept() {
+        let mut totals = Totals::default();
+        for line in [
+            "test some::test ... FAILED",
+            "",
+            "failures:",
+            "",
+            "---- some::test stdout ----",
+            "thread 'some::test' panicked",
+            "---- some::other stdout ----",
+            "expected 1",
+            "",
+            "failures:",
+            "    some::other",
+            "    some::test",
+        ] {
+            totals.read(line);
+        }
+        let failures = totals.failures.iter().map(|failure| failure.trim_end()).collect::<Vec<_>>();
+        assert_eq!(
+            failures,
+            [
+                "---- some::test stdout ----\nthread 'some::test' panicked",
+                "---- some::other stdout ----\nexpected 1"
+            ]
+        );
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_testkit::duel::Duel;
 use haul_testkit::strace;
-use haul_testkit::{Outcome, Program, Sandbox, needs, note, program, require, rustix};
+use haul_testkit::{Outcome, Program, Release, Sandbox, needs, note, program, require, rustix};
 
 /// Writes a file with a time of its own.
 fn write(folder: &Path, name: &str, content: &str, seconds: u64) -> io::Result<()> {
@@ -167,6 +167,78 @@ fn what_the_environment_says_of_backups_counts() {
 fn what_is_replaced_is_replaced_as_by_gnu() {
     require!(Program::needs_gnu());
     same_as_gnu(&duel().unwrap(), REPLACED);
+}
+
+#[test]
+fn a_further_name_takes_the_place_of_whatever_gnu_lets_it_take() {
+    require!(Program::needs_gnu());
+    let names = [
+        "nowhere",
+        "loop",
+        "to-directory",
+        "to-first",
+        "to-file",
+        "pipe",
+        "directory",
+        "file",
+        "first",
+        "free",
+    ];
+    let prepare = |folder: &Path| {
+        for directory in ["s", "w/directory"] {
+            fs::create_dir_all(folder.join(directory))?;
+        }
+        write(folder, "a", "first", 1_200_000_000)?;
+        names.iter().try_for_each(|name| fs::hard_link(folder.join("a"), folder.join("s").join(name)))?;
+        for (name, leads_to) in [
+            ("nowhere", "missing/x"),
+            ("loop", "loop"),
+            ("to-directory", "."),
+            ("to-first", "a"),
+            ("to-file", "file"),
+        ] {
+            symlink(leads_to, folder.join("w").join(name))?;
+        }
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o640));
+        rustix::fs::mknodat(rustix::fs::CWD, folder.join("w/pipe"), kind, mode, 0)?;
+        write(folder, "w/file", "before", 1_300_000_000)?;
+        fs::hard_link(folder.join("a"), folder.join("w/first"))
+    };
+    let duel = duel().unwrap();
+    let has_answer = |options: &str, name: &str| {
+        // Since 9.5 a backup makes way for what is of another kind.
+        !(options.contains('b') && name == "directory") || duel.standard.release() >= Some(Release(9, 5))
+    };
+    let mut failures = Vec::new();
+    let options = [
+        "-a",
+        "-dv",
+        "-dvf",
+        "-dvn",
+        "-dvu",
+        "-dvb",
+        "-dv --remove-destination",
+        "--preserve=links -v",
+        "-sv",
+        "-lv",
+        "-lvn",
+        "-av --parents",
+    ];
+    // Who comes first is up to the workers, what becomes of the names is not.
+    let lines = options
+        .iter()
+        .flat_map(|options| names.map(|name| (options, name)))
+        .cycle()
+        .take(3 * options.len() * names.len());
+    for (options, name) in lines.filter(|(options, name)| has_answer(options, name)) {
+        let line = format!("{options} a s/{name} w");
+        let verdict =
+            duel.run(&prepare, &line.split_whitespace().collect::<Vec<_>>(), &["-j4".into()]).unwrap();
+        if !verdict.complaints.is_empty() {
+            failures.push(format!("cp {line}\n{}", verdict.report()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]

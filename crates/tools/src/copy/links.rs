@@ -231,10 +231,16 @@ impl Copier {
             Place::Taken(_) => self.tell_copied(desk, found),
             Place::Free(backup) => {
                 self.tell_copied_over(desk, found, backup.as_deref());
-                return make(target_name(found)).map(|()| Linking::Done).map_err(|cause| {
-                    self.put_back(desk, found, backup.as_deref());
-                    failed(cause)
-                });
+                match make(target_name(found)) {
+                    // A symbolic link that leads nowhere.
+                    Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
+                    outcome => {
+                        return outcome.map(|()| Linking::Done).map_err(|cause| {
+                            self.put_back(desk, found, backup.as_deref());
+                            failed(cause)
+                        });
+                    }
+                }
             }
         }
         replace(&new, target_name(found), &make).map_err(failed)?;

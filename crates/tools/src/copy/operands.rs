@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use haul_flow::{Held, HeldCache, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
-use haul_sys::{open, open_path, open_path_without_links, stat, stat_path};
+use haul_sys::{open, open_path, open_path_without_links, stat, stat_at, stat_path};
 
 use super::backup::backup_name;
-use super::options::{Backup, CopyOptions, Dereference, Existing, Operands};
+use super::options::{Backup, CopyOptions, Dereference, Existing, Operands, Preserve};
 use super::wording;
 
 /// Why nothing can be copied at all.
@@ -36,6 +36,8 @@ pub(super) struct Assignment {
     pub(super) shown: Vec<u8>,
     /// Where the source lies; known only if a directory is among several sources.
     lineage: Option<Lineage>,
+    /// Which file the source is; known only if it is no directory and one of several sources whose links are preserved.
+    file: Option<Identity>,
 }
 
 impl Assignment {
@@ -54,7 +56,14 @@ impl Assignment {
             (false, name) => (&b""[..], name, name),
         };
         let shown = concatenated(without_trailing_slashes(&held.path()), written);
-        Self { text, target: (Arc::clone(held), c_string(name)), way: way.to_vec(), shown, lineage: None }
+        Self {
+            text,
+            target: (Arc::clone(held), c_string(name)),
+            way: way.to_vec(),
+            shown,
+            lineage: None,
+            file: None,
+        }
     }
 
     /// Tells whether the copy goes onto the target directory itself.
@@ -213,6 +222,7 @@ fn to_name(
         way: Vec::new(),
         shown,
         lineage: None,
+        file: None,
     }])
 }
 
@@ -255,13 +265,14 @@ pub(super) fn without_repetitions(
                     assignment.lineage = Some(lineages.of_directory(text, stat.identity));
                 }
             }
-            Ok((_, above)) => {
+            Ok((stat, above)) => {
                 if !options.existing.backs_up() && !files.insert((above, split.base().to_vec())) {
                     let problem = Problem::new(wording::SOURCE_TWICE).naming(text.to_bytes());
                     problems.push((kept.len(), problem.as_warning()));
                     continue;
                 }
                 assignment.lineage = Some(Lineage { own: None, above: vec![above] });
+                assignment.file = options.preserve.contains(Preserve::LINKS).then_some(stat.identity);
             }
             Err(_) => {}
         }
@@ -272,7 +283,9 @@ pub(super) fn without_repetitions(
 }
 
 /// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, none is
-/// below another, and no source is part of another source or of another's copy, so their order cannot matter. What is copied
+/// below another, and no source is part of another source or of another's copy, so their order cannot matter. Neither are two
+/// names of one file in a group if something stands where a copy goes: what becomes of that may be up to who comes first, and
+/// what becomes of the first name is the file that the other is linked to. What is copied
 /// onto the target directory itself may have any of their names in it, and is a group of its own; so is each if the user is
 /// asked, and if the target directory is in one of the sources, which grows while it is read.
 pub(super) fn groups(
@@ -292,22 +305,45 @@ pub(super) fn groups(
     };
     let any_in_target = !directories.is_empty() && assignments.iter().any(is_in_target);
     let mut groups: Vec<Vec<Assignment>> = Vec::new();
-    let (mut names, mut sources) = (Names::default(), Sources::default());
+    let (mut names, mut sources, mut files) = (Names::default(), Sources::default(), HashMap::new());
     for assignment in assignments {
         let copy = if any_in_target { standing_copy(&assignment, cache) } else { None };
         let is_new = names.insert(&assignment) & sources.insert(assignment.lineage.as_ref(), copy);
         let is_alone = assignment.is_onto_target() || names.whole.contains(&b"."[..]);
         match groups.last_mut() {
-            Some(group) if is_new && !is_alone => group.push(assignment),
+            Some(group) if is_new && !is_alone && !must_wait(&assignment, group, &files, cache) => {
+                if let Some(file) = assignment.file {
+                    files.entry(file).or_insert(group.len());
+                }
+                group.push(assignment);
+            }
             _ => {
                 (names, sources) = (Names::default(), Sources::default());
                 names.insert(&assignment);
                 sources.insert(assignment.lineage.as_ref(), copy);
+                files = assignment.file.into_iter().map(|file| (file, 0)).collect();
                 groups.push(vec![assignment]);
             }
         }
     }
     groups
+}
+
+/// True if a source is a file that another in `group` is, and something stands where either's copy goes. `files` tells which
+/// of the group is the first to be a file.
+fn must_wait(
+    assignment: &Assignment,
+    group: &[Assignment],
+    files: &HashMap<Identity, usize>,
+    cache: &HeldCache,
+) -> bool {
+    let stands = |assignment: &Assignment| {
+        let name = c_string(&assignment.components().collect::<Vec<_>>().join(&b'/'));
+        let found = cache.open(&assignment.target.0).and_then(|directory| stat_at(&directory, &name));
+        found.is_ok()
+    };
+    let first = assignment.file.and_then(|file| group.get(*files.get(&file)?));
+    first.is_some_and(|first| stands(first) || stands(assignment))
 }
 
 /// Returns the directory that stands where a source's copy goes.
