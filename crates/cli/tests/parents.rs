@@ -51,6 +51,13 @@ fn prepare(folder: &Path) -> io::Result<()> {
 }
 
 const LINES: &[&str] = &[
+    "-rp f/. linked",
+    "-rp f/x linked",
+    "-rp f/x/y linked",
+    "-rp f/x/y new",
+    "-rp a/f/x blocked",
+    "-rp a/f/x new",
+    "-r a/f/x/y new",
     "a/b/f new",
     "-v a/b/f new",
     "-v a/b/c/f a/f new",

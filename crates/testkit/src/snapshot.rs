@@ -28,8 +28,12 @@ bitflags! {
         const CONTENT = 1;
         /// Where files have data and where holes.
         const HOLES = 1 << 1;
-        /// Permission, set-id and sticky bits.
-        const MODE = 1 << 2;
+        /// Permission bits.
+        const PERMISSIONS = 1 << 2;
+        /// Set-id and sticky bits.
+        const SPECIAL_BITS = 1 << 9;
+        /// All of a mode.
+        const MODE = Self::PERMISSIONS.bits() | Self::SPECIAL_BITS.bits();
         /// User and group.
         const OWNER = 1 << 3;
         /// Modification times of everything but directories.

@@ -339,12 +339,13 @@ impl Copier {
         let wanted = (subject.stat.owner, subject.stat.group);
         let same = match (subject.before, subject.object) {
             (Some(before), _) => (before.owner, before.group) == wanted,
-            // A new file of our own is most often right already, which looking tells cheaper than setting.
+            // A new file of our own is most often right already, which looking tells cheaper than setting. One that was made
+            // with set-id bits loses them where the owner is set.
             (None, object) if self.is_own(subject.stat) => object.stat().is_ok_and(|now| {
                 if let Some((birth, directory)) = subject.birth {
                     self.learn(directory, birth, &now);
                 }
-                self.is_own(&now)
+                self.is_own(&now) && now.mode.and(Mode::SPECIAL).is_empty()
             }),
             (None, _) => false,
         };

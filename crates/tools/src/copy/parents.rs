@@ -71,14 +71,15 @@ impl<'a> Parents<'a> {
             return Some(Arc::clone(target));
         }
         let way = components(assignment);
-        if let Some(held) = self.find(target, &way) {
-            return Some(held);
-        }
-        let made = self.make_missing(target, &way).and_then(|(held, is_new)| match is_new {
-            true => self.check_dots(assignment).map(|()| held),
-            false => Ok(held),
-        });
-        made.map_err(|problem| self.tell(problem)).ok()
+        let held = match self.find(target, &way) {
+            Ok(None) => self.make_missing(target, &way).and_then(|(held, is_new)| match is_new {
+                true => self.check_dots(assignment).map(|()| held),
+                false => Ok(held),
+            }),
+            Ok(Some(held)) => Ok(held),
+            Err(problem) => Err(problem),
+        };
+        held.map_err(|problem| self.tell(problem)).ok()
     }
 
     /// Refuses a copy that is the new directory on its way itself, by another name: GNU cannot make that directory twice.
@@ -92,13 +93,20 @@ impl<'a> Parents<'a> {
         Err(problem.because(exists))
     }
 
-    /// Follows the way; `None` if not all of it is there.
-    fn find(&mut self, target: &Arc<Held>, way: &[Component<'_>]) -> Option<Arc<Held>> {
+    /// Follows the way; `None` if not all of it is there. As with GNU, a way that ends in a file is told of before the
+    /// sources are looked at.
+    fn find(&mut self, target: &Arc<Held>, way: &[Component<'_>]) -> Result<Option<Arc<Held>>, Problem> {
         let mut held = Arc::clone(target);
-        for component in way {
-            held = self.step(&held, component).ok()?;
+        for (index, component) in way.iter().enumerate() {
+            held = match self.step(&held, component) {
+                Ok(there) => there,
+                Err(_) if index + 1 == way.len() && self.is_other(&held, component) => {
+                    return Err(Problem::new(wording::PARENT_IS_OTHER).naming(component.shown));
+                }
+                Err(_) => return Ok(None),
+            };
         }
-        Some(held)
+        Ok(Some(held))
     }
 
     /// Goes one directory further.
