@@ -74,7 +74,8 @@ impl Assignment {
     /// Returns the components of the copy's name below the directory that is its target or holds it.
     fn components(&self) -> impl Iterator<Item = &[u8]> {
         let name = self.target.1.to_bytes();
-        self.way.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).chain(std::iter::once(name))
+        let way = self.way.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+        way.chain(std::iter::once(name))
     }
 }
 
@@ -285,9 +286,10 @@ pub(super) fn without_repetitions(
 /// Cuts the sources in groups that are copied one after the other: in a group no two copies have the same name, none is
 /// below another, and no source is part of another source or of another's copy, so their order cannot matter. Neither are two
 /// names of one file in a group if something stands where a copy goes: what becomes of that may be up to who comes first, and
-/// what becomes of the first name is the file that the other is linked to. What is copied
-/// onto the target directory itself may have any of their names in it, and is a group of its own; so is each if the user is
-/// asked, and if the target directory is in one of the sources, which grows while it is read.
+/// what becomes of the first name is the file that the other is linked to. What is copied onto the target directory itself may
+/// have any of their names in it, as what goes up again on its way (`--parents a/../b`) may be any of them, and is a group of
+/// its own; so is each if the user is asked, and if the target directory is in one of the sources, which grows while it is
+/// read.
 pub(super) fn groups(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
@@ -309,9 +311,8 @@ pub(super) fn groups(
     for assignment in assignments {
         let copy = if any_in_target { standing_copy(&assignment, cache) } else { None };
         let is_new = names.insert(&assignment) & sources.insert(assignment.lineage.as_ref(), copy);
-        let is_alone = assignment.is_onto_target() || names.whole.contains(&b"."[..]);
         match groups.last_mut() {
-            Some(group) if is_new && !is_alone && !must_wait(&assignment, group, &files, cache) => {
+            Some(group) if is_new && !names.are_any && !must_wait(&assignment, group, &files, cache) => {
                 if let Some(file) = assignment.file {
                     files.entry(file).or_insert(group.len());
                 }
@@ -455,6 +456,8 @@ struct Names {
     whole: HashSet<Vec<u8>>,
     /// All that stands on the way to one of them.
     above: HashSet<Vec<u8>>,
+    /// A copy's name may be any: it goes onto the target directory itself, or up again on its way.
+    are_any: bool,
 }
 
 impl Names {
@@ -471,6 +474,7 @@ impl Names {
             name.extend_from_slice(component);
         }
         is_new &= !self.above.contains(&name);
+        self.are_any |= assignment.is_onto_target() || assignment.components().any(|part| part == b"..");
         self.whole.insert(name) && is_new
     }
 }
@@ -514,6 +518,8 @@ mod tests {
         assert_eq!(groups_of(true, &[c"x/a", c"y/a", c"x/b"]), [3]);
         assert_eq!(groups_of(true, &[c"x/a", c"x", c"y"]), [1, 2]);
         assert_eq!(groups_of(true, &[c"x", c"/x//a/", c"x/a"]), [1, 1, 1]);
+        assert_eq!(groups_of(true, &[c"./x", c"y/./z", c"x/a", c"./y/z"]), [2, 2]);
+        assert_eq!(groups_of(true, &[c"a", c"x/../b", c"c", c"d"]), [1, 1, 2]);
     }
 
     #[test]
