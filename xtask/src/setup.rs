@@ -45,7 +45,7 @@ const NEEDS: [Need; 52] = [
     ("dpkg-source", "dpkg-dev", PACKAGES),
     ("dh", "debhelper", PACKAGES),
     ("tar", "tar", "comparisons of archives"),
-    ("/usr/share/i18n/charmaps", "locales", "tests in locales of other character sets"),
+    ("/usr/share/i18n/SUPPORTED", "locales", "tests in locales of other character sets"),
     ("bsdtar", "libarchive-tools", "comparisons of archives"),
     ("gzip", "gzip", "tests of compressed archives"),
     ("zstd", "zstd", "tests of compressed archives"),
