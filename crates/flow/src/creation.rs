@@ -10,9 +10,11 @@
 //! ```
 //!
 //! The owner of a directory can't create a file that belongs to somebody else, and root's older files were
-//! born earlier: the clock ticks every few milliseconds, so a process waits for one tick before it makes its first
-//! entry where others may write. What passes was made by this user at this moment. That no two names of a run lead to one new
-//! directory is for the caller to check.
+//! born earlier. A new file is stamped with the time of the last tick, or with the latest precise time that any file got
+//! since (multigrain timestamps, Linux 6.13), which may be ahead of the next tick but never of the time itself. So before its
+//! first entry where others may write, a process waits until the ticks have passed the time at which it began to wait.
+//! What passes was made by this user at this moment. That no two names of a run lead to one new directory is for the caller
+//! to check.
 //!
 //! Some file systems map owners (vfat, `root_squash`), ignore modes, or stamp files by another host's clock or with
 //! whole seconds. There an entry that fails the check is compared with a regular file made for the purpose: creating
@@ -29,7 +31,7 @@ use std::time::Duration;
 
 use haul_sys::{
     DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Operation, Pinned, Result, Special, Stat,
-    Timestamp, change_mode, clock, effective_identity, open, remove, stat,
+    Timestamp, change_mode, clock, effective_identity, open, precise_clock, remove, stat,
 };
 
 /// Times of a file system that rounds them are off by no more than this (vfat).
@@ -56,7 +58,7 @@ pub struct Creation {
 
 impl Creation {
     /// Begins to make an entry of this type, mode and device number. Where others may write, `is_shared`, the first one
-    /// of a process waits for the next tick of the clock: everything that was there before is older than it then.
+    /// of a process waits a few milliseconds: everything that was there before is older than it then.
     #[must_use]
     pub fn begin(asked: Special, is_shared: bool) -> Self {
         static TICKED: Once = Once::new();
@@ -154,13 +156,14 @@ impl Creation {
     }
 }
 
-/// Waits until the clock shows another time. Its ticks are up to 10 ms apart; one that stands still is not waited for.
+/// Waits until no file can be stamped any more with a time at which files before it may have been. Ticks are up to 10 ms
+/// apart, more where the host of a virtual machine is busy. A clock that stands still (`faketime`) is not waited for.
 fn await_tick() {
     const PAUSE: Duration = Duration::from_micros(200);
-    const PAUSES_MAX: usize = 250;
-    let now = clock();
+    const PAUSES_MAX: usize = 5000;
+    let began = precise_clock();
     for _ in 0..PAUSES_MAX {
-        if clock() != now {
+        if clock() > began {
             return;
         }
         std::thread::sleep(PAUSE);
@@ -269,6 +272,37 @@ mod tests {
         assert!(refuses(Stat { kind: FileType::Fifo, ..made }));
         assert!(refuses(Stat { links: 3, ..made }));
         assert!(creation.check(&place, &Stat { born: None, ..made }).is_ok());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A directory made just after another file got a precise time has that time, which is ahead of the next tick
+    /// (multigrain timestamps).
+    #[test]
+    fn what_was_made_before_the_wait_is_older_than_what_is_made_after_it() {
+        use std::io::Write;
+        let folder = std::env::temp_dir().join(format!("haul-tick-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = CString::new(folder.to_str().unwrap()).unwrap();
+        let place = haul_sys::open_path(&path, Open::DIRECTORY).unwrap();
+        let mut busy = std::fs::File::create(folder.join("busy")).unwrap();
+        for round in 0..50 {
+            std::thread::sleep(Duration::from_micros(round * 97 % 4000));
+            for _ in 0..2 {
+                // Who asks for a file's times has the next change of it stamped precisely.
+                busy.metadata().unwrap();
+                busy.write_all(b"x").unwrap();
+            }
+            haul_sys::make_directory(&place, c"before", Mode::OWNER).unwrap();
+            await_tick();
+            let began = clock();
+            let before = haul_sys::stat_at(&place, c"before").unwrap();
+            assert!(first_seen(&before) < began, "round {round}: {:?} is not before {began:?}", before.born);
+            haul_sys::make_directory(&place, c"after", Mode::OWNER).unwrap();
+            assert!(first_seen(&haul_sys::stat_at(&place, c"after").unwrap()) >= began);
+            for name in ["before", "after"] {
+                std::fs::remove_dir(folder.join(name)).unwrap();
+            }
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

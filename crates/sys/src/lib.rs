@@ -82,7 +82,7 @@ pub use pinned::Pinned;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
     Identity as ProcessIdentity, address_space_limit, clock, descriptor_limit, effective_identity,
-    raise_descriptor_limit, set_creation_label, set_umask, umask, widen_descriptor_table,
+    precise_clock, raise_descriptor_limit, set_creation_label, set_umask, umask, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use rustix::fs::{Mode as RawMode, OFlags};
 use rustix::process::{Resource, Rlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::data::{read_path, write_on};
 use crate::error::Result;
@@ -108,10 +109,20 @@ pub fn effective_identity() -> Identity {
     Identity { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
 }
 
-/// Returns the time by the clock that file systems stamp new files with. It ticks every few milliseconds.
+/// Returns the time of the last tick: no new file is stamped with an earlier one.
 #[must_use]
 pub fn clock() -> Timestamp {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    read(ClockId::RealtimeCoarse)
+}
+
+/// Returns the time now: no file is stamped with a later one.
+#[must_use]
+pub fn precise_clock() -> Timestamp {
+    read(ClockId::Realtime)
+}
+
+fn read(clock: ClockId) -> Timestamp {
+    let now = clock_gettime(clock);
     Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or_default() }
 }
 
