@@ -1,16 +1,16 @@
 //! Counts the lines of every file below the paths it is given, on all processors.
 
 use std::ffi::CString;
-use std::io::Write;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{
-    Alone, Arrivals, Begin, Block, Config, Desk, Enter, Found, Holes, Line, Need, OpenFile, Opened,
-    OpenedFile, Portable, Problem, Report, Session, Standard, Status, Tally, Tool, Transfer,
+    Alone, Block, Config, Desk, Enter, Found, Holes, Line, OpenFile, Opened, OpenedFile, Plan, Probe,
+    Problem, Report, Session, Standard, Start, Status, Tally, Tool, Transfer, Write,
 };
-use haul_sys::{EntryType, Error};
+use haul_sys::EntryType;
 
 /// The tool. It keeps nothing for a directory, and for a file its lines so far.
 struct Lines;
@@ -19,55 +19,34 @@ impl Tool for Lines {
     type Directory = ();
     type File = AtomicU64;
 
-    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
         match kind {
-            EntryType::Directory => Need::Enter,
-            EntryType::Regular => Need::Read,
-            _ => Need::Nothing,
+            EntryType::Directory => Plan::Enter,
+            EntryType::Regular => Plan::Read(Probe::ALWAYS),
+            _ => Plan::Skip,
         }
     }
 
-    fn enter(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<()> {
+    fn enter_dir(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<()> {
         Enter::Visit(())
     }
 
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<AtomicU64> {
-        Begin::Move { own: AtomicU64::new(0), target: None, transfer: Transfer::Blocks(Holes::Skip) }
+    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<AtomicU64> {
+        Start::Inspect { own: AtomicU64::new(0), transfer: Transfer::Blocks(Holes::Skip) }
     }
 
-    fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
-        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+    fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
+        let lines = block.bytes.iter().filter(|byte| **byte == b'\n').count();
         file.own.fetch_add(lines as u64, Ordering::Relaxed);
-        Block::Taken
+        Write::Nothing
     }
 
-    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, lines: AtomicU64, was_read: bool) {
+    fn close_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, lines: AtomicU64, was_read: bool) {
         desk.count(Tally { files: 1, ..Tally::default() });
         if was_read {
             let count = format!("{} ", lines.into_inner());
             desk.tell(found, [count.as_bytes(), &found.path(), b"\n"].concat());
         }
-    }
-}
-
-/// What other processes have to know to do a part of it: nothing.
-impl Portable for Lines {
-    const NAME: &'static str = "lines";
-
-    fn brief(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn briefed(_: &[u8]) -> Option<Self> {
-        Some(Self)
-    }
-
-    fn pack(&self, (): &()) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn unpack(&self, _: &[u8], _: &Arrivals<'_>) -> Result<(), (Vec<u8>, Error)> {
-        Ok(())
     }
 }
 

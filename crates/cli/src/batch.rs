@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use haul_cluster::batch::follow::Signals;
-use haul_cluster::batch::spool::Spool;
+use haul_cluster::batch::spool::{Spool, VARIABLE as SPOOL_VARIABLE};
 use haul_cluster::batch::{self, Listener, Order, Outcome};
 use haul_cluster::launch::Crew;
 use haul_cluster::launch::command::{Surroundings, System};
@@ -229,6 +229,12 @@ fn path_called(name: &OsStr) -> Option<PathBuf> {
     Surroundings::of_process().find(name.to_str()?).and_then(|path| std::path::absolute(path).ok())
 }
 
+/// Returns the spool of the batch job that this process runs in, if it does.
+fn spool() -> Option<Spool> {
+    std::env::var_os(SPOOL_VARIABLE)?;
+    Spool::of_process()
+}
+
 /// Tells the process that follows this job how far the copy is, until it is dropped.
 pub(crate) struct Teller {
     over: Option<Sender<()>>,
@@ -238,7 +244,7 @@ pub(crate) struct Teller {
 impl Teller {
     /// Begins to tell, if this is a job that somebody follows and wants to see.
     pub(crate) fn begin(wanted: When, source: Arc<dyn Source>) -> Option<Self> {
-        let spool = Spool::of_process().filter(|_| wanted != When::Never)?;
+        let spool = spool().filter(|_| wanted != When::Never)?;
         let (over, heard) = channel::<()>();
         let tell = move || loop {
             let waited = heard.recv_timeout(TELL);
@@ -266,5 +272,5 @@ impl Drop for Teller {
 
 /// Returns what of a picture is shown by this process itself: in a job, none, as somebody else shows it.
 pub(crate) fn shown_here(wanted: When) -> When {
-    if Spool::of_process().is_some() { When::Never } else { wanted }
+    if spool().is_some() { When::Never } else { wanted }
 }

@@ -15,13 +15,13 @@ use haul_cluster::direct::Direct;
 use haul_cluster::launch::{Crew, CrewOptions, Journal, Spawn};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
-use haul_cluster::mpi::{Refusal, World, launched};
+use haul_cluster::mpi::{LAUNCHER_VARIABLES, Refusal, World, launched};
 use haul_cluster::station::{Briefed, Station, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
-use haul_flow::Portable;
+use haul_cluster::{Distributed, RunId};
 use haul_tools::bzip2::Bzip2;
 use haul_tools::compare::Comparer;
-use haul_tools::copy::{Copier, CopyOptions, Operands};
+use haul_tools::copy::{Copier, CopyOptions, Operands, TemporaryNames};
 use haul_tools::each::Runner;
 use haul_tools::grep::Grep;
 use haul_tools::tar::{Extractor, Fill};
@@ -44,7 +44,8 @@ fn crew_options(options: &haul_cluster::Options) -> CrewOptions {
 
 /// Tells whether this is one of several processes that a launcher has started with the same command line.
 pub(crate) fn is_under_launcher() -> bool {
-    launched().is_some_and(|launched| launched.ranks != Some(1))
+    let may_be = LAUNCHER_VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
+    may_be && launched().is_some_and(|launched| launched.ranks != Some(1))
 }
 
 /// Tells whether this process speaks for all that were started with the same command line.
@@ -115,7 +116,8 @@ fn copies_to_a_name(operands: &Operands) -> bool {
 pub(crate) fn going_on(request: &Request, journal: Option<&Journal>) -> Request {
     let mut request = request.clone();
     if let Some(journal) = journal {
-        request.options.run = Some(journal.run());
+        let RunId { number, epoch } = journal.run();
+        request.options.temporary_names = Some(TemporaryNames { number, epoch });
         request.operands.no_target_directory |= journal.note() == 1;
     }
     request

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use haul_cluster::launch::Journal;
-use haul_flow::{Conduct, Config, Report};
+use haul_flow::{Config, Report};
 use haul_tools::copy::{self, Outcome};
 
 use crate::ahead;
@@ -18,7 +18,7 @@ use crate::messages::{Charset, Messages};
 use crate::output::Output;
 use crate::progress::Whole;
 use crate::report::{Console, complain};
-use crate::work::{self, Manner, Work};
+use crate::work::{self, Executors, Manner, Work};
 
 /// Copies as the words after the program's name ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
@@ -95,9 +95,9 @@ struct Copy<'a> {
 }
 
 impl Work for Copy<'_> {
-    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let Request { operands, options, .. } = self.request;
-        match copy::run_by(conductor, operands, options, config, console) {
+        match copy::run_by(executor, operands, options, config, console) {
             Outcome::Success => return 0,
             Outcome::Failure => {}
             Outcome::Usage(problem) => console.wrong_operands(&problem),

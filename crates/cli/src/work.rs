@@ -8,7 +8,13 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use haul_cluster::launch::{Crew, Journal};
-use haul_flow::{Alone, Conduct, Config, Report};
+use haul_flow::{Alone, Config, Executor, Report};
+use haul_tools::bzip2::Bzip2;
+use haul_tools::compare::Comparer;
+use haul_tools::copy::Copier;
+use haul_tools::each::Runner;
+use haul_tools::grep::Grep;
+use haul_tools::tar::{Extractor, Fill};
 
 use crate::batch::{self, Teller};
 use crate::cluster;
@@ -20,10 +26,33 @@ use crate::report::{Console, complain};
 use crate::shared::Shared;
 use crate::statistics::Statistics;
 
+/// An executor for every tool: this process, or a crew.
+pub(crate) trait Executors:
+    Executor<Copier>
+    + Executor<Bzip2>
+    + Executor<Comparer>
+    + Executor<Runner>
+    + Executor<Grep>
+    + Executor<Extractor>
+    + Executor<Fill>
+{
+}
+
+impl<E> Executors for E where
+    E: Executor<Copier>
+        + Executor<Bzip2>
+        + Executor<Comparer>
+        + Executor<Runner>
+        + Executor<Grep>
+        + Executor<Extractor>
+        + Executor<Fill>
+{
+}
+
 /// What is to be done.
 pub(crate) trait Work: Sync {
     /// Does it; returns the exit status if nothing goes wrong, or what went wrong has a status of its own.
-    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8;
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8;
 
     /// Returns the exit status of the program, given that of the work, and whether an error was reported.
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {

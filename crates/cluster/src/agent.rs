@@ -12,12 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_flow::plan::CHUNK_ENTRIES;
-use haul_flow::{Arrivals, Desk, Feed, HeldCache, Job, Local, PackedPart, PartKey, Piece, Portable};
-use haul_flow::{Problem, Settings, Ways, Wording};
+use haul_flow::{CancelToken, Desk, Feed, HeldCache, Job, Local, Problem, Settings, Wording};
 
+use crate::distributed::Distributed;
 use crate::outbox::Outbox;
+use crate::part::{Arrivals, Outlet, PackedPart, PartKey, Piece};
 use crate::schedule::{FileId, PartId};
 use crate::transport::Rank;
+use crate::ways::Ways;
 use crate::wire::{Message, RangeOver, unpack};
 
 /// A directory of a part cannot be used here.
@@ -27,15 +29,16 @@ const CANNOT_REACH: Wording = Wording("cannot reach directory {}");
 const CANNOT_UNDERSTAND: Wording = Wording("cannot understand a part of the work: {bare}");
 
 /// What a rank's messages are turned into.
-pub(crate) struct Agent<'a, T: Portable + 'static> {
+pub(crate) struct Agent<'a, T: Distributed + 'static> {
     pub(crate) ways: Arc<Ways>,
     pub(crate) outbox: Arc<Outbox<T>>,
     pub(crate) feed: Feed<'a, Job<T>>,
     pub(crate) rank: Rank,
-    pub(crate) tool: &'a T,
+    /// Cancelled when the run need not go on.
+    pub(crate) cancel: CancelToken,
 }
 
-impl<T: Portable + 'static> Agent<'_, T> {
+impl<T: Distributed + 'static> Agent<'_, T> {
     /// Takes a message that concerns the work; returns one that does not.
     pub(crate) fn take(&self, message: Message) -> Option<Message> {
         match message {
@@ -66,7 +69,7 @@ impl<T: Portable + 'static> Agent<'_, T> {
                 self.count(&over);
             }
             Message::RangesOver { file, moved } => self.finish(file, moved),
-            Message::CalledOff => self.tool.called_off(),
+            Message::CalledOff => self.cancel.cancel(),
             other => return Some(other),
         }
         None
@@ -76,7 +79,7 @@ impl<T: Portable + 'static> Agent<'_, T> {
         let (ways, outbox) = (Arc::clone(&self.ways), Arc::clone(&self.outbox));
         self.feed.share(Job::Visit(Box::new(move |desk| {
             let chunk = chunk_entries(desk.settings().jobs, outbox.parts_in_hand());
-            match packed.and_then(|packed| admit(desk, &ways, packed, chunk)) {
+            match packed.and_then(|packed| admit(desk, &ways, &outbox, packed, chunk)) {
                 Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
                 Err(problem) => outbox.refuse_part(part, problem),
             }
@@ -91,12 +94,12 @@ impl<T: Portable + 'static> Agent<'_, T> {
             let job = unpacked(&ticket).and_then(|mut packed| {
                 packed.errand.number = number;
                 packed.errand.piece = packed.errand.piece.map(|piece| Piece { range, ..piece });
-                admit(desk, &ways, packed, 1)
+                admit(desk, &ways, &outbox, packed, 1)
             });
             match job {
                 Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
                 Err(problem) => {
-                    outbox.note(PartKey::Piece(number), problem);
+                    Outlet::note(&*outbox, PartKey::Piece(number), problem);
                     outbox.range_over(number, false);
                 }
             }
@@ -153,29 +156,30 @@ fn chunk_entries(workers: usize, parts: usize) -> usize {
     CHUNK_ENTRIES.div_ceil(workers.div_ceil(parts.max(1)))
 }
 
-fn admit<T: Portable + 'static>(
+fn admit<T: Distributed + 'static>(
     desk: &Desk<'_, T>,
     ways: &Ways,
+    outbox: &Arc<Outbox<T>>,
     packed: PackedPart,
     chunk: usize,
 ) -> Result<Vec<Job<T>>, Problem> {
     let arrivals = Arrivals { cache: desk.cache(), ways };
     let cannot = |(path, cause): (Vec<u8>, _)| Problem::new(CANNOT_REACH).naming(path).because(cause);
-    arrivals.admit(desk.tool(), packed, chunk).map_err(cannot)
+    let outlet = Arc::clone(outbox) as Arc<dyn Outlet<T>>;
+    arrivals.admit(desk.tool(), outlet, packed, chunk).map_err(cannot)
 }
 
 /// Does parts and ranges until the last feed of the driver is gone.
-pub(crate) fn work<T: Portable + 'static>(shop: &Shop<T>, outbox: &Outbox<T>) {
+pub(crate) fn work<T: Distributed + 'static>(shop: &Shop<T>, outbox: &Outbox<T>) {
     let Shop { tool, settings, cache, driver } = shop;
-    let outlet = Some(outbox as &dyn haul_flow::Outlet<T>);
     let (settings, engine) = (*settings, Mutex::default());
-    let setup = haul_flow::Setup { settings, cache, report: outbox, driver, outlet, engine };
+    let setup = haul_flow::Setup { settings, cache, report: outbox, driver, engine };
     // What goes wrong is in the reports.
     haul_flow::run(tool, [], &setup);
 }
 
 /// What a rank's workers work with.
-pub(crate) struct Shop<T: Portable> {
+pub(crate) struct Shop<T: Distributed> {
     pub(crate) tool: T,
     pub(crate) settings: Settings,
     pub(crate) cache: HeldCache,

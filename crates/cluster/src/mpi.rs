@@ -30,7 +30,7 @@ use library::{Library, NotOpened};
 
 use crate::launch::command;
 use crate::transport::{Broken, Rank, Transport};
-pub use launched::{Launched, launched};
+pub use launched::{LAUNCHER_VARIABLES, Launched, launched};
 pub use refusal::Refusal;
 
 /// The tag of all messages.

@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Desk, Errand, Found, Job, LargeFile, Line, Means, Node, OpenFile, Outlet, Parcel, Part, PartKey, Piece,
-    Portable, Problem, Report as Hears, Severity, Stamp, Tally, Transfer,
+    Desk, Found, Job, Line, Means, Node, OpenFile, Problem, Report as Hears, Severity, Tally, Transfer,
 };
 use haul_sys::{Standard, Stat};
 
+use crate::distributed::Distributed;
 use crate::master::limits;
+use crate::part::{Errand, LargeFile, Outlet, Parcel, Part, PartKey, PartOutcome, Piece, part_of};
 use crate::schedule::{FileId, Limits, PartId};
 use crate::seal::{self, Sealing};
+use crate::stamp::Stamp;
 use crate::transport::Rank;
 use crate::wire::{Brief, FileOver, Opened, PackedLine, PackedProblem, PartOver, RangeOver, Report, pack};
 
@@ -64,7 +66,7 @@ impl Collected {
 }
 
 /// A file this rank leads.
-pub(crate) struct Led<T: Portable> {
+pub(crate) struct Led<T: Distributed> {
     /// The file.
     pub(crate) file: Arc<OpenFile<T>>,
     /// Bytes that are not yet known to be moved.
@@ -74,18 +76,19 @@ pub(crate) struct Led<T: Portable> {
 }
 
 /// The outbox of a rank.
-pub(crate) struct Outbox<T: Portable> {
+pub(crate) struct Outbox<T: Distributed> {
     rank: Rank,
     limits: Limits,
     debug: bool,
     attempt: u32,
     leader_counts: bool,
+    flushes: bool,
     collected: Mutex<Collected>,
     sealing: Mutex<Sealing<T>>,
     led: Mutex<HashMap<FileId, Led<T>>>,
 }
 
-impl<T: Portable> Outbox<T> {
+impl<T: Distributed + 'static> Outbox<T> {
     pub(crate) fn new(rank: Rank, brief: &Brief) -> Self {
         let collected = Collected {
             report: Report::default(),
@@ -106,6 +109,7 @@ impl<T: Portable> Outbox<T> {
             debug: brief.debug,
             attempt: brief.attempt,
             leader_counts: brief.leader_counts,
+            flushes: brief.flushes,
             collected: Mutex::new(collected),
             sealing: Mutex::default(),
             led: Mutex::default(),
@@ -160,20 +164,11 @@ impl<T: Portable> Outbox<T> {
 
     /// Records that a part could not even be begun.
     pub(crate) fn refuse_part(&self, part: PartId, problem: Problem) {
-        self.note(PartKey::Part(part.0), problem);
-        self.part_over(part, haul_flow::PartOutcome::default());
+        Outlet::note(self, PartKey::Part(part.0), problem);
+        self.part_over(part, PartOutcome::default());
     }
 
-    /// Keeps a problem until its part or piece is over.
-    pub(crate) fn note(&self, key: PartKey, problem: Problem) {
-        let mut collected = self.collected();
-        if problem.severity == Severity::Error {
-            collected.flawed.insert(key);
-        }
-        collected.problems.entry(key).or_default().push(PackedProblem::from(problem));
-    }
-
-    fn part_over(&self, part: PartId, outcome: haul_flow::PartOutcome) {
+    fn part_over(&self, part: PartId, outcome: PartOutcome) {
         let mut collected = self.collected();
         let bundle = collected.bundle_of.remove(&part).unwrap_or_default();
         if let Some(left) = collected.bundles.get_mut(&bundle) {
@@ -228,6 +223,11 @@ impl<T: Portable> Outbox<T> {
         Some(std::mem::take(&mut collected.report))
     }
 
+    /// Has rank 0 told that the run is cancelled.
+    pub(crate) fn note_cancelled(&self) {
+        self.add(|report| report.called_off = true);
+    }
+
     /// Takes whatever there is.
     pub(crate) fn take_all(&self) -> Report {
         let mut collected = self.collected();
@@ -248,8 +248,8 @@ fn covered(ranges: &[Range<u64>]) -> u64 {
     bytes
 }
 
-impl<T: Portable + 'static> Outlet<T> for Outbox<T> {
-    fn done(&self, part: &Part) {
+impl<T: Distributed + 'static> Outlet<T> for Outbox<T> {
+    fn done(&self, part: &Part<T>) {
         if part.errand.piece.is_some() {
             return self.range_over(part.errand.number, part.was_moved());
         }
@@ -258,7 +258,12 @@ impl<T: Portable + 'static> Outlet<T> for Outbox<T> {
 
     fn seal(&self, desk: &Desk<'_, T>, node: &Arc<Node<T>>) {
         if self.sealing().add(Arc::clone(node)) {
-            desk.share(Job::Visit(Box::new(|desk| desk.outlet().map_or((), |outlet| outlet.flush(desk)))));
+            let node = Arc::clone(node);
+            desk.share(Job::Visit(Box::new(move |desk| {
+                if let Some(part) = part_of(&*node) {
+                    part.outlet.flush(desk);
+                }
+            })));
         }
     }
 
@@ -273,9 +278,16 @@ impl<T: Portable + 'static> Outlet<T> for Outbox<T> {
         }
     }
 
-    fn keep(&self, part: PartKey, problem: Problem) -> Option<Problem> {
-        self.note(part, problem);
-        None
+    fn note(&self, key: PartKey, problem: Problem) {
+        let mut collected = self.collected();
+        if problem.severity == Severity::Error {
+            collected.flawed.insert(key);
+        }
+        collected.problems.entry(key).or_default().push(PackedProblem::from(problem));
+    }
+
+    fn flushes(&self) -> bool {
+        self.flushes
     }
 
     fn large(&self, stat: &Stat) -> Option<u64> {
@@ -295,7 +307,7 @@ impl<T: Portable + 'static> Outlet<T> for Outbox<T> {
 
     fn begun(&self, tool: &T, number: u64, large: LargeFile<T>) {
         let LargeFile { file, transfer, ticket } = large;
-        let Some(part) = &file.found.node.part else { return };
+        let Some(part) = part_of(&file.found.node) else { return };
         let begun = part.errand.begun.as_ref().filter(|begun| begun.ticket == ticket);
         let done = begun.map(|begun| begun.done.clone()).unwrap_or_default();
         let piece = Piece {
@@ -324,22 +336,18 @@ impl<T: Portable + 'static> Outlet<T> for Outbox<T> {
     }
 
     fn over(&self, desk: &Desk<'_, T>, found: &Found<T>, number: u64, moved: bool) {
-        let part = found.node.part.as_ref().filter(|_| moved);
-        let stamp = part.map_or(Stamp::NONE, |part| part.stamp_of(desk, found));
+        let part = part_of(&found.node);
+        let stamp = part.filter(|_| moved).map_or(Stamp::NONE, |part| part.stamp_of(desk, found));
         let mut collected = self.collected();
         // Its part is over, or its other entries are still to come: their problems go along.
-        let problems = found.node.part.as_ref().and_then(|part| collected.problems.remove(&part.key()));
+        let problems = part.and_then(|part| collected.problems.remove(&part.key()));
         let over = FileOver { file: FileId(number), moved, stamp, problems: problems.unwrap_or_default() };
         collected.since.get_or_insert_with(Instant::now);
         collected.report.files.push(over);
     }
-
-    fn call_off(&self) {
-        self.add(|report| report.called_off = true);
-    }
 }
 
-impl<T: Portable> Hears for Outbox<T> {
+impl<T: Distributed + 'static> Hears for Outbox<T> {
     fn settled(&self, _: Means) {}
 
     fn count(&self, more: Tally) {

@@ -10,8 +10,11 @@
 
 use std::sync::Arc;
 
-use haul_flow::{Desk, Found, Job, Node, Portable, Problem, Wording};
+use haul_flow::{Desk, Found, Job, Node, Problem, Wording};
 use haul_sys::{EntryType, Error, Fd, Open, file_system_type, open, synchronize, synchronize_file_system};
+
+use crate::distributed::Distributed;
+use crate::part::part_of;
 
 /// `FUSE_SUPER_MAGIC`.
 const FUSE: u64 = 0x6573_5546;
@@ -20,18 +23,18 @@ const FUSE: u64 = 0x6573_5546;
 const CANNOT_FLUSH: Wording = Wording("cannot flush {}");
 
 /// Parts that wait to be flushed.
-pub(crate) struct Sealing<T: Portable> {
+pub(crate) struct Sealing<T: Distributed> {
     waiting: Vec<Arc<Node<T>>>,
     is_flushing: bool,
 }
 
-impl<T: Portable> Default for Sealing<T> {
+impl<T: Distributed> Default for Sealing<T> {
     fn default() -> Self {
         Self { waiting: Vec::new(), is_flushing: false }
     }
 }
 
-impl<T: Portable> Sealing<T> {
+impl<T: Distributed> Sealing<T> {
     /// Adds a part. Returns whether the caller has to have it flushed.
     pub(crate) fn add(&mut self, node: Arc<Node<T>>) -> bool {
         self.waiting.push(node);
@@ -46,7 +49,7 @@ impl<T: Portable> Sealing<T> {
 }
 
 /// Flushes the file systems of some parts, and has each part stamped and reported.
-pub(crate) fn flush<T: Portable + 'static>(desk: &Desk<'_, T>, nodes: Vec<Arc<Node<T>>>) {
+pub(crate) fn flush<T: Distributed + 'static>(desk: &Desk<'_, T>, nodes: Vec<Arc<Node<T>>>) {
     let mut flushed = Vec::new();
     for node in nodes {
         let Some(directory) = target(desk, &node) else {
@@ -70,29 +73,27 @@ pub(crate) fn flush<T: Portable + 'static>(desk: &Desk<'_, T>, nodes: Vec<Arc<No
 }
 
 /// Opens the directory in which the entries of a part are made, if they are; with its device.
-fn target<T: Portable>(desk: &Desk<'_, T>, node: &Arc<Node<T>>) -> Option<Result<(u64, Arc<Fd>), Error>> {
+fn target<T: Distributed>(desk: &Desk<'_, T>, node: &Arc<Node<T>>) -> Option<Result<(u64, Arc<Fd>), Error>> {
     let found = entry(node, c"x");
     let (held, _) = desk.tool().made(&found)?;
     Some(desk.cache().open(held).map(|directory| (held.identity().device, directory)))
 }
 
-fn entry<T: Portable>(node: &Arc<Node<T>>, name: &std::ffi::CStr) -> Found<T> {
+fn entry<T: Distributed>(node: &Arc<Node<T>>, name: &std::ffi::CStr) -> Found<T> {
     Found { node: Arc::clone(node), name: name.into(), kind: EntryType::Unknown, seen: None }
 }
 
 /// Stamps a part whose data is on storage, and reports it.
-fn conclude<T: Portable>(desk: &Desk<'_, T>, node: &Arc<Node<T>>, is_flushed: bool) {
-    let Some(part) = &node.part else { return };
+fn conclude<T: Distributed + 'static>(desk: &Desk<'_, T>, node: &Arc<Node<T>>, is_flushed: bool) {
+    let Some(part) = part_of(node) else { return };
     if is_flushed {
         part.stamp(desk, node, |found| is_on_storage(desk, found));
     }
-    if let Some(outlet) = desk.outlet() {
-        outlet.done(part);
-    }
+    part.outlet.done(part);
 }
 
 /// Flushes a file where flushing its file system may do nothing. Returns whether it is on storage.
-fn is_on_storage<T: Portable>(desk: &Desk<'_, T>, found: &Found<T>) -> bool {
+fn is_on_storage<T: Distributed>(desk: &Desk<'_, T>, found: &Found<T>) -> bool {
     let Some((held, name)) = desk.tool().made(found) else { return false };
     let flush = || {
         let directory = desk.cache().open(held)?;

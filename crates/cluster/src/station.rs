@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul_flow::{Config, HeldCache, Local, Portable, Settings, Ways};
+use haul_flow::{Config, HeldCache, Local, Settings};
 
 use crate::agent::{Agent, Shop, work};
+use crate::distributed::Distributed;
 use crate::master::Master;
 use crate::outbox::Outbox;
 use crate::standstill::Standstill;
 use crate::token;
 use crate::transport::{Broken, Rank, Transport};
+use crate::ways::Ways;
 use crate::wire::{Brief, Hello, Message, PackedBrief, pack, unpack};
 
 /// The pauses of a rank that has nothing to send or receive: short at first, so that an answer is not waited for; long when
@@ -217,7 +219,7 @@ impl<X: Transport> Briefed<X> {
     ///
     /// # Errors
     /// When the job is over before that.
-    pub fn serve<T: Portable + 'static>(mut self) -> Result<X, Broken> {
+    pub fn serve<T: Distributed + 'static>(mut self) -> Result<X, Broken> {
         let (cache, ways, settings) = match self.prepare() {
             Ok(ready) => ready,
             Err(why) => return self.station.sit_out(why),
@@ -239,7 +241,8 @@ impl<X: Transport> Briefed<X> {
             Ok(workers) => workers,
             Err(error) => return station.sit_out(format!("no thread can be made: {error}")),
         };
-        let agent = Agent { ways: Arc::new(ways), outbox: Arc::clone(&outbox), feed, rank, tool: &shop.tool };
+        let cancel = shop.tool.policy().cancel;
+        let agent = Agent { ways: Arc::new(ways), outbox: Arc::clone(&outbox), feed, rank, cancel };
         station.greet(None)?;
         station.serve_until_stop(&agent)?;
         drop(agent);
@@ -283,10 +286,15 @@ impl<X: Transport> Station<X> {
         self.send(Rank::MASTER, &Message::Hello(hello))
     }
 
-    fn serve_until_stop<T: Portable>(&mut self, agent: &Agent<'_, T>) -> Result<(), Broken> {
+    fn serve_until_stop<T: Distributed + 'static>(&mut self, agent: &Agent<'_, T>) -> Result<(), Broken> {
+        let mut is_cancelled = false;
         loop {
             if let Turn::Stop = self.turn(&mut |message| agent.take(message))? {
                 return Ok(());
+            }
+            if !is_cancelled && agent.cancel.is_cancelled() {
+                is_cancelled = true;
+                agent.outbox.note_cancelled();
             }
             for (leader, over) in agent.outbox.take_moved() {
                 self.send(leader, &Message::Moved(over))?;

@@ -3,8 +3,10 @@
 
 use std::ffi::{CStr, CString};
 
-use haul_flow::{HeldCache, Problem, RunId, Undertaking, Way, Ways, Wording, sweep};
+use haul_flow::{HeldCache, JobSpec, Problem, Wording, sweep};
 
+use crate::stamp::RunId;
+use crate::ways::{Way, Ways};
 use crate::wire::Token;
 
 /// The launch process cannot take its token away.
@@ -12,35 +14,35 @@ const CANNOT_REMOVE_TOKEN: Wording = Wording("cannot remove {}");
 
 /// The tokens that were left in directories everybody has to see; taken away when it is dropped.
 pub(crate) struct Tokens<'a, T> {
-    undertaking: &'a Undertaking<'a, T>,
+    spec: &'a JobSpec<'a, T>,
     left: Vec<(usize, Token)>,
 }
 
 impl<'a, T> Tokens<'a, T> {
     /// Leaves a token in each place. One where none can be made says so when copies are made. What earlier runs with the same
     /// journal left there is removed: the journal's lock says that they are over.
-    pub(crate) fn leave(undertaking: &'a Undertaking<'a, T>, run: Option<RunId>) -> Self {
+    pub(crate) fn leave(spec: &'a JobSpec<'a, T>, run: Option<RunId>) -> Self {
         let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
-        for place in undertaking.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
+        for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
             let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
-            let kept = sweep(undertaking.cache, place, is_ours).unwrap_or_else(|cause| vec![cause]);
-            kept.iter().for_each(|cause| undertaking.report.debug(&format!("a token stays: {cause:#}")));
+            let kept = sweep(spec.cache, place, is_ours).unwrap_or_else(|cause| vec![cause]);
+            kept.iter().for_each(|cause| spec.report.debug(&format!("a token stays: {cause:#}")));
         }
         // It has no NUL.
         let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
         let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
         let mut left = Vec::new();
-        for (index, place) in undertaking.places.iter().enumerate() {
-            let made = undertaking
+        for (index, place) in spec.places.iter().enumerate() {
+            let made = spec
                 .cache
                 .open(place)
                 .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
             match made {
                 Ok(()) => left.push((index, Token { place: Way::to(place), name: name.clone() })),
-                Err(cause) => undertaking.report.debug(&format!("no token: {cause:#}")),
+                Err(cause) => spec.report.debug(&format!("no token: {cause:#}")),
             }
         }
-        Self { undertaking, left }
+        Self { spec, left }
     }
 
     /// Lists them.
@@ -52,13 +54,13 @@ impl<'a, T> Tokens<'a, T> {
 impl<T> Drop for Tokens<'_, T> {
     fn drop(&mut self) {
         for (index, token) in &self.left {
-            let place = &self.undertaking.places[*index];
-            let directory = self.undertaking.cache.open(place);
+            let place = &self.spec.places[*index];
+            let directory = self.spec.cache.open(place);
             let removed = directory.and_then(|directory| haul_sys::remove(&*directory, &token.name));
             if let Err(cause) = removed {
                 let path = place.path_of(&token.name);
                 let problem = Problem::new(CANNOT_REMOVE_TOKEN).naming(path).because(cause);
-                self.undertaking.report.problem(problem.as_warning());
+                self.spec.report.problem(problem.as_warning());
             }
         }
     }

@@ -10,14 +10,17 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use haul_flow::{Config, Line, PartOutcome, Problem, Severity, Stamp, Tally, Way, Wording};
+use haul_flow::{Config, Line, Problem, Severity, Tally, Wording};
 use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::build;
+use crate::part::PartOutcome;
 use crate::schedule::{CountedBy, FileId, PartId};
+use crate::stamp::Stamp;
 use crate::transport::Rank;
+use crate::ways::Way;
 
 /// A brief on its way.
 ///
@@ -69,6 +72,8 @@ pub struct Brief {
     pub attempt: u32,
     /// Who counts the ranges of large files.
     pub leader_counts: bool,
+    /// Whether what is moved of large files is on storage before that is reported.
+    pub flushes: bool,
     /// The bytes of a range, if the user says.
     pub range_bytes: Option<u64>,
     /// Whether remarks are wanted.

@@ -19,8 +19,6 @@ pub struct Config {
     pub ops: Option<Ops>,
     /// What is done to be fast, each for itself.
     pub switches: Switches,
-    /// Ranges of large files are on storage before they are reported as moved.
-    pub flush: bool,
 }
 
 /// What a run does to be fast, and can be told to do or to leave each for itself.
@@ -73,7 +71,6 @@ impl Default for Config {
             look_ahead: None,
             ops: None,
             switches: Switches::default(),
-            flush: false,
         }
     }
 }

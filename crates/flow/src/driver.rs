@@ -6,25 +6,20 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::held::{Held, HeldCache};
 use crate::local::Local;
-use crate::part::Portable;
 use crate::plan;
 use crate::run::Job;
 use crate::settings::Settings;
-use crate::tool::Tool;
+use crate::tool::{Order, Tool};
 use crate::{Report, Status};
 
-/// Says who does the jobs of a run.
-pub trait Conduct {
-    /// Has `run` done with a driver, possibly one of several calls in a tool's work; returns how it ended.
-    fn conduct<T: Portable + 'static>(
-        &self,
-        undertaking: &Undertaking<'_, T>,
-        run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
-    ) -> Status;
+/// Decides by whom the jobs of a tool are done: this process, or several.
+pub trait Executor<T: Tool> {
+    /// Calls `run` with a driver, once, and returns how it ended. A tool may execute several jobs one after the other.
+    fn execute(&self, job: &JobSpec<'_, T>, run: impl FnOnce(&dyn Driver<Job<T>>) -> Status) -> Status;
 }
 
-/// What is to be done, by whomever.
-pub struct Undertaking<'a, T> {
+/// What is to be done.
+pub struct JobSpec<'a, T> {
     /// The tool.
     pub tool: &'a T,
     /// What of the machine is used, as it was asked for.
@@ -43,10 +38,10 @@ pub struct Undertaking<'a, T> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
-impl Conduct for Alone {
-    fn conduct<T: Portable + 'static>(
+impl<T: Tool> Executor<T> for Alone {
+    fn execute(
         &self,
-        Undertaking { settings, tool, .. }: &Undertaking<'_, T>,
+        JobSpec { settings, tool, .. }: &JobSpec<'_, T>,
         run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
     ) -> Status {
         run(&local(settings, *tool))
@@ -56,7 +51,7 @@ impl Conduct for Alone {
 /// Makes the driver of this process for a tool.
 pub(crate) fn local<T: Tool>(settings: &Settings, tool: &T) -> Local<Job<T>> {
     let local = Local::new(settings.jobs).preferring(settings.precedence());
-    local.in_one_row(tool.stays_together())
+    local.in_one_row(tool.policy().order == Order::Walk)
 }
 
 /// What a driver must know of a job to order it.
@@ -114,8 +109,8 @@ pub trait Driver<J: Weigh + Send>: Sync {
     /// Takes the job `me` should do next, if there is one.
     fn take(&self, me: usize) -> Option<J>;
 
-    /// Tells whether files may be done by other processes: then what an entry is, is found out before it is shared.
-    fn sends_away(&self) -> bool {
+    /// True if entries are to be classified before they are shared, as other processes may do those that are no directories.
+    fn classifies_first(&self) -> bool {
         false
     }
 
@@ -123,9 +118,6 @@ pub trait Driver<J: Weigh + Send>: Sync {
     fn chunk_entries(&self, _found: usize) -> usize {
         plan::CHUNK_ENTRIES
     }
-
-    /// Tells other processes that work on the run, where there are any, that it is called off.
-    fn call_off(&self) {}
 
     /// Runs workers until all are idle and no job is left. Does with fewer where not all can be had, and tells.
     fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent>;

@@ -51,19 +51,19 @@ impl Held {
 
     /// Returns the directory it was found in; none for an operand's.
     #[must_use]
-    pub(crate) fn parent(&self) -> Option<&Held> {
+    pub fn parent(&self) -> Option<&Held> {
         self.parent.as_deref()
     }
 
     /// Returns how it is opened.
     #[must_use]
-    pub(crate) fn how(&self) -> Open {
+    pub fn how(&self) -> Open {
         self.how
     }
 
     /// Returns its path in messages, if it has one of its own there.
     #[must_use]
-    pub(crate) fn display(&self) -> Option<&[u8]> {
+    pub fn display(&self) -> Option<&[u8]> {
         self.display.as_deref()
     }
 

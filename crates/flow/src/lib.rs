@@ -12,7 +12,6 @@
 mod config;
 mod creation;
 mod driver;
-mod entered;
 mod held;
 pub mod layout;
 mod leftovers;
@@ -20,8 +19,9 @@ mod links;
 mod local;
 mod node;
 mod operand;
-mod part;
+mod owner;
 pub mod plan;
+mod policy;
 mod report;
 mod route;
 mod row;
@@ -30,9 +30,7 @@ mod sequence;
 mod session;
 mod settings;
 mod sim;
-mod stamp;
 mod tool;
-mod ways;
 pub mod wording;
 
 use std::sync::Mutex;
@@ -41,8 +39,7 @@ use haul_engine::Engine;
 
 pub use config::{Config, Switches};
 pub use creation::{Creation, is_shared, temporary_name};
-pub use driver::{Absent, Alone, Conduct, Driver, MakeWorker, Progress, Step, Undertaking, Weigh};
-pub use entered::Entered;
+pub use driver::{Absent, Alone, Driver, Executor, JobSpec, MakeWorker, Progress, Step, Weigh};
 pub use haul_sys::Standard;
 pub use held::{Held, HeldCache};
 pub use leftovers::sweep;
@@ -50,22 +47,19 @@ pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
 pub use node::{Found, Node};
 pub use operand::{Operand, Split};
-pub use part::{
-    Arrivals, Begun, Errand, LargeFile, Outlet, PackedPart, Parcel, Part, PartKey, PartOutcome, Piece,
-    Portable,
-};
+pub use owner::{FileRange, OpenedDir, RootOwner, Share};
 pub use plan::Precedence;
+pub use policy::{CancelToken, Gauge};
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
-pub use run::{Desk, Job, Run, Visit};
+pub use run::{Batch, Desk, Job, Run, Visit};
 pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, Machine, Settings};
 pub use sim::Sim;
-pub use stamp::{RunId, Stamp};
 pub use tool::{
-    Begin, Block, Enter, Handled, Holes, Need, OpenFile, Opened, OpenedFile, Striping, Tool, Transfer,
+    Block, Enter, Failure, Handled, Holes, OpenFile, Opened, OpenedFile, Order, Plan, Policy, Probe,
+    Reported, Start, Tool, Transfer, Write,
 };
-pub use ways::{Way, Ways};
 
 /// How a run ended: the worst that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,8 +80,6 @@ pub struct Setup<'a, T: Tool> {
     pub report: &'a dyn Report,
     /// Who does what when.
     pub driver: &'a dyn Driver<Job<T>>,
-    /// Who hears what becomes of parts, in a process that is given its work by another.
-    pub outlet: Option<&'a dyn Outlet<T>>,
     /// An engine that was made already, for the worker that comes first ([`Settings::first_engine`]).
     pub engine: Mutex<Option<Box<dyn Engine>>>,
 }

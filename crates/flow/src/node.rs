@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use haul_sys::{EntryType, Identity, Name, Stat};
 
 use crate::held::Held;
-use crate::part::{Part, Piece};
+use crate::owner::RootOwner;
 use crate::tool::Tool;
 
 /// A directory being visited.
@@ -26,8 +26,8 @@ pub struct Node<T: Tool> {
     pub stat: Option<Stat>,
     /// What the tool keeps for it.
     pub own: T::Directory,
-    /// The part that its entries are, in a process that was given them by another.
-    pub part: Option<Part>,
+    /// Who gave this process the entries, if another process walks the tree.
+    pub owner: Option<Arc<dyn RootOwner<T>>>,
     pending: AtomicUsize,
 }
 
@@ -38,25 +38,21 @@ impl<T: Tool> Node<T> {
         stat: Option<Stat>,
         own: T::Directory,
     ) -> Arc<Self> {
-        Arc::new(Self { parent, source, stat, own, part: None, pending: AtomicUsize::new(1) })
+        Arc::new(Self { parent, source, stat, own, owner: None, pending: AtomicUsize::new(1) })
     }
 
-    /// Makes the node of a part; it is finished when that is done.
-    pub(crate) fn of_part(source: Arc<Held>, own: T::Directory, part: Part) -> Arc<Self> {
+    /// Makes the root of entries that another process has sent. [`Node::expect`] says how many they are.
+    #[must_use]
+    pub fn root(source: Arc<Held>, own: T::Directory, owner: Arc<dyn RootOwner<T>>) -> Arc<Self> {
         let pending = AtomicUsize::new(0);
-        Arc::new(Self { parent: None, source, stat: None, own, part: Some(part), pending })
-    }
-
-    /// Returns the range that is to be moved of its only entry, if it is there for that.
-    pub(crate) fn piece(&self) -> Option<&Piece> {
-        self.part.as_ref()?.errand.piece.as_ref()
+        Arc::new(Self { parent: None, source, stat: None, own, owner: Some(owner), pending })
     }
 
     /// Tells whether the node is not a visited directory but the place where an operand stands.
     #[must_use]
     pub fn is_operands_place(&self) -> bool {
-        match &self.part {
-            Some(part) => part.errand.operands,
+        match &self.owner {
+            Some(owner) => owner.is_operands_place(),
             None => self.parent.is_none(),
         }
     }
@@ -78,7 +74,7 @@ impl<T: Tool> Node<T> {
     }
 
     /// Records that `more` entries are to be finished.
-    pub(crate) fn expect(&self, more: usize) {
+    pub fn expect(&self, more: usize) {
         self.pending.fetch_add(more, Ordering::Relaxed);
     }
 

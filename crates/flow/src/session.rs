@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_engine::Engine;
 
 use crate::config::Config;
-use crate::driver::{Conduct, Driver, Undertaking, local};
+use crate::driver::{Driver, Executor, JobSpec, local};
 use crate::held::{Held, HeldCache};
 use crate::operand::{Operand, Split};
-use crate::part::Portable;
 use crate::report::{Problem, Report};
 use crate::run::Job;
 use crate::settings::Settings;
@@ -62,18 +61,18 @@ impl<'a> Session<'a> {
         Ok(Operand::named(place, &name, own))
     }
 
-    /// Runs a tool over operands, its jobs done as a conductor says. `places` are the directories in which something is made,
-    /// if any: other processes have to see the same ones.
-    pub fn run<T: Portable + 'static>(
+    /// Runs a tool over operands, its jobs done by an executor. `places` are the directories in which something is made, if any:
+    /// other processes have to see the same ones.
+    pub fn run<T: Tool>(
         &self,
-        conductor: &impl Conduct,
+        executor: &impl Executor<T>,
         tool: &T,
         places: Vec<Arc<Held>>,
         operands: impl IntoIterator<Item = Operand<T>>,
     ) -> Status {
         let Self { settings, cache, config, report, .. } = self;
-        let undertaking = Undertaking { tool, config, settings, cache, places, report: *report };
-        conductor.conduct(&undertaking, |driver| self.run_by(driver, tool, operands))
+        let job = JobSpec { tool, config, settings, cache, places, report: *report };
+        executor.execute(&job, |driver| self.run_by(driver, tool, operands))
     }
 
     /// Runs a tool over operands in this process, which is the only one that can do it.
@@ -89,7 +88,7 @@ impl<'a> Session<'a> {
     ) -> Status {
         let Self { settings, cache, report, engine, .. } = self;
         let engine = Mutex::new(engine.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let setup = Setup { settings: *settings, cache, report: *report, driver, outlet: None, engine };
+        let setup = Setup { settings: *settings, cache, report: *report, driver, engine };
         crate::run(tool, operands, &setup)
     }
 }

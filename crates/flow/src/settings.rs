@@ -95,8 +95,6 @@ pub struct Settings {
     pub ops: Option<Ops>,
     /// What is done to be fast.
     pub switches: Switches,
-    /// Ranges of large files are on storage before they are reported as moved.
-    pub flush: bool,
 }
 
 impl Settings {
@@ -157,7 +155,6 @@ impl Settings {
             held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),
             ops: config.ops,
             switches: config.switches,
-            flush: config.flush,
         }
     }
 

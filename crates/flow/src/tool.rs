@@ -26,20 +26,130 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use haul_sys::{EntryType, Errno, Error, Fd, Standard, Stat};
 
 use crate::node::{Found, Node};
+use crate::policy::{CancelToken, Gauge};
+use crate::report::Problem;
 use crate::route::Route;
 use crate::run::Desk;
+use crate::wording;
+
+/// How the jobs of a run are ordered and held back; see [`Tool::policy`].
+#[derive(Clone, Default)]
+pub struct Policy {
+    /// In which order workers take jobs.
+    pub order: Order,
+    /// While this gauge is over its limit, a worker takes no job as long as others have one in hand.
+    pub backpressure: Option<Gauge>,
+    /// Cancelled when the run need not go on, here or in another process.
+    pub cancel: CancelToken,
+}
+
+/// In which order the workers of a process take jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Each worker has its own part of the tree, and steals when that is done.
+    #[default]
+    WorkStealing,
+    /// All workers take jobs from one queue in the order of the walk, so that neighbours in the tree are done at about the same
+    /// time.
+    Walk,
+}
 
 /// What an entry needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// It is a directory to visit: [`Tool::enter`].
+pub enum Plan {
+    /// It is a directory to enter: [`Tool::enter_dir`].
     Enter,
-    /// It is a file to open and read: [`Tool::begin`].
-    Read,
-    /// The tool does it by itself, in one go: [`Tool::handle`].
+    /// It is a file to open and read: [`Tool::open_file`].
+    Read(Probe),
+    /// The tool handles it in one go: [`Tool::handle`].
     Handle,
-    /// Nothing: it is skipped, or has failed and the tool has said so.
-    Nothing,
+    /// Nothing: it is skipped, or has failed and the tool has reported that.
+    Skip,
+}
+
+/// Which files have their first block read, if it is in the page cache, before [`Tool::open_file`]. Not worth it where that
+/// may find that nothing has to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Maximum number of names of the file.
+    pub links_max: u32,
+    /// Maximum length of the file, in bytes.
+    pub bytes_max: u64,
+}
+
+impl Probe {
+    /// Every file.
+    pub const ALWAYS: Self = Self { links_max: u32::MAX, bytes_max: u64::MAX };
+    /// No file.
+    pub const NEVER: Self = Self { links_max: 0, bytes_max: 0 };
+
+    pub(crate) fn includes(self, stat: &Stat) -> bool {
+        stat.links <= self.links_max && stat.size <= self.bytes_max
+    }
+}
+
+/// What went wrong with an entry, where the framework met it.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure<'a> {
+    /// Its type is unknown, as `stat` failed: it was deleted, or is a dangling link.
+    Classify(&'a Error),
+    /// The directory could not be opened and not be looked at.
+    OpenDir(&'a Error),
+    /// The directory that the file is in could not be opened again.
+    OpenPlace(&'a Error),
+    /// The file could not be opened.
+    OpenFile(&'a Error),
+    /// The open file could not be looked at.
+    StatFile(&'a Error),
+    /// The file is not the one that was listed, or is no regular file any more.
+    Replaced,
+    /// The file could not be read.
+    Read(&'a Error),
+    /// The compared file could not be read.
+    ReadCompared(&'a Error),
+    /// The target could not be written.
+    WriteTarget(&'a Error),
+    /// Closing the target failed.
+    CloseTarget(&'a Error),
+    /// Closing the source failed.
+    CloseSource(&'a Error),
+}
+
+impl Failure<'_> {
+    /// True if a file that was to be read will not come to [`Tool::open_file`].
+    #[must_use]
+    pub fn is_before_open_file(self) -> bool {
+        matches!(self, Self::OpenPlace(_) | Self::OpenFile(_) | Self::StatFile(_) | Self::Replaced)
+    }
+
+    /// Words it in the way that fits tools without targets: the source is named.
+    pub(crate) fn problem<T: Tool>(self, found: &Found<T>) -> Problem {
+        let (wording, cause) = match self {
+            Self::Replaced => (wording::REPLACED, None),
+            Self::OpenFile(cause) if cause.is(Errno::NOENT) => (wording::CANNOT_STAT, Some(cause)),
+            Self::Classify(cause) | Self::OpenDir(cause) => (wording::CANNOT_STAT, Some(cause)),
+            Self::OpenPlace(cause) => (wording::CANNOT_ACCESS, Some(cause)),
+            Self::OpenFile(cause) => (wording::CANNOT_OPEN, Some(cause)),
+            Self::StatFile(cause) => (wording::CANNOT_FSTAT, Some(cause)),
+            Self::Read(cause) | Self::ReadCompared(cause) => (wording::ERROR_READING, Some(cause)),
+            Self::WriteTarget(cause) => (wording::ERROR_WRITING, Some(cause)),
+            Self::CloseSource(cause) | Self::CloseTarget(cause) => (wording::FAILED_TO_CLOSE, Some(cause)),
+        };
+        let problem = Problem::new(wording).naming(found.path());
+        match cause {
+            Some(cause) => problem.because(cause.clone()),
+            None => problem,
+        }
+    }
+}
+
+/// Whether a tool has reported a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// It has, or the entry is left out and nobody is to know: the framework reports nothing.
+    Yes,
+    /// It has not: the framework reports it.
+    No,
 }
 
 /// A directory that was opened.
@@ -105,33 +215,61 @@ pub enum Holes {
 }
 
 /// What to do with a file that was opened and looked at.
-pub enum Begin<F> {
-    /// Move its content.
+pub enum Start<F> {
+    /// Copy its content to a file of its own.
     Move {
         /// What the tool keeps for the file.
         own: F,
-        /// Where its content goes, if to a file of its own.
-        target: Option<Fd>,
+        /// The file.
+        target: Fd,
         /// How.
         transfer: Transfer,
+        /// Whether [`Tool::block`] sees each block before it is written. If not, an engine may write a block as soon as it was
+        /// read, without asking.
+        inspect: bool,
     },
-    /// Nothing more: it is done, skipped, or has failed and the tool has said so.
-    Over,
-    /// The tool has kept the entry and will settle it later: [`Desk::settle`] or [`Desk::retry`].
+    /// Read its content, and show it to [`Tool::block`].
+    Inspect {
+        /// What the tool keeps for the file.
+        own: F,
+        /// How: in blocks, or not at all.
+        transfer: Transfer,
+    },
+    /// Read its content, and the same ranges of another file, and show both to [`Tool::block`].
+    Compare {
+        /// What the tool keeps for the file.
+        own: F,
+        /// The compared file.
+        other: Arc<Fd>,
+    },
+    /// Nothing more: it is done, skipped, or has failed and the tool has reported that.
+    Done,
+    /// The tool has kept the entry and completes it later: [`Desk::settle`] or [`Desk::retry`].
     Deferred,
 }
 
-/// What to do with a block that was read.
+/// A block that was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The same range of the compared file ([`Start::Compare`]); empty if that file ends here.
+    pub other: &'a [u8],
+}
+
+/// What of a block to write to the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Block {
-    /// Write all of it where it came from.
-    Keep,
-    /// Write these parts of it, in order.
+pub enum Write {
+    /// All of it.
+    All,
+    /// These parts of it, in order.
     Parts(Vec<Range<usize>>),
-    /// Nothing: the tool has taken what it wanted.
-    Taken,
-    /// Nothing, and no more is wanted: the content ends here.
-    Enough,
+    /// Nothing.
+    Nothing,
+    /// Nothing, and no more blocks are wanted: the content ends here.
+    End,
 }
 
 /// A file whose content is being moved, by one worker or several.
@@ -146,33 +284,24 @@ pub struct OpenFile<T: Tool> {
     pub target: Option<Arc<Fd>>,
     /// What the tool keeps for it.
     pub own: T::File,
+    /// The compared file, if there is one.
+    pub(crate) other: Option<Arc<Fd>>,
+    /// Whether the tool sees each block before it is written.
+    pub(crate) inspect: bool,
     failed: AtomicBool,
     in_blocks: AtomicBool,
     by_kernel: AtomicBool,
     ended_at: AtomicU64,
     pub(crate) route: Route,
-    /// What of the file this process does.
-    pub(crate) role: Role,
 }
 
-/// How a file lies on the targets of a striped file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Striping {
-    /// Bytes of a stripe.
-    pub stripe_bytes: u64,
-    /// Targets it lies on.
-    pub stripes: u32,
-}
-
-/// What of a file a process does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// All.
-    Whole,
-    /// It makes and finishes it, under a number; its content is moved in pieces.
-    Leader(u64),
-    /// It moves a piece.
-    Member,
+/// How a file's content is moved.
+pub(crate) struct Means {
+    pub(crate) route: Route,
+    /// See [`OpenFile::inspect`].
+    pub(crate) inspect: bool,
+    /// See [`OpenFile::other`].
+    pub(crate) other: Option<Arc<Fd>>,
 }
 
 impl<T: Tool> OpenFile<T> {
@@ -182,7 +311,7 @@ impl<T: Tool> OpenFile<T> {
         stat: Stat,
         target: Option<Fd>,
         own: T::File,
-        (route, role): (Route, Role),
+        Means { route, inspect, other }: Means,
     ) -> Self {
         Self {
             found,
@@ -190,17 +319,18 @@ impl<T: Tool> OpenFile<T> {
             stat,
             target: target.map(Arc::new),
             own,
+            other,
+            inspect,
             failed: AtomicBool::new(false),
             in_blocks: AtomicBool::new(false),
             by_kernel: AtomicBool::new(false),
             ended_at: AtomicU64::new(u64::MAX),
             route,
-            role,
         }
     }
 
     /// Records that a part of the file could not be moved; the other parts stop. Returns whether it is the first.
-    pub(crate) fn fail(&self) -> bool {
+    pub fn fail(&self) -> bool {
         !self.failed.swap(true, Ordering::AcqRel)
     }
 
@@ -240,157 +370,79 @@ impl<T: Tool> OpenFile<T> {
         self.by_kernel.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn has_failed(&self) -> bool {
+    /// True if a part of the file could not be moved.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 }
 
-/// A tool over file trees. It says what entries need and what to make of directories and files; all else has a default.
+/// What a tool does with the entries of a tree. Its methods are called from many workers at once.
 pub trait Tool: Sync + Sized {
-    /// What the tool keeps for each directory being visited.
+    /// What the tool keeps for each directory, from [`Tool::enter_dir`] to [`Tool::finish_dir`].
     type Directory: Send + Sync;
-    /// What the tool keeps for each file being moved.
+    /// What the tool keeps for each file, from [`Tool::open_file`] to [`Tool::close_file`].
     type File: Send + Sync;
 
-    /// Tells whether a symbolic link here is to be taken for what it leads to. Unless the tool says otherwise, none is.
-    fn follows(&self, _found: &Found<Self>) -> bool {
+    /// The order of jobs, backpressure, and a token that cancels the run. Asked for once per run.
+    fn policy(&self) -> Policy {
+        Policy::default()
+    }
+
+    /// True to follow a symbolic link at this entry.
+    fn follow(&self, _found: &Found<Self>) -> bool {
         false
     }
 
-    /// Tells whether the workers of a process are to stay near each other in the walk, as what the tool makes of neighbours belongs
-    /// together: then they take entries from one row, rather than each from its own part of the tree.
-    fn stays_together(&self) -> bool {
-        false
-    }
+    /// What an entry of this type needs.
+    fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan;
 
-    /// Hears that the tool of another process of the run has called it off ([`Desk::call_off`]); maybe more than once, and from a
-    /// thread that must not wait.
-    fn called_off(&self) {}
-
-    /// Tells whether so much waits for what workers have in hand that none had better take another job before that is done.
-    fn is_crowded(&self) -> bool {
-        false
-    }
-
-    /// Says what an entry of this kind needs.
-    fn needs(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need;
-
-    /// Makes what belongs to a directory that was opened.
-    fn enter(
+    /// Called when a directory was opened: creates its counterpart.
+    fn enter_dir(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         opened: &Opened<'_>,
     ) -> Enter<Self::Directory>;
 
-    /// Finishes a directory, or the place of operands, after the last of its entries.
-    fn leave(&self, _desk: &Desk<'_, Self>, _node: &Node<Self>) {}
+    /// Called after the last entry of a directory, or of an operand, is complete: finishes the counterpart.
+    fn finish_dir(&self, _desk: &Desk<'_, Self>, _node: &Node<Self>) {}
 
-    /// Hears that the last entry of a part is settled, in the process that was given it.
-    fn leave_part(&self, _desk: &Desk<'_, Self>, _node: &Node<Self>) {}
-
-    /// Deals with an entry that is neither entered nor read.
+    /// Handles an entry that is neither entered nor read: a link, a device, another name of a file.
     fn handle(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _kind: EntryType) -> Handled {
         Handled::Over
     }
 
-    /// Tells whether reading the first block before [`Tool::begin`] is worth it: not when `begin` may find that nothing
-    /// has to be read.
-    fn reads_first(&self, _found: &Found<Self>, _stat: &Stat) -> bool {
-        true
-    }
-
-    /// Hears why a file cannot be opened, or a directory neither opened nor looked at, before the user does. Returns whether the
-    /// tool has told of it: then nobody else does.
-    fn not_opened(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _cause: &Error) -> bool {
-        false
-    }
-
-    /// Hears why nobody knows what an entry is, as it cannot be looked at, before the user does: it is gone, or is a link that leads
-    /// nowhere. Returns whether the tool leaves it out, or has told of it: then nobody tells.
-    fn not_classified(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
-        cause.is(Errno::NOENT) && self.not_opened(desk, found, cause)
-    }
-
-    /// Hears that a file that was to be read will not come to [`Tool::begin`], for whatever reason.
-    fn not_begun(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>) {}
-
-    /// Begins a file.
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>)
-    -> Begin<Self::File>;
-
-    /// Tells whether [`Tool::block`] has to see the file's blocks before they are written. If not, an engine may write each
-    /// as soon as it was read, and `block` is not called for it.
-    fn looks_at_blocks(&self, _file: &OpenFile<Self>) -> bool {
-        true
-    }
-
-    /// Takes a block of a file's content that was read at `offset`. Blocks of a large file come from several workers, in any
-    /// order.
-    fn block(&self, _file: &OpenFile<Self>, _offset: u64, _bytes: &[u8]) -> Block {
-        Block::Taken
-    }
-
-    /// Returns a file that is to be read beside the source: then the tool is shown the same range of both, by [`Tool::both`]
-    /// instead of [`Tool::block`], and nothing is written. Messages name it by [`Tool::target_path`].
-    fn beside(&self, _file: &OpenFile<Self>) -> Option<Arc<Fd>> {
-        None
-    }
-
-    /// Takes what was read at `offset` of the source, and as many bytes of the file beside it: none if that ends there.
-    fn both(&self, _file: &OpenFile<Self>, _offset: u64, _source: &[u8], _beside: &[u8]) {}
-
-    /// Finishes a file whose content was moved, before it is closed. Returns whether all went well; what did not, the
-    /// tool has reported.
-    fn finish(&self, _desk: &Desk<'_, Self>, _file: &OpenFile<Self>) -> bool {
-        true
-    }
-
-    /// Returns what another process needs to open a file's target and write a part of it, if that can be done.
-    fn ticket(&self, _file: &OpenFile<Self>) -> Option<Vec<u8>> {
-        None
-    }
-
-    /// Says how a file that was begun lies on the storage: as its target does, or else its source. `None` where nothing is
-    /// known.
-    fn striping(&self, _file: &OpenFile<Self>) -> Option<Striping> {
-        None
-    }
-
-    /// Packs what the tool keeps for a directory that was entered for another process, which will finish it.
-    fn pack_entered(&self, _own: &Self::Directory) -> Vec<u8> {
-        Vec::new()
-    }
-
-    /// Opens the target of a file that another process leads, by its ticket. `None` if it cannot be, and that was reported.
-    fn join(
+    /// Called when a file was opened and stat'ed: chooses what becomes of its content.
+    fn open_file(
         &self,
-        _desk: &Desk<'_, Self>,
-        _found: &Found<Self>,
-        _opened: &OpenedFile<'_>,
-        _ticket: &[u8],
-    ) -> Option<(Self::File, Fd)> {
-        None
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+    ) -> Start<Self::File>;
+
+    /// Called for a block of a file that was read. Blocks of a large file come from several workers, in any order.
+    fn block(&self, _file: &OpenFile<Self>, _block: Block<'_>) -> Write {
+        Write::All
     }
 
-    /// Ends a file that was begun with [`Begin::Move`], after it was closed. `moved` tells whether everything went well.
-    fn end(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _own: Self::File, _moved: bool) {}
+    /// Called when all of a file's content was moved, before it is closed. Returns false if something failed and was reported.
+    fn finish_file(&self, _desk: &Desk<'_, Self>, _file: &OpenFile<Self>) -> bool {
+        true
+    }
 
-    /// Takes what [`Desk::tell`] was given as the result of an entry: in the process that walks, exactly once, also if the entry
-    /// had to be done again elsewhere. Unless the tool does something else with it, it is output.
-    fn told(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
+    /// Called after a file was closed. `moved` is false if anything failed on the way.
+    fn close_file(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _own: Self::File, _moved: bool) {}
+
+    /// Called when something failed that the framework does, before that is reported.
+    fn failed(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _failure: Failure<'_>) -> Reported {
+        Reported::No
+    }
+
+    /// Called with what was passed to [`Desk::tell`] as the result of an entry: in the process that walks the tree, exactly once,
+    /// also if the entry had to be done again elsewhere. By default the result goes to standard output.
+    fn emitted(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
         desk.report().output(Standard::Output, result);
-    }
-
-    /// Tells whether the process that walks can do an entry again of which another has more to tell than can be sent: then that is
-    /// given back to it, and not told.
-    fn can_do_again(&self, _found: &Found<Self>) -> bool {
-        false
-    }
-
-    /// Returns the path of what the tool makes of the entry, for messages.
-    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
-        found.path()
     }
 }
 

@@ -12,7 +12,7 @@ pub const CANNOT_OPEN: Wording = Wording("cannot open {} for reading");
 pub const CANNOT_FSTAT: Wording = Wording("cannot fstat {}");
 /// Another file stands where the listing showed one.
 pub const REPLACED: Wording = Wording("skipping file {}, as it was replaced while being copied");
-/// A file that several processes copy ended before its end.
+/// A file that is read in pieces ended before its end.
 pub const SHORTER: Wording = Wording("file {} became shorter while being copied");
 /// Reading failed.
 pub const ERROR_READING: Wording = Wording("error reading {}");
@@ -22,8 +22,5 @@ pub const ERROR_WRITING: Wording = Wording("error writing {}");
 pub const FAILED_TO_CLOSE: Wording = Wording("failed to close {}");
 /// The end of a run was reached, and not of everything in it: whatever that is, it is not to be taken for success.
 pub const UNFINISHED: Wording = Wording("not everything was done, by a fault of this program");
-/// What was found out about an entry on another host is too long to be told.
-pub const RESULT_TOO_LONG: Wording =
-    Wording("the output for {} is too long to be sent from one host to another");
 /// The engine that was asked for cannot be had.
 pub const CANNOT_USE_ENGINE: Wording = Wording("cannot use the engine {}");

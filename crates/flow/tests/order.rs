@@ -16,8 +16,7 @@ use recorder::{Event, MACHINE, Notes, Recorder, build, check, operand, shapes};
 fn record(root: &Path, settings: Settings, driver: &dyn Driver<Job<Recorder>>) -> (Vec<Event>, Tally) {
     let cache = HeldCache::new(settings.held);
     let (tool, notes) = (Recorder::default(), Notes::default());
-    let setup =
-        Setup { settings, cache: &cache, report: &notes, driver, outlet: None, engine: Mutex::default() };
+    let setup = Setup { settings, cache: &cache, report: &notes, driver, engine: Mutex::default() };
     let status = haul_flow::run(&tool, [operand(&cache, root)], &setup);
     let problems = notes.problems.into_inner().unwrap();
     assert!(status == Status::Success && problems.is_empty(), "{problems:?}");

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Alone, Arrivals, Begin, Config, Desk, Enter, Found, Handled, Line, Need, Node, Opened, OpenedFile,
-    Operand, Portable, Problem, Report, Session, Split, Stages, Status, Tally, Tool,
+    Alone, Config, Desk, Enter, Found, Handled, Line, Node, Opened, OpenedFile, Operand, Plan, Problem,
+    Report, Session, Split, Stages, Start, Status, Tally, Tool,
 };
-use haul_sys::{EntryType, Error, Names, Standard};
+use haul_sys::{EntryType, Names, Standard};
 use proptest::prelude::*;
 
 /// What a run said.
@@ -100,15 +100,15 @@ impl Tool for Keeper {
     type Directory = String;
     type File = ();
 
-    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
-        if kind == EntryType::Directory { Need::Enter } else { Need::Handle }
+    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
+        if kind == EntryType::Directory { Plan::Enter } else { Plan::Handle }
     }
 
-    fn enter(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: &Opened<'_>) -> Enter<String> {
+    fn enter_dir(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: &Opened<'_>) -> Enter<String> {
         Enter::Visit(format!("in {}", String::from_utf8_lossy(found.name().to_bytes())))
     }
 
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
         self.left.lock().unwrap().push(node.own.clone());
         if let Some(operand) = self.more.lock().unwrap().take() {
             desk.offer(operand);
@@ -129,25 +129,8 @@ impl Tool for Keeper {
         Handled::Deferred
     }
 
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<()> {
-        Begin::Over
-    }
-}
-
-impl Portable for Keeper {
-    const NAME: &'static str = "keeper";
-
-    fn brief(&self) -> Vec<u8> {
-        Vec::new()
-    }
-    fn briefed(_: &[u8]) -> Option<Self> {
-        Some(Self::default())
-    }
-    fn pack(&self, own: &String) -> Vec<u8> {
-        own.clone().into_bytes()
-    }
-    fn unpack(&self, packed: &[u8], _: &Arrivals<'_>) -> Result<String, (Vec<u8>, Error)> {
-        Ok(String::from_utf8_lossy(packed).into_owned())
+    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+        Start::Done
     }
 }
 

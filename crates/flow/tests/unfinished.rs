@@ -6,8 +6,8 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Begin, Config, Desk, Enter, Found, Line, Need, Opened, OpenedFile, Problem, Report, Session, Status,
-    Tally, Tool,
+    Config, Desk, Enter, Found, Line, Opened, OpenedFile, Plan, Probe, Problem, Report, Session, Start,
+    Status, Tally, Tool,
 };
 use haul_sys::{EntryType, Standard};
 
@@ -33,16 +33,16 @@ impl Tool for Keeper {
     type Directory = ();
     type File = ();
 
-    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
-        if kind == EntryType::Directory { Need::Enter } else { Need::Read }
+    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
+        if kind == EntryType::Directory { Plan::Enter } else { Plan::Read(Probe::ALWAYS) }
     }
 
-    fn enter(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<()> {
+    fn enter_dir(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<()> {
         Enter::Visit(())
     }
 
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<()> {
-        if self.keeps { Begin::Deferred } else { Begin::Over }
+    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+        if self.keeps { Start::Deferred } else { Start::Done }
     }
 }
 

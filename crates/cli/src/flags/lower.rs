@@ -490,7 +490,7 @@ impl Typed {
             reflink: if self.sparse == Sparse::Never { Reflink::Never } else { self.reflink },
             sparse: self.sparse,
             layout: self.layout.rule(),
-            run: None,
+            temporary_names: None,
             verbose: self.verbose || self.debug,
             debug: self.debug,
             through_dangling: environment.posixly_correct && !self.strict,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
-use haul_flow::{Conduct, Config, Wording, wording};
+use haul_flow::{Config, Wording, wording};
 use haul_tools::bzip2::{self, Action, Making, Options, TROUBLE};
 
 use super::{Call, Tool};
@@ -16,7 +16,7 @@ use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
 use crate::signals;
-use crate::work::{Manner, Work};
+use crate::work::{Executors, Manner, Work};
 
 /// The tool.
 pub(super) const TOOL: Tool = Tool {
@@ -199,7 +199,7 @@ struct Files {
 }
 
 impl Work for Files {
-    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let making = Making::default();
         let makes_files =
             !self.options.to_output && self.options.action != Action::Test && !self.files.is_empty();
@@ -212,7 +212,7 @@ impl Work for Files {
             console
                 .remark(&format!("what is in the making will stay if the program is ended: {}", reason(why)));
         }
-        let status = bzip2::run(conductor, &self.files, &self.options, config, &making, console);
+        let status = bzip2::run(executor, &self.files, &self.options, config, &making, console);
         drop(ear);
         status
     }

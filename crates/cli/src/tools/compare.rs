@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use haul_flow::{Conduct, Config, Report, Wording};
+use haul_flow::{Config, Report, Wording};
 use haul_tools::compare::{self, Attributes, Listing, Operands, Options, Outcome};
 
 use super::{Call, Tool};
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
-use crate::work::{Manner, Work};
+use crate::work::{Executors, Manner, Work};
 
 pub(super) const TOOL: Tool =
     Tool { name: "cmp", programs: &[], about: "compare two trees or two files", flags: Line::command, main };
@@ -141,8 +141,8 @@ struct Comparison {
 }
 
 impl Work for Comparison {
-    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
-        match compare::run_by(conductor, &self.operands, &self.options, config, console) {
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+        match compare::run_by(executor, &self.operands, &self.options, config, console) {
             Ok(Outcome::Same) => 0,
             Ok(Outcome::Different) => DIFFERENT,
             Ok(Outcome::Failure) => TROUBLE,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
-use haul_flow::{Conduct, Config, Report, Wording};
+use haul_flow::{Config, Report, Wording};
 use haul_sys::stat_path;
 use haul_tools::each::{self, Halt, Kinds, Options, Outcome, Running, Size};
 
@@ -16,7 +16,7 @@ use crate::messages::reason;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
 use crate::signals;
-use crate::work::{Manner, Work};
+use crate::work::{Executors, Manner, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "each",
@@ -195,7 +195,7 @@ struct Commands {
 }
 
 impl Work for Commands {
-    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let running = Arc::new(Running::default());
         let to_end = Arc::clone(&running);
         let ear = signals::before_end(move || to_end.abandon());
@@ -205,7 +205,7 @@ impl Work for Commands {
                 reason(why)
             ));
         }
-        let outcome = each::run_by(conductor, &self.roots, &self.options, config, &running, console);
+        let outcome = each::run_by(executor, &self.roots, &self.options, config, &running, console);
         drop(ear);
         match outcome {
             Ok(Outcome::Success) => 0,

@@ -12,9 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use haul_flow::{
-    Conduct, Config, Line as Told, Means, Problem, Report, Severity, Tally, Wording, wording as flow,
-};
+use haul_flow::{Config, Line as Told, Means, Problem, Report, Severity, Tally, Wording, wording as flow};
 use haul_sys::Standard;
 use haul_tools::grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepOptions, Named, Names, Order, Rule, Show, Syntax,
@@ -25,7 +23,7 @@ use super::{Call, Tool};
 use crate::messages::Charset;
 use crate::report::{Console, complain};
 use crate::shared::{Read, standard_input_to_end};
-use crate::work::{Manner, Work};
+use crate::work::{Executors, Manner, Work};
 use flags::{Asked, Choice, Line, with_context};
 
 /// The exit status of a search that met an error.
@@ -385,12 +383,12 @@ struct Searching {
 }
 
 impl Work for Searching {
-    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let options = &self.search.options;
         let (silent, at_once) = (self.search.no_messages, options.line_buffered);
         let is_here = self.search.named == [Named::Here];
         let listener = Listener { console, grep: &self.grep, silent, at_once, is_here };
-        match self.grep.run(conductor, &self.search.named, config, &listener) {
+        match self.grep.run(executor, &self.search.named, config, &listener) {
             Ok(outcome) => u8::from(!outcome.matched),
             Err(problem) => {
                 console.problem(problem);

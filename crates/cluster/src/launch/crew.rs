@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_flow::{
-    Conduct, Config, Driver, Job, Local, Portable, Problem, Report as Listens, Status, Undertaking, Wording,
-};
+use haul_flow::{Driver, Executor, Job, JobSpec, Local, Problem, Report as Listens, Status, Wording};
 
 use super::culprit::{Loss, culprit};
 use super::journal::Journal;
@@ -15,6 +13,7 @@ use super::places::{self, Next, Place, named_once};
 use super::remote::Remote;
 use super::start::{Processes, Start, Started};
 use crate::Walk;
+use crate::distributed::Distributed;
 use crate::link::{Arrival, Incoming, Outgoing};
 use crate::master;
 use crate::standstill::Standstill;
@@ -165,17 +164,13 @@ impl Crew {
     }
 
     /// Starts the job, and waits until all its ranks are ready.
-    fn muster<T: Portable>(
-        &self,
-        undertaking: &Undertaking<'_, T>,
-        number: u32,
-    ) -> Result<Mustered, Problem> {
+    fn muster<T: Distributed>(&self, spec: &JobSpec<'_, T>, number: u32) -> Result<Mustered, Problem> {
         let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
         let run = self.journal.as_ref().map(Journal::run);
-        let tokens = Tokens::leave(undertaking, run);
+        let tokens = Tokens::leave(spec, run);
         let places = lock(&self.places).clone();
         let Started { mut link, processes } = self.start.start(number, &places).map_err(cannot)?;
-        let brief = self.brief(undertaking, number, &tokens).map_err(cannot)?;
+        let brief = self.brief(spec, number, &tokens).map_err(cannot)?;
         let sent = link.send(ToMaster::Brief(PackedBrief::new(&brief)));
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
@@ -183,13 +178,13 @@ impl Crew {
         let mut attempt =
             Attempt { incoming, processes, hosts, heard, standstill, printed, number, stopped: None };
         let ready = match sent {
-            Ok(()) => self.wait_until_ready(&mut attempt, undertaking.report),
+            Ok(()) => self.wait_until_ready(&mut attempt, spec.report),
             Err(error) => Err(cannot(format!("the processes do not answer: {error}"))),
         };
         if let Err(mut problem) = ready {
             attempt.processes.end();
             let printed = attempt.take_printed();
-            undertaking.report.note(&printed);
+            spec.report.note(&printed);
             let missed = culprit(&printed).filter(|_| problem.wording == CANNOT_RUN);
             if let Some(missed) = &missed {
                 problem = cannot(missed.text.clone());
@@ -207,20 +202,20 @@ impl Crew {
     }
 
     /// Starts a job again whose processes were gone before they were ready: one may have met an accident.
-    fn try_once_more<T: Portable>(
+    fn try_once_more<T: Distributed>(
         &self,
-        undertaking: &Undertaking<'_, T>,
+        spec: &JobSpec<'_, T>,
         problem: Problem,
     ) -> Result<Mustered, Problem> {
         if problem.wording != CANNOT_RUN || !self.start.starts_again() {
             return Err(problem);
         }
-        self.muster(undertaking, 2)
+        self.muster(spec, 2)
     }
 
-    fn brief<T: Portable>(
+    fn brief<T: Distributed>(
         &self,
-        undertaking: &Undertaking<'_, T>,
+        spec: &JobSpec<'_, T>,
         attempt: u32,
         tokens: &Tokens<'_, T>,
     ) -> Result<Brief, String> {
@@ -228,15 +223,16 @@ impl Crew {
             std::env::current_dir().map_err(|error| format!("the current directory has no name: {error}"))?;
         Ok(Brief {
             tool: T::NAME.to_owned(),
-            options: undertaking.tool.brief(),
-            config: Config { flush: self.journal.is_some(), ..undertaking.config.clone() },
+            options: spec.tool.brief(),
+            config: spec.config.clone(),
+            flushes: self.journal.is_some(),
             working_directory: directory.into_os_string().into_encoded_bytes(),
             umask: haul_sys::umask().bits(),
             tokens: tokens.left().cloned().collect(),
             attempt,
-            leader_counts: undertaking.tool.leader_counts(),
+            leader_counts: spec.tool.leader_counts(),
             range_bytes: self.options.range_bytes,
-            debug: undertaking.report.wants_debug(),
+            debug: spec.report.wants_debug(),
             silence: self.options.silence,
         })
     }
@@ -363,18 +359,14 @@ impl Crew {
 
     /// Ends what is left of the job and starts it again, without the host that was lost if there are others; returns what had
     /// happened to it, and the job, which is to be taken up. When that cannot be done, the job is lost.
-    pub(crate) fn begin_again<T: Portable>(
-        &self,
-        undertaking: &Undertaking<'_, T>,
-        why: &str,
-    ) -> Option<Again> {
+    pub(crate) fn begin_again<T: Distributed>(&self, spec: &JobSpec<'_, T>, why: &str) -> Option<Again> {
         lock(&self.outgoing).take();
         let mut ended = lock(&self.attempt).take()?;
         // A launcher that ends by itself still has to say who has died.
         ended.processes.leave(LAST_WORDS_WITHIN);
         ended.processes.end();
         let printed = ended.take_printed();
-        undertaking.report.note(&printed);
+        spec.report.note(&printed);
         let mut loss = ended.loss(culprit(&printed), why);
         let before = lock(&self.places).clone();
         let mut goes_on = self.choose_hosts(&loss, &ended.hosts);
@@ -382,14 +374,14 @@ impl Crew {
             if !goes_on || !self.start.starts_again() {
                 break;
             }
-            undertaking.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
-            match self.muster(undertaking, number) {
+            spec.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
+            match self.muster(spec, number) {
                 Ok(ready) => {
                     return Some(Again { why: loss.text, without: self.left_out(&ended.hosts), ready });
                 }
                 // What ended the job may still be so, and be over soon.
                 Err(problem) if problem.wording == CANNOT_RUN && number < ATTEMPTS => {
-                    undertaking.report.problem(problem.as_warning());
+                    spec.report.problem(problem.as_warning());
                     let missed = lock(&self.missed).take().unwrap_or_default();
                     if missed.host.is_some() {
                         if missed.with_host && !loss.with_host {
@@ -402,7 +394,7 @@ impl Crew {
                     }
                 }
                 Err(problem) => {
-                    undertaking.report.problem(problem);
+                    spec.report.problem(problem);
                     break;
                 }
             }
@@ -518,27 +510,23 @@ impl Attempt {
     }
 }
 
-impl Conduct for Crew {
-    fn conduct<T: Portable + 'static>(
-        &self,
-        undertaking: &Undertaking<'_, T>,
-        run: impl FnOnce(&dyn Driver<Job<T>>) -> Status,
-    ) -> Status {
+impl<T: Distributed + 'static> Executor<T> for Crew {
+    fn execute(&self, spec: &JobSpec<'_, T>, run: impl FnOnce(&dyn Driver<Job<T>>) -> Status) -> Status {
         let runs = lock(&self.attempt).is_some();
         if !runs && !self.is_lost() {
-            match self.muster(undertaking, 1).or_else(|problem| self.try_once_more(undertaking, problem)) {
+            match self.muster(spec, 1).or_else(|problem| self.try_once_more(spec, problem)) {
                 Ok(ready) => self.take_up(ready),
                 Err(problem) => {
-                    undertaking.report.problem(problem);
+                    spec.report.problem(problem);
                     // Nothing was begun, and nothing will be.
                     self.lost.set("the processes were not started".to_owned()).unwrap_or_default();
                     return Status::Failure;
                 }
             }
         }
-        let settings = undertaking.settings;
+        let settings = spec.settings;
         let local = Local::new(settings.jobs).preferring(settings.precedence());
-        let remote = Remote::new(&local, self, undertaking);
+        let remote = Remote::new(&local, self, spec);
         let status = run(&remote);
         remote.tell_losses();
         if remote.has_failed() { Status::Failure } else { status }

@@ -24,10 +24,11 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_flow::{Begun, RunId, Stamp};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::part::Begun;
+use crate::stamp::{RunId, Stamp};
 use crate::wire::{pack, unpack};
 
 /// How a journal begins. The number is that of the format.
@@ -40,7 +41,7 @@ const MAGIC_OF_ALL: &[u8] = b"haul journal ";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Record {
     /// The first: which run it is, and what is to be done.
-    Run { number: u64, undertaking: u64, note: u8 },
+    Run { number: u64, spec: u64, note: u8 },
     /// A run has begun.
     Start,
     /// A part is done; its entries have these stamps.
@@ -79,16 +80,16 @@ struct Written {
 }
 
 impl Journal {
-    /// Opens the journal of what `undertaking` is the fingerprint of, or begins one, with a `note` for those who open it later.
+    /// Opens the journal of what `spec` is the fingerprint of, or begins one, with a `note` for those who open it later.
     ///
     /// # Errors
     /// When the file cannot be used, another run uses it, or it is the journal of something else. Then it is left as it was.
-    pub fn open(path: &Path, undertaking: u64, note: u8) -> io::Result<Self> {
+    pub fn open(path: &Path, spec: u64, note: u8) -> io::Result<Self> {
         let (mut file, not_locked) = open_locked(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let (records, end) = records(&bytes)?;
-        let known = Known::of(records, undertaking)?;
+        let known = Known::of(records, spec)?;
         // What was cut off would hide what is added after it.
         file.set_len(end as u64)?;
         let Known { run, starts, parts, begun } = known;
@@ -100,7 +101,7 @@ impl Journal {
         let file = Mutex::new(Written { file, records: 0, lost: None });
         let journal = Self { run: run_id, note, parts, begun, file, not_locked };
         if run.is_none() {
-            journal.add(&Record::Run { number, undertaking, note });
+            journal.add(&Record::Run { number, spec, note });
         }
         journal.add(&Record::Start);
         // Without this record a later run would use the names of this one.
@@ -181,11 +182,11 @@ impl Journal {
 }
 
 impl Known {
-    fn of(records: Vec<Record>, undertaking: u64) -> io::Result<Self> {
+    fn of(records: Vec<Record>, spec: u64) -> io::Result<Self> {
         let mut known = Self::default();
         for record in records {
             match record {
-                Record::Run { number, undertaking: other, note } if other == undertaking => {
+                Record::Run { number, spec: other, note } if other == spec => {
                     known.run = Some((number, note));
                 }
                 Record::Run { .. } => return Err(refused("it is the journal of another copy")),

@@ -6,13 +6,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use haul_flow::{Begun, Errand, Feed, Job, Parcel, Portable};
+use haul_flow::{Feed, Job};
 
+use crate::distributed::Distributed;
+use crate::part::{Begun, Errand, Parcel};
 use crate::schedule::{FileId, PartId};
 use crate::wire::{Opened, PackedProblem};
 
 /// A part under way.
-pub(crate) struct Sent<'a, T: Portable> {
+pub(crate) struct Sent<'a, T: Distributed> {
     pub(crate) parcel: Parcel<T>,
     pub(crate) errand: Errand,
     /// What the journal knows it by.
@@ -23,7 +25,7 @@ pub(crate) struct Sent<'a, T: Portable> {
 }
 
 /// A large file under way.
-pub(crate) struct Large<'a, T: Portable> {
+pub(crate) struct Large<'a, T: Distributed> {
     pub(crate) parcel: Parcel<T>,
     /// The part it was in.
     pub(crate) errand: Errand,
@@ -37,11 +39,11 @@ pub(crate) struct Large<'a, T: Portable> {
 }
 
 /// Returns what the journal knows a parcel by.
-pub(crate) fn fingerprint<T: Portable>(parcel: &Parcel<T>, tool: &T) -> u128 {
+pub(crate) fn fingerprint<T: Distributed>(parcel: &Parcel<T>, tool: &T) -> u128 {
     parcel.pack(tool, Errand::default()).fingerprint()
 }
 
-impl<T: Portable> Sent<'_, T> {
+impl<T: Distributed> Sent<'_, T> {
     /// Returns what the journal knows it by, if it may know of it. Not of claimed entries: they are some names of files that have
     /// others, and a later run that skipped them would not know what to link those to.
     pub(crate) fn recorded(&self) -> Option<u128> {
@@ -49,7 +51,7 @@ impl<T: Portable> Sent<'_, T> {
     }
 }
 
-impl<T: Portable> Large<'_, T> {
+impl<T: Distributed> Large<'_, T> {
     /// Returns what the journal knows it by, if it may know of it; see [`Sent::recorded`].
     pub(crate) fn recorded(&self) -> Option<u128> {
         (!self.errand.claimed).then_some(self.print)
@@ -57,20 +59,20 @@ impl<T: Portable> Large<'_, T> {
 }
 
 /// The table.
-pub(crate) struct Outstanding<'a, T: Portable> {
+pub(crate) struct Outstanding<'a, T: Distributed> {
     parts: HashMap<PartId, Sent<'a, T>>,
     large: HashMap<FileId, Large<'a, T>>,
     entries: usize,
     next: u64,
 }
 
-impl<T: Portable> Default for Outstanding<'_, T> {
+impl<T: Distributed> Default for Outstanding<'_, T> {
     fn default() -> Self {
         Self { parts: HashMap::new(), large: HashMap::new(), entries: 0, next: 1 }
     }
 }
 
-impl<'a, T: Portable> Outstanding<'a, T> {
+impl<'a, T: Distributed> Outstanding<'a, T> {
     /// Returns how many entries are under way.
     pub(crate) fn entries(&self) -> usize {
         self.entries

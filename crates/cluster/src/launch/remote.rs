@@ -17,14 +17,16 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    Absent, Driver, Errand, Feed, Found, Job, Local, MakeWorker, PackedPart, Parcel, PartOutcome, Portable,
-    Problem, Stamp, Undertaking, Wording, plan,
+    Absent, CancelToken, Driver, Feed, Found, Job, JobSpec, Local, MakeWorker, Problem, Wording, plan,
 };
 
 use super::crew::{Again, Crew, Heard};
 use super::journal::Journal;
 use super::outstanding::{Large, Outstanding, Sent, fingerprint};
+use crate::distributed::Distributed;
+use crate::part::{Errand, PackedPart, Parcel, PartOutcome};
 use crate::schedule::PartId;
+use crate::stamp::Stamp;
 use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
 
 /// Entries that may be under way, however few ranks there are.
@@ -53,10 +55,10 @@ const AGAIN: Wording = Wording("{bare}; what is left is begun again");
 const AGAIN_WITHOUT: Wording = Wording("{bare}; what is left is begun again without {bare}");
 
 /// The driver.
-pub(crate) struct Remote<'a, T: Portable> {
+pub(crate) struct Remote<'a, T: Distributed> {
     pub(crate) local: &'a Local<Job<T>>,
     pub(crate) crew: &'a Crew,
-    pub(crate) undertaking: &'a Undertaking<'a, T>,
+    pub(crate) spec: &'a JobSpec<'a, T>,
     table: Mutex<Outstanding<'a, T>>,
     room: Condvar,
     over: AtomicBool,
@@ -67,16 +69,17 @@ pub(crate) struct Remote<'a, T: Portable> {
     seen: AtomicU64,
     /// Whether a rank has told of an error.
     failed: AtomicBool,
-    /// Whether the tool has called the run off, here or in a rank.
+    cancel: CancelToken,
+    /// Whether the ranks were told that the run is cancelled.
     called_off: AtomicBool,
 }
 
-impl<'a, T: Portable + 'static> Remote<'a, T> {
-    pub(crate) fn new(local: &'a Local<Job<T>>, crew: &'a Crew, undertaking: &'a Undertaking<'a, T>) -> Self {
+impl<'a, T: Distributed + 'static> Remote<'a, T> {
+    pub(crate) fn new(local: &'a Local<Job<T>>, crew: &'a Crew, spec: &'a JobSpec<'a, T>) -> Self {
         Self {
             local,
             crew,
-            undertaking,
+            spec,
             table: Mutex::default(),
             room: Condvar::new(),
             over: AtomicBool::new(false),
@@ -84,6 +87,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             closed: AtomicBool::new(false),
             seen: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            cancel: spec.tool.policy().cancel,
             called_off: AtomicBool::new(false),
         }
     }
@@ -94,7 +98,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
 
     /// Sends a parcel on its way.
     fn send(&self, parcel: Parcel<T>, errand: Errand) {
-        let tool = self.undertaking.tool;
+        let tool = self.spec.tool;
         let Some(journal) = self.crew.journal().filter(|_| !errand.claimed) else {
             let print = if self.crew.journal().is_some() { fingerprint(&parcel, tool) } else { 0 };
             return self.dispatch(parcel, errand, print);
@@ -111,7 +115,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         let entries: Vec<_> = parcel.found().to_vec();
         for found in entries {
             let alone = Parcel::of_one(found);
-            let print = fingerprint(&alone, self.undertaking.tool);
+            let print = fingerprint(&alone, self.spec.tool);
             let Some(begun) = journal.begun(print) else { continue };
             let Some(alone) = alone.found().first().and_then(|found| parcel.take(found.name())) else {
                 continue;
@@ -148,7 +152,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
     /// Puts a part on the link. A link that is broken is the hearer's affair, who sends again what is in the table; so the
     /// caller holds its lock.
     fn post(&self, parcel: &Parcel<T>, errand: &Errand, entries: usize) {
-        let packed: PackedPart = parcel.pack(self.undertaking.tool, errand.clone());
+        let packed: PackedPart = parcel.pack(self.spec.tool, errand.clone());
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
         let (part, directory) = (PartId(errand.number), packed.source.inode());
         self.crew.post(ToMaster::Part { part, directory, entries, body: pack(&packed) });
@@ -173,14 +177,22 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             patience = if let Heard::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
             match heard {
                 Heard::Report(host, report) => self.take(&host, *report),
-                Heard::Remark(text) => self.undertaking.report.debug(&text),
+                Heard::Remark(text) => self.spec.report.debug(&text),
                 Heard::Nothing => {}
-                Heard::Lost(why) => match self.crew.begin_again(self.undertaking, &why) {
+                Heard::Lost(why) => match self.crew.begin_again(self.spec, &why) {
                     Some(again) => self.go_on(again),
                     None => return self.give_up(),
                 },
             }
+            self.call_off();
             self.close();
+        }
+    }
+
+    /// Tells the ranks, once, that the run is cancelled.
+    fn call_off(&self) {
+        if self.cancel.is_cancelled() && !self.called_off.swap(true, Ordering::Relaxed) {
+            self.crew.post(ToMaster::CallOff);
         }
     }
 
@@ -196,21 +208,20 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         if problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);
         }
-        self.crew.tell_problems(host, problems, self.undertaking.report);
+        self.crew.tell_problems(host, problems, self.spec.report);
     }
 
     fn take(&self, host: &str, report: Report) {
         let Report { opened, parts, ranges, files, mut news, called_off } = report;
         if called_off {
-            self.called_off.store(true, Ordering::Relaxed);
-            self.undertaking.tool.called_off();
+            self.cancel.cancel();
         }
         let News { problems, .. } = &mut news;
         self.tell(host, std::mem::take(problems));
-        self.crew.tell(host, news, self.undertaking.report);
+        self.crew.tell(host, news, self.spec.report);
         let journal = self.crew.journal();
         for opened in &opened {
-            let entry = self.table().set_apart(opened, self.undertaking.tool, self.local.feed());
+            let entry = self.table().set_apart(opened, self.spec.tool, self.local.feed());
             if let (Some(journal), Some(entry)) = (journal, entry) {
                 journal.file_begun(entry, opened.ticket.clone());
             }
@@ -260,14 +271,13 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
             None => Problem::new(AGAIN).naming(why),
             Some(hosts) => Problem::new(AGAIN_WITHOUT).naming(why).naming(hosts),
         };
-        self.undertaking.report.problem(problem.as_warning());
+        self.spec.report.problem(problem.as_warning());
         // Invariant: what is in the table when the ranks are taken up is sent here, what comes later by whoever finds it.
         let mut table = self.table();
         self.crew.take_up(ready);
         self.closed.store(false, Ordering::Relaxed);
-        if self.called_off.load(Ordering::Relaxed) {
-            self.crew.post(ToMaster::CallOff);
-        }
+        self.called_off.store(false, Ordering::Relaxed);
+        self.call_off();
         for sent in table.begin_attempt() {
             self.post(&sent.parcel, &sent.errand, sent.parcel.entries());
         }
@@ -275,7 +285,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
 
     /// Gives up all that is under way. What is found later is abandoned by whoever finds it, as the job is lost.
     fn give_up(&self) {
-        self.undertaking.tool.lost();
+        self.spec.tool.lost();
         let left = self.table().give_up();
         left.into_iter().for_each(|(parcel, errand, feed)| self.abandon(parcel, &errand, feed));
         self.room.notify_all();
@@ -286,7 +296,7 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
             let why = self.crew.why_lost();
-            self.undertaking.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
+            self.spec.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
         }
     }
 
@@ -296,14 +306,14 @@ impl<'a, T: Portable + 'static> Remote<'a, T> {
     }
 }
 
-impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
+impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
     fn workers(&self) -> usize {
         self.local.workers()
     }
 
     fn share(&self, me: usize, job: Job<T>) {
-        let claimed = matches!(job, Job::Claimed(_));
-        let tool = self.undertaking.tool;
+        let claimed = matches!(job, Job::Entries(_));
+        let tool = self.spec.tool;
         let parcel = match self.crew.walks_in_ranks() {
             true => Parcel::of_directories(tool, job).or_else(|job| Parcel::of(tool, job)),
             false => Parcel::of(tool, job),
@@ -318,14 +328,8 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
         self.local.take(me)
     }
 
-    fn sends_away(&self) -> bool {
+    fn classifies_first(&self) -> bool {
         true
-    }
-
-    fn call_off(&self) {
-        // Invariant: who takes up another attempt sees this, or its ranks hear of it here.
-        self.called_off.store(true, Ordering::Relaxed);
-        self.crew.post(ToMaster::CallOff);
     }
 
     fn chunk_entries(&self, found: usize) -> usize {
@@ -347,7 +351,7 @@ impl<T: Portable + 'static> Driver<Job<T>> for Remote<'_, T> {
 }
 
 /// Chooses what is told of a large file: of one that failed, the first error, of which others of its ranges are consequences.
-fn why_not<T: Portable>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
+fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
     let all = large.problems.iter().cloned().chain(own);
     let (errors, mut told): (Vec<_>, Vec<_>) = all.partition(PackedProblem::is_error);
     if moved && errors.is_empty() {
@@ -362,7 +366,7 @@ fn why_not<T: Portable>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProble
 }
 
 /// Records what is done of a part, unless the journal knows it.
-fn record<T: Portable>(journal: &Journal, sent: &Sent<'_, T>, stamps: &[Stamp]) {
+fn record<T: Distributed>(journal: &Journal, sent: &Sent<'_, T>, stamps: &[Stamp]) {
     let is_news = stamps.iter().any(|stamp| *stamp != Stamp::NONE)
         && stamps.len() == sent.parcel.entries()
         && sent.errand.stamps.as_deref() != Some(stamps);

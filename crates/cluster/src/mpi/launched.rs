@@ -37,6 +37,10 @@ const LAUNCHERS: [(&str, &str, &str, Family); 3] = [
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", Family::Any),
 ];
 
+/// The variables of which a launcher sets at least one: without any of them [`launched`] need not be asked.
+pub const LAUNCHER_VARIABLES: [&str; 4] =
+    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_RANK"];
+
 /// Tells from the environment alone whether this process is a rank of a job.
 ///
 /// A step of Slurm with one task is none: an interactive shell in an allocation is such a step.

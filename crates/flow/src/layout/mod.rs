@@ -24,11 +24,18 @@ use haul_sys::{
     synchronize,
 };
 
-use crate::tool::Striping;
-
 pub use ceph::CephLayout;
 pub use lustre::{Component, LustreLayout, Stripes, Unknown};
 pub use systems::{FileSystems, Striped};
+
+/// How a file lies on the targets of a striped file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Striping {
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// Targets it lies on.
+    pub stripes: u32,
+}
 
 /// The attribute that Lustre's layouts are in.
 const LOV: &CStr = c"lustre.lov";

@@ -4,18 +4,17 @@ use std::sync::Arc;
 
 use haul_engine::{Call, Wait};
 use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
-use haul_sys::{advise, allocate, synchronize, truncate};
+use haul_sys::{advise, allocate, truncate};
 
 use super::Job;
 use super::lane::Lane;
 use super::walk::replaced;
 use super::worker::Worker;
 use crate::node::{Found, Node};
+use crate::owner::{FileRange, Share};
 use crate::plan;
-use crate::report::Problem;
 use crate::route::Route;
-use crate::tool::{Begin, Holes, OpenFile, OpenedFile, Role, Tool, Transfer};
-use crate::wording;
+use crate::tool::{Failure, Holes, Means, OpenFile, OpenedFile, Probe, Start, Tool, Transfer};
 
 /// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
 const FETCHED_BY_READ_BYTES: u64 = 64 << 10;
@@ -26,14 +25,17 @@ const SEQUENTIAL_BYTES: u64 = 1 << 20;
 /// How much of a large file is asked for ahead; the kernel's own read-ahead goes on from there.
 const FETCH_AHEAD_BYTES: u64 = 2 << 20;
 
+/// Minimum length of what one worker moves of a range, in bytes: a stripe, as parallel file systems usually have them.
+const SHARE_BYTES_MIN: u64 = 1 << 20;
+
 /// Where a file is in its life.
 pub(super) enum State<T: Tool> {
     /// Just given a slot.
     Free,
     /// Its open is in flight.
-    Opening(Found<T>),
+    Opening(Found<T>, Probe),
     /// Its fstat is in flight.
-    Looking(Found<T>, Arc<Fd>),
+    Looking(Found<T>, Probe, Arc<Fd>),
     /// Its first block is being looked for; or it is parked.
     Probing(Looked<T>),
     /// Its content is being moved.
@@ -49,7 +51,7 @@ impl<T: Tool> State<T> {
     pub(super) fn node(&self) -> Option<&Node<T>> {
         match self {
             Self::Free => None,
-            Self::Opening(found) | Self::Looking(found, _) => Some(&found.node),
+            Self::Opening(found, _) | Self::Looking(found, ..) => Some(&found.node),
             Self::Probing(look) => Some(&look.found.node),
             Self::Moving(lane) => Some(lane.node()),
             Self::ClosingTarget(ending) | Self::ClosingSource(ending) => Some(&ending.found.node),
@@ -68,55 +70,45 @@ pub(super) struct Looked<T: Tool> {
 pub(super) struct Ending<T: Tool> {
     found: Found<T>,
     source: Option<Arc<Fd>>,
-    own: Option<T::File>,
+    end: End<T>,
     moved: bool,
-    settles: Settles,
 }
 
-/// What is over with a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Settles {
-    /// Its entry.
+/// What follows the closing of a file.
+enum End<T: Tool> {
+    /// The tool hears of it, with what it keeps for the file, and the entry is complete.
+    File(T::File),
+    /// The entry is complete: the tool never had the file, or is done with it.
     Entry,
-    /// A large file whose entry is apart from its part.
-    Large(u64),
     /// Nothing: the tool has kept the entry.
     Nothing,
 }
 
 impl<T: Tool> Worker<'_, T> {
     /// Begins a file: opens it.
-    pub(super) fn open(&mut self, found: Found<T>, follow: bool) {
+    pub(super) fn open(&mut self, found: Found<T>, follow: bool, probe: Probe) {
         let directory = match self.desk.cache().open(&found.node.source) {
             Ok(directory) => directory,
-            Err(cause) => {
-                self.desk.tool().not_begun(&self.desk, &found);
-                return self.desk.give_up(&found, wording::CANNOT_ACCESS, cause);
-            }
+            Err(cause) => return self.desk.give_up(&found, Failure::OpenPlace(&cause)),
         };
         let how = if follow { Open::READ.following() } else { Open::READ };
         let name = found.name.clone();
         let slot = self.occupy(State::Free);
         self.files += 1;
-        self.submit(slot, State::Opening(found), Call::Open { directory, name, how });
+        self.submit(slot, State::Opening(found, probe), Call::Open { directory, name, how });
     }
 
-    pub(super) fn opened(&mut self, slot: usize, found: Found<T>, result: Result<Fd, Error>) {
+    pub(super) fn opened(&mut self, slot: usize, found: Found<T>, probe: Probe, result: Result<Fd, Error>) {
         match result {
             Ok(source) => {
                 let source = Arc::new(source);
                 let call = Call::Stat { file: Arc::clone(&source) };
-                self.submit(slot, State::Looking(found, source), call);
+                self.submit(slot, State::Looking(found, probe, source), call);
             }
             Err(cause) => {
                 self.vacate(slot);
-                self.desk.tool().not_begun(&self.desk, &found);
-                match cause.errno() {
-                    _ if replaced(&cause) => self.desk.give_up_replaced(&found),
-                    _ if self.desk.tool().not_opened(&self.desk, &found, &cause) => self.desk.settle(&found),
-                    Errno::NOENT => self.desk.give_up(&found, wording::CANNOT_STAT, cause),
-                    _ => self.desk.give_up(&found, wording::CANNOT_OPEN, cause),
-                }
+                let failure = if replaced(&cause) { Failure::Replaced } else { Failure::OpenFile(&cause) };
+                self.desk.give_up(&found, failure);
             }
         }
     }
@@ -125,26 +117,22 @@ impl<T: Tool> Worker<'_, T> {
         &mut self,
         slot: usize,
         found: Found<T>,
-        source: Arc<Fd>,
+        (probe, source): (Probe, Arc<Fd>),
         result: Result<Stat, Error>,
     ) {
         let stat = match result {
             Ok(stat) => stat,
             Err(cause) => {
-                let path = found.path();
-                self.desk.tool().not_begun(&self.desk, &found);
-                self.desk.problem(Problem::new(wording::CANNOT_FSTAT).naming(path).because(cause));
+                self.desk.report_failure(&found, Failure::StatFile(&cause));
                 return self.abandon(slot, found, source);
             }
         };
         let another = found.seen.is_some_and(|seen| seen != stat.identity);
         if another || stat.kind != FileType::Regular {
-            self.desk.tool().not_begun(&self.desk, &found);
-            self.desk.problem(Problem::new(wording::REPLACED).naming(found.path()));
+            self.desk.report_failure(&found, Failure::Replaced);
             return self.abandon(slot, found, source);
         }
-        let probe = self.probes && stat.size > 0 && !stat.is_sparse();
-        let probe = probe && self.desk.tool().reads_first(&found, &stat);
+        let probe = self.probes && stat.size > 0 && !stat.is_sparse() && probe.includes(&stat);
         let look = Looked { found, source, stat };
         if probe { self.probe(slot, look) } else { self.begin(slot, look, None) }
     }
@@ -205,26 +193,39 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Lets the tool begin the file and starts to move its content; `block` is what was read of it already.
+    /// Asks the tool what becomes of the file, and starts to move its content; `block` is what was read of it already.
     fn begin(&mut self, slot: usize, look: Looked<T>, block: Option<(Buffer, usize)>) {
-        if look.found.node.piece().is_some() {
-            self.discard(block);
-            return self.join(slot, look);
-        }
         let Looked { found, source, stat } = look;
         let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
         let opened = OpenedFile { source: &source, stat: &stat, first };
-        let begun = self.desk.tool().begin(&self.desk, &found, &opened);
-        let (own, target, transfer) = match begun {
-            Begin::Move { own, target, transfer } => (own, target, transfer),
-            Begin::Over => {
+        if let Some(owner) = found.node.owner.clone() {
+            match owner.open_file(&self.desk, &found, &opened) {
+                Share::Whole => {}
+                Share::Range(share) => {
+                    self.discard(block);
+                    return self.move_share(slot, Looked { found, source, stat }, share);
+                }
+                Share::Nothing => {
+                    self.discard(block);
+                    return self.abandon(slot, found, source);
+                }
+            }
+        }
+        let (own, target, transfer, inspect, other) = match self
+            .desk
+            .tool()
+            .open_file(&self.desk, &found, &opened)
+        {
+            Start::Move { own, target, transfer, inspect } => (own, Some(target), transfer, inspect, None),
+            Start::Inspect { own, transfer } => (own, None, transfer, true, None),
+            Start::Compare { own, other } => (own, None, Transfer::Blocks(Holes::Read), true, Some(other)),
+            Start::Done => {
                 self.discard(block);
                 return self.abandon(slot, found, source);
             }
-            Begin::Deferred => {
+            Start::Deferred => {
                 self.discard(block);
-                let ending =
-                    Ending { found, source: Some(source), own: None, moved: true, settles: Settles::Nothing };
+                let ending = Ending { found, source: Some(source), end: End::Nothing, moved: true };
                 return self.close_source(slot, ending);
             }
         };
@@ -235,21 +236,48 @@ impl<T: Tool> Worker<'_, T> {
             }
             None => (transfer, Route::usual()),
         };
-        let role = self.role(&stat, transfer);
-        let mut file = Arc::new(OpenFile::new(found, source, stat, target, own, (route, role)));
+        let means = Means { route, inspect, other };
+        let file = Arc::new(OpenFile::new(found, source, stat, target, own, means));
         if block.is_none()
             && self.engine.caps().blocks
-            && let Some(beside) = self.desk.tool().beside(&file)
+            && let Some(other) = &file.other
         {
             // Where the source had to be fetched, so has this. Only advice: a refusal changes nothing but the speed.
-            advise(&*beside, Advice::WillNeed, file.stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
+            advise(&**other, Advice::WillNeed, file.stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
         }
-        if self.leads(&mut file, transfer) || transfer == Transfer::Nothing {
+        let owner = file.found.node.owner.as_ref();
+        if owner.is_some_and(|owner| owner.detach(&self.desk, &file, transfer))
+            || transfer == Transfer::Nothing
+        {
             self.discard(block);
             return self.let_go(slot, file, true);
         }
         let lane = self.share_ranges(file, transfer);
         self.move_range(slot, lane, block);
+    }
+
+    /// Moves a range of a file whose other ranges other processes move.
+    fn move_share(
+        &mut self,
+        slot: usize,
+        Looked { found, source, stat }: Looked<T>,
+        FileRange { own, target, range, transfer, inspect }: FileRange<T::File>,
+    ) {
+        // Only advice: reading ahead of a range is reading what others read, and its parts are read at once anyway.
+        advise(&source, Advice::Random, 0).unwrap_or_default();
+        let (transfer, route) = self.route_of(&found, (&source, &target), transfer);
+        let means = Means { route, inspect, other: None };
+        let file = Arc::new(OpenFile::new(found, source, stat, Some(target), own, means));
+        // Cut for the workers of this process, so that one reads while another writes.
+        let length = range.end - range.start;
+        let share = (length / self.desk.run.settings.jobs.max(1) as u64).max(SHARE_BYTES_MIN);
+        let mut shares = plan::ranges(length, share, SHARE_BYTES_MIN)
+            .map(|part| range.start + part.start..range.start + part.end);
+        let first = shares.next().unwrap_or(range.clone());
+        for share in shares {
+            self.desk.share(Job::Range(Arc::clone(&file), share, transfer));
+        }
+        self.move_range(slot, Lane::new(file, first, transfer), None);
     }
 
     /// Reserves a target's space, if that is wanted.
@@ -343,16 +371,12 @@ impl<T: Tool> Worker<'_, T> {
         let tail = file.target.as_ref().and_then(|target| file.route.take_tail(target));
         match tail {
             Some(Ok(tail)) if !file.has_failed() => return self.write_tail(slot, file, &tail),
-            Some(Err(cause)) if file.fail() => self.report_write(&file, cause),
+            Some(Err(cause)) if file.fail() => {
+                self.desk.report_failure(&file.found, Failure::WriteTarget(&cause));
+            }
             _ => {}
         }
         self.finish(slot, file);
-    }
-
-    /// Reports that not all of a file could be written.
-    fn report_write(&self, file: &OpenFile<T>, cause: Error) {
-        let path = self.desk.tool().target_path(&file.found);
-        self.desk.problem(Problem::new(wording::ERROR_WRITING).naming(path).because(cause));
     }
 
     fn finish(&mut self, slot: usize, file: OpenFile<T>) {
@@ -366,28 +390,17 @@ impl<T: Tool> Worker<'_, T> {
         if let Err(cause) = file.route.tidy(&file.source, file.target.as_ref())
             && file.fail()
         {
-            self.report_write(&file, cause);
+            self.desk.report_failure(&file.found, Failure::WriteTarget(&cause));
         }
-        if self.desk.run.settings.flush
-            && file.role != Role::Whole
-            && let Some(target) = &file.target
-            && !file.has_failed()
-            && let Err(cause) = synchronize(&**target)
-            && file.fail()
-        {
-            // What a journal says was moved must outlive the host.
-            self.report_write(&file, cause);
-        }
-        let moved =
-            !file.has_failed() && (file.role == Role::Member || self.desk.tool().finish(&self.desk, &file));
-        let moved = moved && self.is_all_there(&file);
-        let OpenFile { found, source, target, own, role, .. } = file;
-        let (own, settles) = match role {
-            Role::Whole => (Some(own), Settles::Entry),
-            Role::Leader(number) => (Some(own), Settles::Large(number)),
-            Role::Member => (None, Settles::Entry),
-        };
-        let ending = Ending { found, source: Some(source), own, moved, settles };
+        let moved = !file.has_failed()
+            && match &file.found.node.owner {
+                Some(owner) => owner.finish_file(&self.desk, &file),
+                None => self.desk.tool().finish_file(&self.desk, &file),
+            };
+        let OpenFile { found, source, target, own, other, .. } = file;
+        // Before the tool closes it.
+        drop(other);
+        let ending = Ending { found, source: Some(source), end: End::File(own), moved };
         match target.map(Arc::into_inner) {
             None => self.close_source(slot, ending),
             Some(Some(file)) => self.submit(slot, State::ClosingTarget(ending), Call::Close { file }),
@@ -400,17 +413,13 @@ impl<T: Tool> Worker<'_, T> {
     }
 
     /// Ends a file that is over before anything was moved.
-    pub(super) fn abandon(&mut self, slot: usize, found: Found<T>, source: Arc<Fd>) {
-        self.close_source(
-            slot,
-            Ending { found, source: Some(source), own: None, moved: false, settles: Settles::Entry },
-        );
+    fn abandon(&mut self, slot: usize, found: Found<T>, source: Arc<Fd>) {
+        self.close_source(slot, Ending { found, source: Some(source), end: End::Entry, moved: false });
     }
 
     pub(super) fn target_closed(&mut self, slot: usize, mut ending: Ending<T>, result: Result<(), Error>) {
         if let Err(cause) = result {
-            let path = self.desk.tool().target_path(&ending.found);
-            self.desk.problem(Problem::new(wording::FAILED_TO_CLOSE).naming(path).because(cause));
+            self.desk.report_failure(&ending.found, Failure::CloseTarget(&cause));
             ending.moved = false;
         }
         self.close_source(slot, ending);
@@ -425,23 +434,17 @@ impl<T: Tool> Worker<'_, T> {
 
     pub(super) fn source_closed(&mut self, slot: usize, mut ending: Ending<T>, result: Result<(), Error>) {
         if let Err(cause) = result {
-            let path = ending.found.path();
-            self.desk.problem(Problem::new(wording::FAILED_TO_CLOSE).naming(path).because(cause));
+            self.desk.report_failure(&ending.found, Failure::CloseSource(&cause));
             ending.moved = false;
         }
         self.vacate(slot);
-        if let Some(own) = ending.own {
-            self.desk.tool().end(&self.desk, &ending.found, own, ending.moved);
+        let Ending { found, end, moved, .. } = ending;
+        match (end, &found.node.owner) {
+            (End::File(own), Some(owner)) => return owner.close_file(&self.desk, &found, own, moved),
+            (End::File(own), None) => self.desk.tool().close_file(&self.desk, &found, own, moved),
+            (End::Entry, _) => {}
+            (End::Nothing, _) => return,
         }
-        match ending.settles {
-            Settles::Entry => {
-                if let (true, Some(part)) = (ending.moved, &ending.found.node.part) {
-                    part.note_moved();
-                }
-                self.desk.settle(&ending.found);
-            }
-            Settles::Large(number) => self.large_is_over(&ending.found, number, ending.moved),
-            Settles::Nothing => {}
-        }
+        self.desk.settle(&found);
     }
 }

@@ -25,10 +25,9 @@ use haul_sys::{Buffer, Cache, Errno, Error, Fd, Operation, Seek, seek};
 use super::file::State;
 use super::worker::Worker;
 use crate::node::Node;
-use crate::report::{Problem, Tally, Wording};
+use crate::report::Tally;
 use crate::route::{Special, Tail, Writable};
-use crate::tool::{Block, Holes, OpenFile, Tool, Transfer};
-use crate::wording;
+use crate::tool::{Block, Failure, Holes, OpenFile, Tool, Transfer, Write};
 
 /// Bytes the kernel is asked to copy at a time: long enough to cost nothing, short enough to show progress.
 const KERNEL_COPY_BYTES: u64 = 8 << 20;
@@ -164,7 +163,7 @@ impl<T: Tool> Worker<'_, T> {
                     self.count(Tally { bytes: lane.end - lane.position, ..Tally::default() });
                     return self.end_lane(slot, lane);
                 }
-                Err(cause) => return self.fail_lane(slot, lane, wording::ERROR_READING, cause),
+                Err(cause) => return self.fail_lane(slot, lane, Failure::Read(&cause)),
             }
         }
         lane.tried = lane.file.route.special();
@@ -206,7 +205,7 @@ impl<T: Tool> Worker<'_, T> {
             && lane.has_known_end()
             && !lane.end_doubted
             && lane.file.route.whole_sectors(length) > 0
-            && !self.desk.tool().looks_at_blocks(&lane.file)
+            && !lane.file.inspect
     }
 
     /// Goes on after an operation of a lane.
@@ -242,7 +241,7 @@ impl<T: Tool> Worker<'_, T> {
         if self.takes_the_plain_path(&lane, &cause) {
             return self.advance_lane(slot, lane);
         }
-        self.fail_lane(slot, lane, wording::ERROR_READING, cause);
+        self.fail_lane(slot, lane, Failure::Read(&cause));
     }
 
     /// Goes on after a pair that has read something: what it has not written is still to be.
@@ -280,21 +279,22 @@ impl<T: Tool> Worker<'_, T> {
         let length = length.min(left);
         lane.end_doubted = false;
         lane.file.note_block();
-        if let Some(beside) = self.desk.tool().beside(&lane.file) {
-            return self.read_beside(slot, lane, beside, (buffer, length));
+        if let Some(other) = lane.file.other.clone() {
+            return self.read_beside(slot, lane, other, (buffer, length));
         }
-        let (current, mut rest) =
-            match self.desk.tool().block(&lane.file, lane.position, &buffer.bytes()[..length]) {
-                Block::Enough => {
-                    self.return_buffer(buffer);
-                    lane.file.note_end(lane.position);
-                    return self.end_lane(slot, lane);
-                }
-                _ if lane.file.target.is_none() => (0..0, Vec::new()),
-                Block::Keep => (0..length, Vec::new()),
-                Block::Parts(parts) => (0..0, parts),
-                Block::Taken => (0..0, Vec::new()),
-            };
+        let block = Block { offset: lane.position, bytes: &buffer.bytes()[..length], other: &[] };
+        let write = if lane.file.inspect { self.desk.tool().block(&lane.file, block) } else { Write::All };
+        let (current, mut rest) = match write {
+            Write::End => {
+                self.return_buffer(buffer);
+                lane.file.note_end(lane.position);
+                return self.end_lane(slot, lane);
+            }
+            _ if lane.file.target.is_none() => (0..0, Vec::new()),
+            Write::All => (0..length, Vec::new()),
+            Write::Parts(parts) => (0..0, parts),
+            Write::Nothing => (0..0, Vec::new()),
+        };
         rest.reverse();
         lane.doing = Doing::Writing { read: length, current, rest };
         self.write_on(slot, lane, buffer);
@@ -326,7 +326,7 @@ impl<T: Tool> Worker<'_, T> {
         let Doing::Beside { buffer, read } = std::mem::replace(&mut lane.doing, Doing::Nothing) else {
             return self.return_buffer(beside);
         };
-        if let (Ok(0), false, Some(file)) = (&result, lane.end_doubted, self.desk.tool().beside(&lane.file)) {
+        if let (Ok(0), false, Some(file)) = (&result, lane.end_doubted, lane.file.other.clone()) {
             // As an end of the source, one of the file beside is believed when it is said twice.
             lane.end_doubted = true;
             self.return_buffer(beside);
@@ -336,8 +336,8 @@ impl<T: Tool> Worker<'_, T> {
         let outcome = result.map(|length| {
             // Nothing at all: the file beside ends here.
             let taken = if length == 0 { read } else { length };
-            let (one, other) = (&buffer.bytes()[..taken], &beside.bytes()[..length]);
-            self.desk.tool().both(&lane.file, lane.position, one, other);
+            let (bytes, other) = (&buffer.bytes()[..taken], &beside.bytes()[..length]);
+            self.desk.tool().block(&lane.file, Block { offset: lane.position, bytes, other });
             taken as u64
         });
         self.return_buffer(buffer);
@@ -350,8 +350,7 @@ impl<T: Tool> Worker<'_, T> {
             }
             Err(cause) => {
                 if lane.file.fail() {
-                    let path = self.desk.tool().target_path(&lane.file.found);
-                    self.desk.problem(Problem::new(wording::ERROR_READING).naming(path).because(cause));
+                    self.desk.report_failure(&lane.file.found, Failure::ReadCompared(&cause));
                 }
                 self.end_lane(slot, lane);
             }
@@ -394,7 +393,7 @@ impl<T: Tool> Worker<'_, T> {
             }
             Err(cause) => {
                 self.return_buffer(buffer);
-                self.fail_lane(slot, lane, wording::ERROR_WRITING, cause);
+                self.fail_lane(slot, lane, Failure::WriteTarget(&cause));
             }
         }
     }
@@ -426,7 +425,7 @@ impl<T: Tool> Worker<'_, T> {
             Err(cause) => cause,
         };
         self.return_buffer(buffer);
-        self.fail_lane(slot, lane, wording::ERROR_WRITING, cause);
+        self.fail_lane(slot, lane, Failure::WriteTarget(&cause));
     }
 
     /// Tells whether what failed is to be tried again without what is special about the file's way.
@@ -449,23 +448,17 @@ impl<T: Tool> Worker<'_, T> {
                 self.count(Tally { bytes: copied as u64, ..Tally::default() });
             }
             Err(cause) if matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::IO) => {
-                return self.fail_lane(slot, lane, wording::ERROR_WRITING, cause);
+                return self.fail_lane(slot, lane, Failure::WriteTarget(&cause));
             }
             Ok(_) | Err(_) => lane.transfer = lane.transfer.in_blocks(),
         }
         self.advance_lane(slot, lane);
     }
 
-    fn fail_lane(&mut self, slot: usize, lane: Lane<T>, wording: Wording, cause: Error) {
-        let found = &lane.file.found;
-        let path = if wording == wording::ERROR_READING {
-            found.path()
-        } else {
-            self.desk.tool().target_path(found)
-        };
-        // Of several lanes that meet the same full disk, one tells of it.
+    fn fail_lane(&mut self, slot: usize, lane: Lane<T>, failure: Failure<'_>) {
+        // Of several lanes that meet the same full disk, one reports it.
         if lane.file.fail() {
-            self.desk.problem(Problem::new(wording).naming(path).because(cause));
+            self.desk.report_failure(&lane.file.found, failure);
         }
         self.end_lane(slot, lane);
     }

@@ -6,11 +6,10 @@
 
 mod file;
 mod lane;
-mod team;
 mod walk;
 mod worker;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,10 +20,10 @@ use haul_sys::{EntryType, Fd, Name, Names};
 use crate::driver::{Driver, Step, Weigh};
 use crate::held::HeldCache;
 use crate::node::{Found, Node};
-use crate::part::{Outlet, Part, PartKey};
+use crate::owner::RootOwner;
 use crate::report::{Means, Problem, Report, Severity, Tally};
 use crate::settings::Settings;
-use crate::tool::{OpenFile, Tool, Transfer};
+use crate::tool::{Failure, OpenFile, Policy, Reported, Tool, Transfer};
 use crate::wording;
 use crate::{Operand, Setup, Status};
 
@@ -44,9 +43,8 @@ pub enum Job<T: Tool> {
     List(Arc<Node<T>>, Arc<Fd>),
     /// Do these entries of a directory, none of which is known to be a directory.
     Files(Arc<Node<T>>, Batch),
-    /// Do these files, which have several names, of which these are to be made first. Only for drivers that send work away: a
-    /// worker does them like any others.
-    Claimed(Vec<Found<T>>),
+    /// Do these entries, which were classified before.
+    Entries(Vec<Found<T>>),
     /// Do what somebody outside of the run has to do at a worker's desk: settling what another process has done.
     Visit(Visit<T>),
     /// Move this part of a large file.
@@ -75,12 +73,14 @@ pub struct Batch {
 
 impl Batch {
     /// Takes all entries of a list.
-    pub(crate) fn whole(names: Names) -> Self {
+    #[must_use]
+    pub fn whole(names: Names) -> Self {
         Self { range: 0..names.len(), names: Arc::new(names), looked_at: false }
     }
 
     /// Takes some of the entries, by their places in the list.
-    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
         Self { range, ..self.clone() }
     }
 
@@ -90,22 +90,23 @@ impl Batch {
     }
 
     /// Tells whether all entries are known to be no directories, and no links to one that would be followed.
-    pub(crate) fn has_no_directories<T: Tool>(&self, tool: &T, node: &Arc<Node<T>>) -> bool {
+    pub fn has_no_directories<T: Tool>(&self, tool: &T, node: &Arc<Node<T>>) -> bool {
         let is_known = |found: &Found<T>| match found.kind {
             EntryType::Regular | EntryType::Special => true,
-            EntryType::Symlink => !tool.follows(found),
+            EntryType::Symlink => !tool.follow(found),
             EntryType::Unknown | EntryType::Directory => false,
         };
         self.looked_at || self.found(node).iter().all(is_known)
     }
 
     /// Returns the inode numbers that the listing shows.
-    pub(crate) fn inodes(&self) -> impl Iterator<Item = u64> {
+    pub fn inodes(&self) -> impl Iterator<Item = u64> {
         self.range.clone().map(|index| self.names.entry(index).inode)
     }
 
     /// Returns the entries, which are in a directory.
-    pub(crate) fn found<T: Tool>(&self, node: &Arc<Node<T>>) -> Vec<Found<T>> {
+    #[must_use]
+    pub fn found<T: Tool>(&self, node: &Arc<Node<T>>) -> Vec<Found<T>> {
         let entry = |index| Found {
             node: Arc::clone(node),
             name: Name::new(&self.names, index),
@@ -124,7 +125,7 @@ impl<T: Tool> Weigh for Job<T> {
     fn entries(&self) -> usize {
         match self {
             Job::Enter(_, batch) | Job::Files(_, batch) => batch.range.len(),
-            Job::Claimed(found) => found.len(),
+            Job::Entries(found) => found.len(),
             Job::List(..) | Job::Range(..) | Job::Visit(..) => 0,
         }
     }
@@ -142,8 +143,8 @@ pub struct Run<'r, T: Tool> {
     pub report: &'r dyn Report,
     /// Who hands out jobs.
     pub driver: &'r dyn Driver<Job<T>>,
-    /// Who hears what becomes of parts, if this process was given any.
-    pub outlet: Option<&'r dyn Outlet<T>>,
+    /// What the tool says of the order of jobs, and of their end.
+    pub(crate) policy: Policy,
     engine: &'r Mutex<Option<Box<dyn Engine>>>,
     failed: AtomicBool,
     /// Workers that do something, rather than wait.
@@ -154,14 +155,14 @@ pub struct Run<'r, T: Tool> {
 
 impl<'r, T: Tool> Run<'r, T> {
     pub(crate) fn new(tool: &'r T, setup: &'r Setup<'r, T>) -> Self {
-        let Setup { settings, cache, report, driver, outlet, engine } = setup;
+        let Setup { settings, cache, report, driver, engine } = setup;
         Self {
             tool,
             cache,
             settings: *settings,
             report: *report,
             driver: *driver,
-            outlet: *outlet,
+            policy: tool.policy(),
             engine,
             failed: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
@@ -238,13 +239,13 @@ pub struct Desk<'r, T: Tool> {
     run: &'r Run<'r, T>,
     me: usize,
     tally: Cell<Tally>,
-    /// The part whose entries the worker is dealing with.
-    part: Cell<Option<PartKey>>,
+    /// The owner of the entries that the worker is dealing with.
+    owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
 }
 
 impl<'r, T: Tool> Desk<'r, T> {
     pub(crate) fn new(run: &'r Run<'r, T>, me: usize) -> Self {
-        Self { run, me, tally: Cell::new(Tally::default()), part: Cell::new(None) }
+        Self { run, me, tally: Cell::new(Tally::default()), owner: RefCell::new(None) }
     }
 
     /// Returns the tool.
@@ -265,12 +266,6 @@ impl<'r, T: Tool> Desk<'r, T> {
         self.run.cache
     }
 
-    /// Returns who hears what becomes of parts.
-    #[must_use]
-    pub fn outlet(&self) -> Option<&'r dyn Outlet<T>> {
-        self.run.outlet
-    }
-
     /// Returns who listens to the run.
     #[must_use]
     pub fn report(&self) -> &'r dyn Report {
@@ -282,18 +277,42 @@ impl<'r, T: Tool> Desk<'r, T> {
         if problem.severity == Severity::Error {
             self.run.failed.store(true, Ordering::Relaxed);
         }
-        let problem = match (self.run.outlet, self.part.get()) {
-            (Some(outlet), Some(part)) => outlet.keep(part, problem),
-            _ => Some(problem),
+        let problem = match &*self.owner.borrow() {
+            Some(owner) => owner.problem(problem),
+            None => Some(problem),
         };
         if let Some(problem) = problem {
             self.run.report.problem(problem);
         }
     }
 
-    /// Says whose entries the next problems are about: those of `node`, or of no part.
+    /// Reports a failure of an entry, unless the tool does. What else failed in the same file is a consequence.
+    pub fn report_failure(&self, found: &Found<T>, failure: Failure<'_>) {
+        if self.run.tool.failed(self, found, failure) == Reported::No {
+            self.problem(failure.problem(found));
+        }
+    }
+
+    /// Sets whose entries the next problems are about: those of `node`, or nobody's.
     pub fn attend(&self, node: Option<&Node<T>>) {
-        self.part.set(node.and_then(|node| node.part.as_ref()).map(Part::key));
+        let owner = node.and_then(|node| node.owner.as_ref());
+        if owner.is_some() || self.owner.borrow().is_some() {
+            self.owner.replace(owner.cloned());
+        }
+    }
+
+    /// Passes on the result of an entry: to [`Tool::emitted`], in the process that walks.
+    pub fn tell(&self, found: &Found<T>, result: Vec<u8>) {
+        match &found.node.owner {
+            Some(owner) => owner.emit(self, found, result),
+            None => self.run.tool.emitted(self, found, &result),
+        }
+    }
+
+    /// Gives an entry back to the process that walks, if that is another: it knows the whole tree. Returns false in that process,
+    /// and if it has decided already that the entry is to be done here.
+    pub fn hand_back(&self, found: &Found<T>) -> bool {
+        found.node.owner.as_ref().is_some_and(|owner| owner.hand_back(self, found))
     }
 
     /// Adds to the counts, which reach the report in batches.
@@ -307,7 +326,7 @@ impl<'r, T: Tool> Desk<'r, T> {
     }
 
     /// Passes the counts on.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         let tally = self.tally.take();
         if tally != Tally::default() {
             self.run.report.count(tally);
@@ -321,18 +340,14 @@ impl<'r, T: Tool> Desk<'r, T> {
         self.release(&found.node);
     }
 
-    pub(crate) fn release(&self, node: &Arc<Node<T>>) {
+    /// Records that one of the entries expected in a directory is complete, without counting it.
+    pub fn release(&self, node: &Arc<Node<T>>) {
         let mut node = node;
         while node.settle() {
-            if let Some(part) = &node.part {
-                self.run.tool.leave_part(self, node);
-                return match self.run.outlet {
-                    Some(outlet) if part.errand.stamps.is_some() => outlet.seal(self, node),
-                    Some(outlet) => outlet.done(part),
-                    None => {}
-                };
+            if let Some(owner) = &node.owner {
+                return owner.complete(self, node);
             }
-            self.run.tool.leave(self, node);
+            self.run.tool.finish_dir(self, node);
             self.run.cache.lift(&node.source);
             if let Err(cause) = self.run.cache.close(&node.source) {
                 let path = node.source.path();
@@ -359,15 +374,6 @@ impl<'r, T: Tool> Desk<'r, T> {
     pub fn retry(&self, found: Found<T>) {
         let batch = Batch::whole(Names::of(found.name(), found.kind));
         self.run.driver.share_first(self.me, Job::Files(found.node, batch));
-    }
-
-    /// Tells the tools of all other processes of the run that they need not go on ([`Tool::called_off`]). The run still ends as it
-    /// would: what is not done is settled all the same.
-    pub fn call_off(&self) {
-        match self.run.outlet {
-            Some(outlet) => outlet.call_off(),
-            None => self.run.driver.call_off(),
-        }
     }
 
     /// Offers a job to every worker.

@@ -12,12 +12,12 @@ use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, Name, Nam
 use haul_sys::{open, stat, stat_at, stat_path};
 
 use super::{Batch, Desk, Job};
-use crate::entered::Elsewhere;
+use crate::held::Held;
 use crate::node::{Found, Node};
-use crate::part::Part;
+use crate::owner::OpenedDir;
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
-use crate::tool::{Enter, Handled, Need, Opened, Tool};
+use crate::tool::{Enter, Failure, Handled, Opened, Plan, Tool};
 use crate::wording;
 
 /// What is at an entry, as far as it had to be looked at.
@@ -30,7 +30,7 @@ impl<T: Tool> Desk<'_, T> {
     /// Finds out what an entry is where the listing does not say, or where a link is to be followed.
     pub(super) fn classify(&self, found: &mut Found<T>) -> Result<Classified, Error> {
         let unknown = matches!(found.kind, EntryType::Unknown | EntryType::Symlink);
-        let follow = unknown && self.run.tool.follows(found);
+        let follow = unknown && self.run.tool.follow(found);
         if !unknown || (found.kind == EntryType::Symlink && !follow) {
             return Ok(Classified { kind: found.kind, follow: false });
         }
@@ -69,25 +69,25 @@ impl<T: Tool> Desk<'_, T> {
     pub(super) fn visit(&self, reader: &mut DirectoryReader, mut found: Found<T>, follow: bool) {
         let follow = match self.classify(&mut found) {
             Ok(classified) => follow || classified.follow,
-            Err(cause) => return self.give_up_unclassified(&found, cause),
+            Err(cause) => return self.give_up(&found, Failure::Classify(&cause)),
         };
-        match self.run.tool.needs(self, &found, EntryType::Directory) {
-            Need::Enter => {}
-            Need::Read | Need::Nothing => return self.settle(&found),
-            Need::Handle => return self.handle(&found, EntryType::Directory),
+        match self.run.tool.plan(self, &found, EntryType::Directory) {
+            Plan::Enter => {}
+            Plan::Read(_) | Plan::Skip => return self.settle(&found),
+            Plan::Handle => return self.handle(&found, EntryType::Directory),
         }
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         match self.open_directory(&found, how) {
-            Err(cause) if replaced(&cause) => self.give_up_replaced(&found),
-            Err(cause) if self.run.tool.not_opened(self, &found, &cause) => self.settle(&found),
-            Err(cause) => self.give_up(&found, wording::CANNOT_STAT, cause),
+            Err(cause) if replaced(&cause) => self.give_up(&found, Failure::Replaced),
+            Err(cause) => self.give_up(&found, Failure::OpenDir(&cause)),
             Ok((_, stat)) if found.seen.is_some_and(|seen| seen != stat.identity) => {
-                self.give_up_replaced(&found)
+                self.give_up(&found, Failure::Replaced)
             }
-            Ok((fd, stat)) => match (&found.node.part, &fd) {
-                (Some(part), Ok(fd)) => self.enter_in_part(reader, &found, part, (fd, &stat, follow)),
-                (Some(_), Err(_)) => self.give_back(&found),
-                (None, _) => self.enter(reader, &found, how, fd, &stat),
+            Ok((fd, stat)) => match &found.node.owner {
+                Some(owner) => {
+                    owner.enter_dir(self, &found, &OpenedDir { source: fd.as_ref(), stat: &stat, follow });
+                }
+                None => self.enter(reader, &found, how, fd, &stat),
             },
         }
     }
@@ -115,28 +115,20 @@ impl<T: Tool> Desk<'_, T> {
         }
     }
 
-    /// Enters a directory of a part.
-    fn enter_in_part(
+    /// Goes on with a directory that another process has entered and listed: `source` is held, and `own` is what the tool keeps
+    /// for it.
+    pub fn continue_dir(
         &self,
-        reader: &mut DirectoryReader,
         found: &Found<T>,
-        part: &Part,
-        opened: (&Arc<Fd>, &Stat, bool),
+        (source, stat): (Arc<Held>, Stat),
+        own: T::Directory,
+        names: Names,
     ) {
-        match self.enter_for_another(reader, found, opened) {
-            Elsewhere::Entered(entered) => part.note_entered(*entered),
-            Elsewhere::Returned => return self.give_back(found),
-            Elsewhere::Over => {}
-        }
-        self.release(&found.node);
-    }
-
-    /// Goes on with the entries of a directory that was listed elsewhere.
-    pub(crate) fn take_listing(&self, node: &Arc<Node<T>>, names: Names) {
+        let node = Node::new(Some(Arc::clone(&found.node)), source, Some(stat), own);
         self.count(Tally { found: names.len() as u64, ..Tally::default() });
         node.expect(names.len());
-        self.share_entries(node, names);
-        self.finish_listing(node);
+        self.share_entries(&node, names);
+        self.finish_listing(&node);
     }
 
     fn enter(
@@ -147,7 +139,7 @@ impl<T: Tool> Desk<'_, T> {
         fd: Result<Arc<Fd>, Error>,
         stat: &Stat,
     ) {
-        let entered = self.run.tool.enter(self, found, &Opened { source: fd.as_ref(), stat });
+        let entered = self.run.tool.enter_dir(self, found, &Opened { source: fd.as_ref(), stat });
         let (own, visit) = match entered {
             Enter::Visit(own) => (own, true),
             Enter::Bare(own) => (own, false),
@@ -214,23 +206,9 @@ impl<T: Tool> Desk<'_, T> {
         }
     }
 
-    /// Reports an entry that could not be opened or looked at, and settles it.
-    pub(super) fn give_up(&self, found: &Found<T>, wording: crate::report::Wording, cause: Error) {
-        self.problem(Problem::new(wording).naming(found.path()).because(cause));
-        self.settle(found);
-    }
-
-    /// Reports an entry of which nobody knows what it is, unless the tool leaves it out or tells of that, and settles it.
-    pub(super) fn give_up_unclassified(&self, found: &Found<T>, cause: Error) {
-        if self.run.tool.not_classified(self, found, &cause) {
-            return self.settle(found);
-        }
-        self.give_up(found, wording::CANNOT_STAT, cause);
-    }
-
-    /// Reports an entry that is not what the listing showed, and settles it.
-    pub(super) fn give_up_replaced(&self, found: &Found<T>) {
-        self.problem(Problem::new(wording::REPLACED).naming(found.path()));
+    /// Reports what failed with an entry, and completes it.
+    pub(super) fn give_up(&self, found: &Found<T>, failure: Failure<'_>) {
+        self.report_failure(found, failure);
         self.settle(found);
     }
 }

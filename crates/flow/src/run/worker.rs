@@ -38,8 +38,9 @@ use super::lane::Lane;
 use super::{Batch, Desk, Job, Run};
 use crate::driver::{Progress, Step};
 use crate::node::{Found, Node};
+use crate::policy::Gauge;
 use crate::report::{Means, Tally};
-use crate::tool::{Need, Tool};
+use crate::tool::{Failure, Plan, Tool};
 
 /// Small files in a row whose data is not in memory, after which a ring pays for itself: making one costs about as much as
 /// copying a few dozen.
@@ -177,11 +178,15 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.chunk.as_ref().is_some_and(|(_, batch)| !batch.range.is_empty())
     }
 
+    fn is_under_backpressure(&self) -> bool {
+        self.desk.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over)
+    }
+
     /// Tells whether another job has to wait for what is in hand, of this worker or another.
     fn is_held_back(&self) -> bool {
         let has_some = self.engine.in_flight() > 0 || !self.parked.is_empty();
         let others = || self.desk.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
-        !self.has_entries() && self.desk.tool().is_crowded() && (has_some || others())
+        !self.has_entries() && self.is_under_backpressure() && (has_some || others())
     }
 
     /// Takes the next entry or job, if there is one; returns whether there was.
@@ -210,7 +215,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.desk.attend(None);
                 visit(&self.desk);
             }
-            Some(Job::Claimed(found)) => found.into_iter().for_each(|found| self.start(found, true)),
+            Some(Job::Entries(found)) => found.into_iter().for_each(|found| self.start(found, true)),
             Some(Job::Range(file, range, transfer)) => {
                 let slot = self.occupy(State::Free);
                 self.files += 1;
@@ -225,21 +230,21 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.desk.attend(Some(&found.node));
         let classified = match self.desk.classify(&mut found) {
             Ok(classified) => classified,
-            Err(cause) => return self.desk.give_up_unclassified(&found, cause),
+            Err(cause) => return self.desk.give_up(&found, Failure::Classify(&cause)),
         };
         if classified.kind == EntryType::Directory {
             return self.desk.visit(&mut self.reader, found, classified.follow);
         }
         let was_unknown = found.kind == EntryType::Unknown || classified.follow;
-        if was_unknown && !looked_at && self.desk.run.driver.sends_away() {
+        if was_unknown && !looked_at && self.desk.run.driver.classifies_first() {
             // Now that it is known to be no directory, another process may do it.
             let batch = Batch::looked_at(&found);
             return self.desk.share(Job::Files(found.node, batch));
         }
-        match self.desk.run.tool.needs(&self.desk, &found, classified.kind) {
-            Need::Read => self.open(found, classified.follow),
-            Need::Nothing => self.desk.settle(&found),
-            Need::Enter | Need::Handle => self.desk.handle(&found, classified.kind),
+        match self.desk.run.tool.plan(&self.desk, &found, classified.kind) {
+            Plan::Read(probe) => self.open(found, classified.follow, probe),
+            Plan::Skip => self.desk.settle(&found),
+            Plan::Enter | Plan::Handle => self.desk.handle(&found, classified.kind),
         }
     }
 
@@ -307,9 +312,11 @@ impl<'r, T: Tool> Worker<'r, T> {
         let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.desk.attend(state.node());
         match (state, outcome) {
-            (State::Opening(found), Outcome::Opened(result)) => self.opened(slot, found, result),
-            (State::Looking(found, source), Outcome::Looked(result)) => {
-                self.looked(slot, found, source, result)
+            (State::Opening(found, probe), Outcome::Opened(result)) => {
+                self.opened(slot, found, probe, result)
+            }
+            (State::Looking(found, probe, source), Outcome::Looked(result)) => {
+                self.looked(slot, found, (probe, source), result)
             }
             (State::Probing(look), Outcome::Read { buffer, result }) => {
                 self.probed(slot, look, buffer, result)

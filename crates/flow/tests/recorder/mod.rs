@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Begin, Block, Desk, Enter, Found, Handled, HeldCache, Holes, Line, Machine, Need, Node, OpenFile, Opened,
-    OpenedFile, Operand, Problem, Report, Tally, Tool, Transfer,
+    Block, Desk, Enter, Found, Handled, HeldCache, Holes, Line, Machine, Node, OpenFile, Opened, OpenedFile,
+    Operand, Plan, Probe, Problem, Report, Start, Tally, Tool, Transfer, Write,
 };
-use haul_sys::{EntryType, Fd, Open, Stat};
+use haul_sys::{EntryType, Open};
 use proptest::prelude::*;
 
 pub(crate) const MACHINE: Machine = Machine { processors: 2, descriptors: 256, address_space: None };
@@ -25,7 +25,7 @@ pub(crate) enum Event {
     Done(String, u64),
 }
 
-/// The tool. In a process that was given a part it gives files back whose names begin with `twin`, unless they are claimed.
+/// The tool. In a process that was given entries by another it hands files back whose names begin with `twin`.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) events: Mutex<Vec<Event>>,
@@ -49,22 +49,19 @@ impl Tool for Recorder {
     type Directory = String;
     type File = Mutex<u64>;
 
-    fn follows(&self, _: &Found<Self>) -> bool {
-        false
-    }
-    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
         match kind {
-            EntryType::Directory => Need::Enter,
-            EntryType::Regular => Need::Read,
-            _ => Need::Handle,
+            EntryType::Directory => Plan::Enter,
+            EntryType::Regular => Plan::Read(Probe { bytes_max: 4000, ..Probe::ALWAYS }),
+            _ => Plan::Handle,
         }
     }
-    fn enter(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: &Opened<'_>) -> Enter<String> {
+    fn enter_dir(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: &Opened<'_>) -> Enter<String> {
         let path = text(found.path());
         self.record(Event::Entered(path.clone()));
         Enter::Visit(path)
     }
-    fn leave(&self, _: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, _: &Desk<'_, Self>, node: &Node<Self>) {
         if !node.is_operands_place() {
             self.record(Event::Left(node.own.clone()));
         }
@@ -73,53 +70,30 @@ impl Tool for Recorder {
         self.record(Event::Done(text(found.path()), 0));
         Handled::Over
     }
-    fn reads_first(&self, _: &Found<Self>, stat: &Stat) -> bool {
-        stat.size.is_multiple_of(2)
-    }
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: &OpenedFile<'_>) -> Begin<Mutex<u64>> {
-        let is_claimed = found.node.part.as_ref().is_none_or(|part| part.errand.claimed);
-        if !is_claimed && found.name().to_bytes().starts_with(b"twin") {
-            desk.give_back(found);
-            return Begin::Deferred;
+    fn open_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: &OpenedFile<'_>) -> Start<Mutex<u64>> {
+        if is_twin(found) && desk.hand_back(found) {
+            return Start::Deferred;
         }
-        Begin::Move { own: Mutex::new(0), target: None, transfer: Transfer::Blocks(Holes::Read) }
+        Start::Inspect { own: Mutex::new(0), transfer: Transfer::Blocks(Holes::Read) }
     }
-    fn looks_at_blocks(&self, _: &OpenFile<Self>) -> bool {
-        true
-    }
-    fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
-        *file.own.lock().unwrap() += bytes.len() as u64;
+    fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
+        *file.own.lock().unwrap() += block.bytes.len() as u64;
         if file.target.is_some() {
-            *self.pieces.lock().unwrap() += bytes.len() as u64;
+            *self.pieces.lock().unwrap() += block.bytes.len() as u64;
         }
-        Block::Taken
+        Write::Nothing
     }
-    fn finish(&self, _: &Desk<'_, Self>, _: &OpenFile<Self>) -> bool {
-        true
-    }
-    fn pack_entered(&self, own: &String) -> Vec<u8> {
-        own.as_bytes().to_vec()
-    }
-    fn join(
-        &self,
-        _: &Desk<'_, Self>,
-        _: &Found<Self>,
-        _: &OpenedFile<'_>,
-        ticket: &[u8],
-    ) -> Option<(Mutex<u64>, Fd)> {
-        let target = haul_sys::open_path(&CString::new(ticket).unwrap(), Open::READ).unwrap();
-        Some((Mutex::new(0), target))
-    }
-    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Mutex<u64>, moved: bool) {
+    fn close_file(&self, _: &Desk<'_, Self>, found: &Found<Self>, own: Mutex<u64>, moved: bool) {
         assert!(moved);
-        if found.node.part.as_ref().is_some_and(|part| part.errand.claimed) {
-            desk.note_completed(found);
+        if let Some(owner) = found.node.owner.as_ref().filter(|_| is_twin(found)) {
+            owner.note_linkable(found);
         }
         self.record(Event::Done(text(found.path()), own.into_inner().unwrap()));
     }
-    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
-        found.path()
-    }
+}
+
+fn is_twin(found: &Found<Recorder>) -> bool {
+    found.name().to_bytes().starts_with(b"twin")
 }
 
 /// Counts, and keeps the problems.

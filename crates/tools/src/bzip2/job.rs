@@ -224,7 +224,7 @@ impl Job {
             return desk.problem(problem);
         }
         // What the name leads to is what was read, also if the name is a link's: that goes.
-        let follows = desk.tool().follows(&self.found);
+        let follows = desk.tool().follow(&self.found);
         let problem = match stat_path(Some(directory), name, follows) {
             Ok(now) if is_another(&now, stat) => Problem::new(wording::NOT_REMOVED),
             looked => match looked.and_then(|_| remove(directory, name)) {

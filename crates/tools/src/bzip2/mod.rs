@@ -32,9 +32,10 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use haul_cluster::{Arrivals, Distributed};
 use haul_flow::{
-    Arrivals, Begin, Conduct, Config, Desk, Enter, Found, Handled, Need, Opened, OpenedFile, Operand,
-    Portable, Problem, Report, Session, Stages, Status, Tool, wording as flow_wording,
+    Config, Desk, Enter, Executor, Failure, Found, Handled, Opened, OpenedFile, Operand, Plan, Probe,
+    Problem, Report, Reported, Session, Stages, Start, Status, Tool, wording as flow_wording,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, Open, Standard, Stat, open, remove, standard_input, standard_stream,
@@ -61,7 +62,7 @@ const SEQUENCES: usize = 2;
 /// Does what the options say with files, or with standard input if there are none. Returns the exit status; `making` knows what is to be
 /// removed if the program is ended meanwhile.
 pub fn run(
-    conductor: &impl Conduct,
+    executor: &impl Executor<Bzip2>,
     files: &[CString],
     options: &Options,
     config: &Config,
@@ -101,7 +102,7 @@ pub fn run(
     }
     let mut run = |operands: Vec<Operand<Bzip2>>| {
         let places = operands.iter().map(|operand| Arc::clone(&operand.place)).collect();
-        status = status.max(session.run(conductor, &tool, places, operands));
+        status = status.max(session.run(executor, &tool, places, operands));
     };
     if tool.options.to_output {
         // What comes out of one is to stand before what comes out of the next.
@@ -304,7 +305,7 @@ impl Bzip2 {
             Err(cause) if cause.is(Errno::NOENT) => return Ok(held),
             Err(cause) => return Err(cannot(cause)),
         }
-        match stat_path(Some(directory), found.name(), self.follows(found)) {
+        match stat_path(Some(directory), found.name(), self.follow(found)) {
             Ok(now) if now.identity == input.identity => {}
             Ok(_) => return Err(Problem::new(flow_wording::REPLACED).naming(found.path())),
             Err(cause) => {
@@ -353,39 +354,39 @@ impl Tool for Bzip2 {
     type Directory = Place;
     type File = ();
 
-    fn follows(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Found<Self>) -> bool {
         found.is_operand() && (self.options.force || !self.replaces())
     }
 
-    fn needs(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
         if found.node.own == Place::StandardInput && found.is_operand() {
-            return Need::Handle;
+            return Plan::Handle;
         }
         let suffix = names::suffix(found.name().to_bytes());
         let is_operand = found.is_operand();
         if kind == EntryType::Directory && self.options.recursive {
-            return Need::Enter;
+            return Plan::Enter;
         }
         let problem = match (self.is_compressing(), suffix) {
             (true, Some(suffix)) => Problem::new(wording::HAS_SUFFIX).naming(found.path()).naming(suffix),
-            (false, None) if !is_operand => return Need::Nothing,
+            (false, None) if !is_operand => return Plan::Skip,
             _ if kind == EntryType::Directory => Problem::new(wording::IS_DIRECTORY).naming(found.path()),
-            _ if kind == EntryType::Regular => return Need::Read,
+            _ if kind == EntryType::Regular => return Plan::Read(Probe::ALWAYS),
             _ if kind == EntryType::Special && is_operand && (self.options.force || !self.replaces()) => {
-                return Need::Handle;
+                return Plan::Handle;
             }
             _ if is_operand => self.not_normal(desk, found),
-            _ => return Need::Nothing,
+            _ => return Plan::Skip,
         };
         // In a tree, what is no work is passed over; what the user has named is not. It may be a file no more that waited.
         self.call_next(desk);
         if is_operand {
             refuse(desk, found, problem, kind == EntryType::Directory);
         }
-        Need::Nothing
+        Plan::Skip
     }
 
-    fn enter(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _opened: &Opened<'_>) -> Enter<Place> {
+    fn enter_dir(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _opened: &Opened<'_>) -> Enter<Place> {
         Enter::Visit(Place::Files)
     }
 
@@ -414,10 +415,10 @@ impl Tool for Bzip2 {
         }
     }
 
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<()> {
+    fn open_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Start<()> {
         let whole = self.is_small(opened.stat.size);
         if !whole && !self.admits(found) {
-            return Begin::Deferred;
+            return Start::Deferred;
         }
         let job = if self.replaces() {
             self.create(desk, found, opened)
@@ -437,7 +438,7 @@ impl Tool for Bzip2 {
             Some(job) if whole => self.begin_job(desk, job, true),
             Some(job) => {
                 self.begin_job(desk, job.settling(), false);
-                return Begin::Deferred;
+                return Start::Deferred;
             }
             None => {}
         }
@@ -447,22 +448,20 @@ impl Tool for Bzip2 {
         } else {
             self.is_over(desk);
         }
-        Begin::Over
+        Start::Done
     }
 
-    /// Hears that a file is not there; it may be one that waited.
-    fn not_opened(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, _cause: &Error) -> bool {
-        self.call_next(desk);
-        false
-    }
-
-    /// Hears that a file cannot be had; it may be one that waited.
-    fn not_begun(&self, desk: &Desk<'_, Self>, _found: &Found<Self>) {
-        self.call_next(desk);
+    fn failed(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, failure: Failure<'_>) -> Reported {
+        let is_lost = matches!(failure, Failure::Classify(_) | Failure::OpenDir(_));
+        if is_lost || failure.is_before_open_file() {
+            // It may be one that waited.
+            self.call_next(desk);
+        }
+        Reported::No
     }
 
     /// Takes an exit status, and what is to be told of the file, if anything is.
-    fn told(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
         let Some((status, line)) = result.split_first() else { return };
         self.status.fetch_max(*status, Ordering::Relaxed);
         if !line.is_empty() {
@@ -471,7 +470,7 @@ impl Tool for Bzip2 {
     }
 }
 
-impl Portable for Bzip2 {
+impl Distributed for Bzip2 {
     const NAME: &'static str = "bzip2";
 
     fn brief(&self) -> Vec<u8> {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{BLOCK_BYTES, Begin, Desk, Found, Holes, OpenFile, OpenedFile, Problem, Tally, Transfer};
+use haul_flow::{BLOCK_BYTES, Block, Desk, Found, OpenFile, OpenedFile, Problem, Start, Tally};
 use haul_sys::{Buffer, Error, Fd, Open, Stat, stat};
 
 use super::Comparer;
@@ -69,10 +69,10 @@ impl Comparer {
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         opened: &OpenedFile<'_>,
-    ) -> Begin<Compared> {
+    ) -> Start<Compared> {
         desk.count(Tally { files: 1, ..Tally::default() });
-        let Some(pair) = self.pair(desk, found, opened.stat) else { return Begin::Over };
-        let Some(second) = self.open_second(desk, found, Open::READ) else { return Begin::Over };
+        let Some(pair) = self.pair(desk, found, opened.stat) else { return Start::Done };
+        let Some(second) = self.open_second(desk, found, Open::READ) else { return Start::Done };
         let sizes = (pair.first.size, pair.second.size);
         if sizes.0 != sizes.1 && !self.names_files(found) {
             let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
@@ -80,18 +80,16 @@ impl Comparer {
             self.add_attributes(desk, found, &pair, (opened.source, &second), &mut result);
             Self::tell(desk, found, &result);
             Self::close(desk, second, || second_path(found));
-            return Begin::Over;
+            return Start::Done;
         }
         if sizes.0 >= RANGES_FROM_BYTES || self.names_files(found) {
             Ranges::begin(self, desk, found.clone(), Arc::clone(opened.source), second, pair);
-            return Begin::Deferred;
+            return Start::Deferred;
         }
-        let own = Compared {
-            second: Arc::new(second),
-            second_stat: pair.second,
-            differs_at: AtomicU64::new(u64::MAX),
-        };
-        Begin::Move { own, target: None, transfer: Transfer::Blocks(Holes::Read) }
+        let second = Arc::new(second);
+        let other = Arc::clone(&second);
+        let own = Compared { second, second_stat: pair.second, differs_at: AtomicU64::new(u64::MAX) };
+        Start::Compare { own, other }
     }
 
     /// Tells whether two files were named rather than two trees.
@@ -99,9 +97,9 @@ impl Comparer {
         found.is_operand()
     }
 
-    pub(super) fn compare_both(&self, file: &OpenFile<Self>, offset: u64, first: &[u8], second: &[u8]) {
-        if let Some(at) = mismatch(first, second) {
-            file.own.differs_at.fetch_min(offset + at as u64, Ordering::Relaxed);
+    pub(super) fn compare_block(&self, file: &OpenFile<Self>, block: Block<'_>) {
+        if let Some(at) = mismatch(block.bytes, block.other) {
+            file.own.differs_at.fetch_min(block.offset + at as u64, Ordering::Relaxed);
         }
     }
 

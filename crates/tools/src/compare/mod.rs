@@ -24,10 +24,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use haul_cluster::{Arrivals, Distributed, Way};
 use haul_flow::layout::FileSystems;
 use haul_flow::{
-    Arrivals, Begin, Conduct, Config, Desk, Enter, Found, Handled, Need, Node, OpenFile, Opened, OpenedFile,
-    Operand, Portable, Problem, Report, Session, Split, Status, Tally, Tool, Way,
+    Block, Config, Desk, Enter, Executor, Failure, Found, Handled, Node, OpenFile, Opened, OpenedFile,
+    Operand, Plan, Probe, Problem, Report, Reported, Session, Split, Start, Status, Tally, Tool, Write,
 };
 use haul_sys::{EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at, stat_path};
 
@@ -53,12 +54,12 @@ pub enum Outcome {
     Failure,
 }
 
-/// Compares two trees or files, with the jobs done as a conductor says.
+/// Compares two trees or files, by an executor.
 ///
 /// # Errors
 /// A pattern that is none, as the problem to tell.
 pub fn run_by(
-    conductor: &impl Conduct,
+    executor: &impl Executor<Comparer>,
     operands: &Operands,
     options: &Options,
     config: &Config,
@@ -72,7 +73,7 @@ pub fn run_by(
     let tool = Comparer::new(options.clone())
         .map_err(|pattern| Problem::new(wording::BAD_PATTERN).naming(pattern.into_bytes()))?;
     let operand = operand(&session, operands)?;
-    let status = session.run(conductor, &tool, Vec::new(), [operand]);
+    let status = session.run(executor, &tool, Vec::new(), [operand]);
     let different = tool.findings.finish(options, report);
     Ok(match (status, different) {
         (Status::Failure, _) => Outcome::Failure,
@@ -268,26 +269,26 @@ impl Tool for Comparer {
     type Directory = Beside;
     type File = Compared;
 
-    fn follows(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Found<Self>) -> bool {
         self.follows_here(found)
     }
 
-    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
         if self.is_decided() || (!found.is_operand() && self.excludes(found.name())) {
-            return Need::Nothing;
+            return Plan::Skip;
         }
         match kind {
-            EntryType::Directory => Need::Enter,
-            EntryType::Regular => Need::Read,
-            _ => Need::Handle,
+            EntryType::Directory => Plan::Enter,
+            EntryType::Regular => Plan::Read(Probe::ALWAYS),
+            _ => Plan::Handle,
         }
     }
 
-    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Beside> {
+    fn enter_dir(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Beside> {
         self.enter_both(desk, found, opened)
     }
 
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
         let beside = &node.own.held;
         desk.cache().lift(beside);
         if let Err(cause) = desk.cache().close(beside) {
@@ -300,31 +301,35 @@ impl Tool for Comparer {
         Handled::Over
     }
 
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Compared> {
+    fn open_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+    ) -> Start<Compared> {
         self.begin_file(desk, found, opened)
     }
 
-    fn beside(&self, file: &OpenFile<Self>) -> Option<Arc<Fd>> {
-        Some(Arc::clone(&file.own.second))
+    fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
+        self.compare_block(file, block);
+        Write::Nothing
     }
 
-    fn both(&self, file: &OpenFile<Self>, offset: u64, first: &[u8], second: &[u8]) {
-        self.compare_both(file, offset, first, second);
-    }
-
-    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
-        second_path(found)
-    }
-
-    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
         self.finish_file(desk, file)
     }
 
-    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Compared, _: bool) {
+    fn close_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Compared, _: bool) {
         Self::end_file(desk, found, own);
     }
 
-    fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+        let Failure::ReadCompared(cause) = failure else { return Reported::No };
+        Self::trouble(desk, wording::ERROR_READING, second_path(found), cause.clone());
+        Reported::Yes
+    }
+
+    fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
         match postcard::from_bytes(result) {
             Ok(result) => self.findings.take(result, &self.options, desk.report()),
             Err(_) => desk.problem(Problem::new(wording::LOST).naming(found.path())),
@@ -339,7 +344,7 @@ struct PackedBeside {
     name: Option<CString>,
 }
 
-impl Portable for Comparer {
+impl Distributed for Comparer {
     const NAME: &'static str = "cmp";
 
     fn brief(&self) -> Vec<u8> {

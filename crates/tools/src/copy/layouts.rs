@@ -7,8 +7,9 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use haul_flow::layout::Striping;
 use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement, striping};
-use haul_flow::{Desk, Found, OpenFile, Problem, Striping};
+use haul_flow::{Desk, Found, OpenFile, Problem};
 use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
 use super::Copier;

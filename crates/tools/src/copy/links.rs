@@ -97,13 +97,12 @@ impl Copier {
         if !self.preserves(Preserve::LINKS) || !(stat.links > 1 || follows) {
             return NameClaim::First(None);
         }
-        if let Some(part) = &found.node.part {
-            // Only the process that walks knows of all names.
-            if part.errand.claimed {
-                return NameClaim::First(Some(stat.identity));
-            }
-            desk.give_back(found);
-            return NameClaim::Waits;
+        if found.node.owner.is_some() {
+            // Only the process that walks knows all names.
+            return match desk.hand_back(found) {
+                true => NameClaim::Waits,
+                false => NameClaim::First(Some(stat.identity)),
+            };
         }
         loop {
             match self.links.claim(FileKey::from(stat), found.clone()) {
@@ -133,9 +132,8 @@ impl Copier {
         file: Identity,
         made: Option<MadeFile>,
     ) {
-        desk.note_completed(found);
-        if found.node.part.is_some() {
-            return;
+        if let Some(owner) = &found.node.owner {
+            return owner.note_linkable(found);
         }
         let by_name = || {
             let directory = open_directory(desk, found)?;

@@ -12,6 +12,7 @@ mod births;
 mod debug;
 mod default_label;
 mod directory;
+mod distributed;
 mod existing;
 mod holes;
 mod layouts;
@@ -22,12 +23,11 @@ mod options;
 mod other;
 mod parents;
 mod place;
-mod provisional;
 mod regular;
 mod stream;
 mod survey;
 mod target;
-mod travel;
+mod temporary;
 mod without_data;
 pub mod wording;
 mod xattr_rules;
@@ -38,18 +38,17 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{
-    Alone, Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, Held, HeldCache, LinkTable, Need,
-    Node, OpenFile, Opened, OpenedFile, Operand, Problem, Report, RunId, Settings, Setup, Severity, Split,
-    Status, Striping, Tool, Undertaking, is_shared,
+    Alone, Block, Config, Desk, Enter, Executor, Failure, Found, Handled, Held, HeldCache, JobSpec,
+    LinkTable, Node, OpenFile, Opened, OpenedFile, Operand, Plan, Probe, Problem, Report, Reported, Settings,
+    Setup, Severity, Split, Start, Status, Tool, Write, is_shared,
 };
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileContexts, Identity, Mode, ProcessIdentity, Stat, set_creation_label,
-    stat, stat_at,
+    EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, set_creation_label, stat, stat_at,
 };
 
 pub use options::{
     Backup, CopyOptions, Dereference, Existing, Label, LayoutRule, Make, Operands, Preserve, Reflink, Sparse,
-    Update,
+    TemporaryNames, Update,
 };
 
 pub use survey::survey;
@@ -87,9 +86,9 @@ pub fn run(operands: &Operands, options: &CopyOptions, config: &Config, report: 
     run_by(&Alone, operands, options, config, report)
 }
 
-/// Copies like [`run`], with the jobs done as a conductor says.
+/// Copies like [`run`], by an executor.
 pub fn run_by(
-    conductor: &impl Conduct,
+    executor: &impl Executor<Copier>,
     operands: &Operands,
     options: &CopyOptions,
     config: &Config,
@@ -138,10 +137,10 @@ pub fn run_by(
         let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
         targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
         targets.dedup_by_key(|held| held.identity());
-        let undertaking = Undertaking { tool, config, settings, cache, places: targets.clone(), report };
-        status = status.max(conductor.conduct(&undertaking, |driver| {
+        let job = JobSpec { tool, config, settings, cache, places: targets.clone(), report };
+        status = status.max(executor.execute(&job, |driver| {
             let settings = *settings;
-            let setup = Setup { settings, cache, report, driver, outlet: None, engine };
+            let setup = Setup { settings, cache, report, driver, engine };
             haul_flow::run(&copier, operands, &setup)
         }));
         status =
@@ -231,15 +230,14 @@ pub struct Copier {
     agreed: AtomicBool,
     /// Whether the user has declined any.
     declined: AtomicBool,
-    /// Which run this is, for the names of what its processes have in the making.
-    run: RunId,
-    /// Whether the job is lost: what was begun stays for a later run.
-    is_lost: AtomicBool,
+    /// Which names new files have until they are whole, if not their own.
+    temporary_names: OnceLock<TemporaryNames>,
+    /// Whether files that are not whole stay, for a later run.
+    keeps_temporary: AtomicBool,
 }
 
 impl Copier {
     fn new(options: CopyOptions, several_groups: bool) -> Self {
-        let run = options.run.unwrap_or_else(|| RunId { number: rand::random(), epoch: 1 });
         let made_links = MadeLinks::new(options.existing.keep_directory_symlink);
         Self {
             made_links,
@@ -258,8 +256,8 @@ impl Copier {
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),
             declined: AtomicBool::new(false),
-            run,
-            is_lost: AtomicBool::new(false),
+            temporary_names: OnceLock::new(),
+            keeps_temporary: AtomicBool::new(false),
         }
     }
 
@@ -279,6 +277,34 @@ impl Copier {
     fn is_shared(&self, cache: &HeldCache, held: &Arc<Held>) -> bool {
         let looked = cache.open(held).and_then(|directory| stat(&*directory));
         looked.map_or(true, |there| is_shared(&there, self.process.user))
+    }
+
+    /// Which files are probed: not those that may turn out to be linked, cloned or copied by the kernel.
+    fn probe(&self, found: &Found<Self>) -> Probe {
+        let target = &found.node.own;
+        if self.options.debug || (self.options.reflink != Reflink::Never && !target.refuses_reflink()) {
+            return Probe::NEVER;
+        }
+        let same_device = target.held.identity().device == found.node.source.identity().device;
+        Probe {
+            links_max: if self.preserves(Preserve::LINKS) { 1 } else { u32::MAX },
+            bytes_max: if same_device { self.offload_bytes - 1 } else { u64::MAX },
+        }
+    }
+
+    /// Called when a source can't be opened. GNU opens it after it has looked at the target, and told of the copy.
+    fn source_not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Reported {
+        let refusal = self.stat_source(desk, found).ok().and_then(|stat| self.refuses(desk, found, &stat));
+        match refusal {
+            Some(problem) => {
+                desk.problem(problem);
+                Reported::Yes
+            }
+            None => {
+                self.tell_copied(desk, found);
+                Reported::No
+            }
+        }
     }
 
     /// Remembers what an operand was copied to.
@@ -303,24 +329,26 @@ impl Tool for Copier {
     type Directory = TargetDirectory;
     type File = CopiedFile;
 
-    fn follows(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Found<Self>) -> bool {
         self.follows_here(found)
     }
 
-    fn needs(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
         if kind == EntryType::Directory {
-            return if self.options.recursive { Need::Enter } else { Need::Handle };
+            return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }
         if self.leaves(desk, found, kind) {
-            return Need::Nothing;
+            return Plan::Skip;
         }
         match (kind, self.options.make) {
-            (EntryType::Regular, Make::Copy) if !self.options.attributes_only => Need::Read,
-            _ => Need::Handle,
+            (EntryType::Regular, Make::Copy) if !self.options.attributes_only => {
+                Plan::Read(self.probe(found))
+            }
+            _ => Plan::Handle,
         }
     }
 
-    fn enter(
+    fn enter_dir(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
@@ -329,7 +357,7 @@ impl Tool for Copier {
         self.enter_directory(desk, found, opened)
     }
 
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
         self.leave_directory(desk, node);
     }
 
@@ -337,81 +365,40 @@ impl Tool for Copier {
         self.handle_entry(desk, found, kind)
     }
 
-    fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool {
-        let may_be_linked = self.preserves(Preserve::LINKS) && stat.links > 1;
-        let may_be_shared = self.options.reflink != Reflink::Never && !found.node.own.refuses_reflink();
-        let offloaded = self.options.debug
-            || stat.size >= self.offload_bytes
-                && found.node.own.held.identity().device == stat.identity.device;
-        !may_be_linked && !may_be_shared && !offloaded
-    }
-
-    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
-        if found.kind == EntryType::Directory || cause.is(Errno::NOENT) {
-            return false;
-        }
-        // GNU opens the source after it has looked at the target, and told of the copy.
-        let refusal = self.stat_source(desk, found).ok().and_then(|stat| self.refuses(desk, found, &stat));
-        match refusal {
-            Some(problem) => {
-                desk.problem(problem);
-                true
-            }
-            None => {
-                self.tell_copied(desk, found);
-                false
-            }
-        }
-    }
-
-    fn begin(
+    fn open_file(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         opened: &OpenedFile<'_>,
-    ) -> Begin<CopiedFile> {
+    ) -> Start<CopiedFile> {
         self.begin_file(desk, found, *opened)
     }
 
-    fn looks_at_blocks(&self, file: &OpenFile<Self>) -> bool {
-        self.makes_holes(file)
+    /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in a file that has holes already.
+    fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
+        if file.own.has_holes { Write::Parts(holes::data_in(block.bytes)) } else { Write::All }
     }
 
-    fn block(&self, file: &OpenFile<Self>, _: u64, bytes: &[u8]) -> Block {
-        self.take_block(file, bytes)
+    fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+        self.finish_copy(desk, file)
     }
 
-    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
-        self.finish_file(desk, file)
-    }
-
-    fn striping(&self, file: &OpenFile<Self>) -> Option<Striping> {
-        self.striping_of(file)
-    }
-
-    fn pack_entered(&self, own: &TargetDirectory) -> Vec<u8> {
-        travel::pack_entered(own)
-    }
-
-    fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
-        self.ticket_of(file)
-    }
-
-    fn join(
-        &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
-        ticket: &[u8],
-    ) -> Option<(CopiedFile, Fd)> {
-        self.join_file(desk, found, opened, ticket)
-    }
-
-    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: CopiedFile, moved: bool) {
+    fn close_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: CopiedFile, moved: bool) {
         self.end_file(desk, found, &own, moved);
     }
 
-    fn target_path(&self, found: &Found<Self>) -> Vec<u8> {
-        target_path(found)
+    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+        let (wording, cause) = match failure {
+            Failure::WriteTarget(cause) => (haul_flow::wording::ERROR_WRITING, cause),
+            Failure::CloseTarget(cause) => (haul_flow::wording::FAILED_TO_CLOSE, cause),
+            Failure::OpenDir(cause) | Failure::OpenFile(cause)
+                if found.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
+            {
+                return self.source_not_opened(desk, found);
+            }
+            _ => return Reported::No,
+        };
+        desk.problem(Problem::new(wording).naming(target_path(found)).because(cause.clone()));
+        Reported::Yes
     }
 }

@@ -209,8 +209,17 @@ pub struct CopyOptions {
     /// In the target no symbolic link is followed, and nothing that exists is written to or changed: a file is replaced by
     /// a new one, and an existing directory keeps its attributes (`--strict`).
     pub strict: bool,
-    /// Which run of several processes this is, if it has a journal.
-    pub run: Option<haul_flow::RunId>,
+    /// Which temporary names the processes of a run with a journal give to files that are not whole.
+    pub temporary_names: Option<TemporaryNames>,
+}
+
+/// What the names of files that are not whole are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct TemporaryNames {
+    /// The number that all runs with one journal share.
+    pub number: u64,
+    /// Which of them this is, the first being 1.
+    pub epoch: u32,
 }
 
 impl Default for CopyOptions {
@@ -237,7 +246,7 @@ impl Default for CopyOptions {
             debug: false,
             through_dangling: false,
             strict: false,
-            run: None,
+            temporary_names: None,
         }
     }
 }

@@ -4,14 +4,13 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::layout::Bearer;
-use haul_flow::{Begin, Block, Desk, Found, Holes, OpenFile, OpenedFile, Problem, Tally, Transfer};
+use haul_flow::{Desk, Found, Holes, OpenFile, OpenedFile, Problem, Start, Tally, Transfer};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
 
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
 use super::births::Birth;
-use super::holes;
 use super::layouts::Original;
 use super::links::{MadeFile, NameClaim};
 use super::options::{CopyOptions, Preserve, Reflink, Sparse};
@@ -38,11 +37,11 @@ pub struct CopiedFile {
     /// Whether the source's holes are passed over.
     pub(super) skips_holes: bool,
     /// Whether its length has to be set at the end.
-    has_holes: bool,
+    pub(super) has_holes: bool,
     /// How it was made, if it is new.
     birth: Option<Birth>,
     /// The name it has until it is whole, if not its own.
-    pub(super) provisional: Option<CString>,
+    pub(super) temporary_name: Option<CString>,
 }
 
 impl CopiedFile {
@@ -58,7 +57,7 @@ impl CopiedFile {
             skips_holes: false,
             has_holes: options.sparse == Sparse::Always,
             birth: None,
-            provisional: None,
+            temporary_name: None,
         }
     }
 }
@@ -73,12 +72,12 @@ pub(super) struct OpenTarget {
     /// How it was made in a place that was free.
     pub(super) birth: Option<Birth>,
     /// The name it has until it is whole, if not its own.
-    pub(super) provisional: Option<CString>,
+    pub(super) temporary_name: Option<CString>,
 }
 
 impl OpenTarget {
     pub(super) fn new(file: Fd) -> Self {
-        Self { file, before: None, backup: None, birth: None, provisional: None }
+        Self { file, before: None, backup: None, birth: None, temporary_name: None }
     }
 }
 
@@ -96,17 +95,21 @@ impl Copier {
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         opened: OpenedFile<'_>,
-    ) -> Begin<CopiedFile> {
+    ) -> Start<CopiedFile> {
         let OpenedFile { stat, .. } = opened;
         let link = match self.claim(desk, found, stat) {
             NameClaim::First(claimed) => claimed,
-            NameClaim::Waits => return Begin::Deferred,
-            NameClaim::Over => return Begin::Over,
+            NameClaim::Waits => return Start::Deferred,
+            NameClaim::Over => return Start::Done,
         };
         let birth = self.birth(&found.node.own, opened.source, stat);
         let layout = self.wanted_layout(desk, found, (opened.source, stat), Bearer::File);
         let original = Original { stat, layout: layout.as_ref() };
-        let opening = match self.open_provisional(desk, found, original, birth) {
+        let in_part = match found.node.owner {
+            Some(_) => self.open_in_part(desk, found, original, birth),
+            None => Ok(None),
+        };
+        let opening = match in_part {
             Ok(Some(target)) => Ok(Target::Open(target)),
             Ok(None) => self.open_target(desk, found, original, birth),
             Err(problem) => Err(problem),
@@ -117,7 +120,7 @@ impl Copier {
                 if let Some(file) = link {
                     self.complete_link(desk, found, file, None);
                 }
-                return Begin::Over;
+                return Start::Done;
             }
             Ok(Target::Left(Left::AsItIs)) => None,
             Err(problem) => {
@@ -130,7 +133,7 @@ impl Copier {
         };
         begun.unwrap_or_else(|| {
             self.abandon_link(desk, link);
-            Begin::Over
+            Start::Done
         })
     }
 
@@ -142,13 +145,13 @@ impl Copier {
         opened: OpenedFile<'_>,
         target: OpenTarget,
         link: Option<Identity>,
-    ) -> Option<Begin<CopiedFile>> {
+    ) -> Option<Start<CopiedFile>> {
         let OpenedFile { source, stat, .. } = opened;
         if target.before.is_some_and(|before| before.kind != FileType::Regular) {
             stream::copy(self, desk, found, (source, stat), target);
             return None;
         }
-        let OpenTarget { file, before, backup, birth, provisional } = target;
+        let OpenTarget { file, before, backup, birth, temporary_name } = target;
         let reflinked = match self.share_blocks(found, source, stat, &file) {
             Ok(shared) => shared,
             Err(cause) => {
@@ -156,7 +159,7 @@ impl Copier {
                     Problem::new(wording::FAILED_TO_CLONE).naming(target_path(found)).naming(found.path());
                 desk.problem(problem.because(cause));
                 self.debug_failed(desk, "unsupported");
-                self.take_back(desk, found, file, before.is_none().then_some(provisional.as_deref()));
+                self.take_back(desk, found, file, before.is_none().then_some(temporary_name.as_deref()));
                 self.put_back(desk, found, backup.as_deref());
                 return None;
             }
@@ -182,16 +185,16 @@ impl Copier {
             skips_holes,
             has_holes,
             birth,
-            provisional,
+            temporary_name,
         };
-        Some(Begin::Move { own, target: Some(file), transfer })
+        Some(Start::Move { own, target: file, transfer, inspect: has_holes })
     }
 
-    /// Closes a target that was opened for nothing, and removes it if it is `new`; that may have a provisional name.
+    /// Closes a target that was opened for nothing, and removes it if it is `new`; that may have a temporary name.
     fn take_back(&self, desk: &Desk<'_, Self>, found: &Found<Self>, file: Fd, new: Option<Option<&CStr>>) {
         let mut outcome = file.close();
-        if let Some(provisional) = new {
-            let name = provisional.unwrap_or(target_name(found));
+        if let Some(temporary_name) = new {
+            let name = temporary_name.unwrap_or(target_name(found));
             let removed = open_directory(desk, found).and_then(|directory| remove(directory, name));
             outcome = outcome.and(removed);
         }
@@ -398,17 +401,7 @@ impl Copier {
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
     }
 
-    /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in a file that has holes already.
-    pub(super) fn take_block(&self, file: &OpenFile<Self>, bytes: &[u8]) -> Block {
-        if self.makes_holes(file) { Block::Parts(holes::data_in(bytes)) } else { Block::Keep }
-    }
-
-    /// Tells whether what is written depends on what was read.
-    pub(super) fn makes_holes(&self, file: &OpenFile<Self>) -> bool {
-        file.own.has_holes
-    }
-
-    pub(super) fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+    pub(super) fn finish_copy(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
         let Some(target) = &file.target else { return true };
         if file.own.has_holes
             && let Err(cause) = truncate(target, file.length())
@@ -454,7 +447,7 @@ impl Copier {
     }
 
     pub(super) fn end_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: &CopiedFile, moved: bool) {
-        let moved = self.give_name(desk, found, own.provisional.as_ref(), moved);
+        let moved = self.give_name(desk, found, own.temporary_name.as_ref(), moved);
         if moved {
             desk.count(Tally { files: 1, ..Tally::default() });
             if found.is_operand() {

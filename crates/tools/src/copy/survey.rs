@@ -7,10 +7,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
-    Begin, Config, Desk, Enter, Found, Handled, HeldCache, Local, Need, Opened, OpenedFile, Operand, Report,
-    Settings, Setup, Split, Tally, Tool,
+    Config, Desk, Enter, Found, Handled, HeldCache, Local, Opened, OpenedFile, Operand, Plan, Report,
+    Settings, Setup, Split, Start, Tally, Tool,
 };
-use haul_sys::{EntryType, Stat, stat_path};
+use haul_sys::{EntryType, stat_path};
 
 use super::operands;
 use super::options::{CopyOptions, Dereference, Operands};
@@ -36,14 +36,7 @@ pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, s
     haul_flow::run(
         &Survey { options, stop },
         places.collect::<Vec<_>>(),
-        &Setup {
-            settings,
-            cache: &cache,
-            report: &quiet,
-            driver: &driver,
-            outlet: None,
-            engine: Mutex::default(),
-        },
+        &Setup { settings, cache: &cache, report: &quiet, driver: &driver, engine: Mutex::default() },
     );
 }
 
@@ -71,7 +64,7 @@ impl Tool for Survey<'_> {
     type Directory = ();
     type File = ();
 
-    fn follows(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Found<Self>) -> bool {
         match self.options.dereference {
             Dereference::Never => false,
             Dereference::Operands => found.is_operand(),
@@ -79,23 +72,23 @@ impl Tool for Survey<'_> {
         }
     }
 
-    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
         match kind {
-            _ if self.stop.load(Ordering::Relaxed) => Need::Nothing,
-            EntryType::Directory if self.options.recursive => Need::Enter,
-            EntryType::Regular => Need::Handle,
-            _ => Need::Nothing,
+            _ if self.stop.load(Ordering::Relaxed) => Plan::Skip,
+            EntryType::Directory if self.options.recursive => Plan::Enter,
+            EntryType::Regular => Plan::Handle,
+            _ => Plan::Skip,
         }
     }
 
-    fn enter(&self, _: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<()> {
+    fn enter_dir(&self, _: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<()> {
         let crossing =
             found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
         if self.options.one_file_system && crossing { Enter::Bare(()) } else { Enter::Visit(()) }
     }
 
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
-        let follow = self.follows(found);
+        let follow = self.follow(found);
         let looked = desk
             .cache()
             .open(&found.node.source)
@@ -106,11 +99,7 @@ impl Tool for Survey<'_> {
         Handled::Over
     }
 
-    fn reads_first(&self, _: &Found<Self>, _: &Stat) -> bool {
-        false
-    }
-
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<()> {
-        Begin::Over
+    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+        Start::Done
     }
 }

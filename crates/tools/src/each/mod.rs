@@ -20,9 +20,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use haul_cluster::{Arrivals, Distributed};
 use haul_flow::{
-    Arrivals, Begin, Conduct, Config, Desk, Enter, Found, Handled, Need, Node, Opened, OpenedFile, Portable,
-    Problem, Report, Session, Status, Tally, Tool,
+    CancelToken, Config, Desk, Enter, Executor, Found, Handled, Node, Opened, OpenedFile, Plan, Policy,
+    Probe, Problem, Report, Session, Start, Status, Tally, Tool,
 };
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
 
@@ -45,13 +46,13 @@ pub enum Outcome {
     Trouble,
 }
 
-/// Runs a command for the files below some roots, with the jobs done as a conductor says; `running` knows what is to be ended if
+/// Runs a command for the files below some roots, by an executor; `running` knows what is to be ended if
 /// the program is.
 ///
 /// # Errors
 /// What keeps anything from being begun: a command that there is not, a pattern that is none.
 pub fn run_by(
-    conductor: &impl Conduct,
+    executor: &impl Executor<Runner>,
     roots: &[CString],
     options: &Options,
     config: &Config,
@@ -78,7 +79,7 @@ pub fn run_by(
             }
         }
     }
-    status = status.max(session.run(conductor, &tool, Vec::new(), operands));
+    status = status.max(session.run(executor, &tool, Vec::new(), operands));
     let some_failed = tool.results.finish(report);
     Ok(match (status, some_failed) {
         (Status::Failure, _) => Outcome::Trouble,
@@ -115,6 +116,8 @@ pub struct Runner {
     /// Whether one root was named, and no other can be.
     one_root: bool,
     running: Arc<Running>,
+    /// Cancelled where the commands are to be halted.
+    cancel: CancelToken,
     results: Results,
     /// Entries that wait for others, to be in one command with them.
     waiting: Mutex<Vec<Found<Runner>>>,
@@ -125,6 +128,9 @@ impl Runner {
     fn new(options: Options, one_root: bool, running: Arc<Running>) -> std::result::Result<Self, String> {
         let without_place =
             if options.block_bytes.is_some() { WithoutPlace::Leave } else { WithoutPlace::Append };
+        let (cancel, commands, is_now) =
+            (CancelToken::default(), Arc::clone(&running), options.halt == Halt::Now);
+        cancel.on_cancel(move || commands.halt(is_now));
         Ok(Self {
             command: Command::new(&options.command, options.shell, without_place),
             names: globs(&options.names)?,
@@ -132,6 +138,7 @@ impl Runner {
             options,
             one_root,
             running,
+            cancel,
             results: Results::default(),
             waiting: Mutex::default(),
         })
@@ -161,7 +168,7 @@ impl Runner {
             return true;
         }
         let looked = desk.cache().open(&found.node.source).and_then(|directory| {
-            if kind != EntryType::Symlink && self.follows(found) {
+            if kind != EntryType::Symlink && self.follow(found) {
                 stat_path(Some(&*directory), found.name(), true)
             } else {
                 stat_at(&*directory, found.name())
@@ -238,23 +245,27 @@ impl Tool for Runner {
     type Directory = ();
     type File = ();
 
-    fn follows(&self, found: &Found<Self>) -> bool {
+    fn policy(&self) -> Policy {
+        Policy { cancel: self.cancel.clone(), ..Policy::default() }
+    }
+
+    fn follow(&self, found: &Found<Self>) -> bool {
         let keeps_links = self.options.kinds.contains(Kinds::LINKS);
         self.options.dereference || (found.is_operand() && !keeps_links)
     }
 
-    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
         let excluded = !found.is_operand() && self.exclude.is_match(base(found));
         match kind {
-            _ if excluded || self.running.is_stopped() => Need::Nothing,
-            EntryType::Directory => Need::Enter,
-            _ if !self.wants(found, kind) => Need::Nothing,
-            EntryType::Regular if self.options.block_bytes.is_some() => Need::Read,
-            _ => Need::Handle,
+            _ if excluded || self.running.is_stopped() => Plan::Skip,
+            EntryType::Directory => Plan::Enter,
+            _ if !self.wants(found, kind) => Plan::Skip,
+            EntryType::Regular if self.options.block_bytes.is_some() => Plan::Read(Probe::NEVER),
+            _ => Plan::Handle,
         }
     }
 
-    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<()> {
+    fn enter_dir(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<()> {
         if self.options.dereference && found.node.is_within(opened.stat.identity) {
             return Enter::Over;
         }
@@ -271,35 +282,23 @@ impl Tool for Runner {
         Handled::Over
     }
 
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
         if node.is_operands_place() {
             self.run_for_waiting(desk, |_| true);
         }
     }
 
-    fn leave_part(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
-        self.run_for_waiting(desk, |found| std::ptr::eq(&*found.node, node));
-    }
-
-    fn reads_first(&self, _: &Found<Self>, _: &Stat) -> bool {
-        false
-    }
-
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<()> {
+    fn open_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Start<()> {
         let Some(block_bytes) = self.options.block_bytes.filter(|_| self.admits(opened.stat)) else {
-            return Begin::Over;
+            return Start::Done;
         };
         desk.count(Tally { files: 1, ..Tally::default() });
         let alone = self.one_root && found.is_operand() && !self.options.sorted;
         Lines::begin(desk, found.clone(), Arc::clone(opened.source), block_bytes, alone);
-        Begin::Deferred
+        Start::Deferred
     }
 
-    fn called_off(&self) {
-        self.halt();
-    }
-
-    fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
         match Result::unpack(result) {
             Some(result) => {
                 if !result.failures.is_empty() && self.options.halt != Halt::Never {
@@ -313,7 +312,7 @@ impl Tool for Runner {
     }
 }
 
-impl Portable for Runner {
+impl Distributed for Runner {
     const NAME: &'static str = "each";
 
     fn brief(&self) -> Vec<u8> {
@@ -322,6 +321,10 @@ impl Portable for Runner {
 
     fn briefed(brief: &[u8]) -> Option<Self> {
         Self::new(postcard::from_bytes(brief).ok()?, false, Arc::default()).ok()
+    }
+
+    fn finish_part(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        self.run_for_waiting(desk, |found| std::ptr::eq(&*found.node, node));
     }
 
     fn pack(&self, (): &()) -> Vec<u8> {

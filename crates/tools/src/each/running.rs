@@ -50,6 +50,14 @@ impl Running {
         self.end_all();
     }
 
+    /// Begins no more commands, and if `is_now` ends those that run.
+    pub(super) fn halt(&self, is_now: bool) {
+        self.stop();
+        if is_now {
+            self.end_all();
+        }
+    }
+
     /// Ends the commands that run, and those that are being begun.
     fn end_all(&self) {
         let leashes = self.leashes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,12 +86,11 @@ impl Running {
 }
 
 impl Runner {
-    /// Begins no more commands, and ends those that run if it is to be now.
+    /// Halts the commands of all processes.
     pub(super) fn halt(&self) {
-        self.running.stop();
-        if self.options.halt == Halt::Now {
-            self.running.end_all();
-        }
+        self.cancel.cancel();
+        // Again, for a command that began while it was cancelled.
+        self.running.halt(self.options.halt == Halt::Now);
     }
 
     /// Runs the command for some paths, of which the first names it in messages.
@@ -111,7 +118,7 @@ impl Runner {
         match ended {
             Ok(ended) => {
                 let result = Result::of(ended);
-                self.halt_after(desk, &result);
+                self.halt_after(&result);
                 Ran::Ended(result)
             }
             Err(cause) => {
@@ -123,12 +130,9 @@ impl Runner {
     }
 
     /// Halts, if that is asked for, after a command that failed.
-    fn halt_after(&self, desk: &Desk<'_, Self>, result: &Result) {
+    fn halt_after(&self, result: &Result) {
         if result.failures.is_empty() || self.options.halt == Halt::Never {
             return;
-        }
-        if !self.running.is_stopped() {
-            desk.call_off();
         }
         self.halt();
     }
@@ -151,7 +155,7 @@ impl Runner {
         };
         desk.problem(problem.because(cause));
         let result = Result::not_started();
-        self.halt_after(desk, &result);
+        self.halt_after(&result);
         Ran::Ended(result)
     }
 }

@@ -43,8 +43,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Begin, Block, Conduct, Config, Desk, Enter, Found, Handled, Holes, Need, Node, OpenFile, Opened,
-    OpenedFile, Problem, Report, Session, Tally, Tool, Transfer,
+    Block, Config, Desk, Enter, Executor, Failure, Found, Handled, Holes, Node, OpenFile, Opened, OpenedFile,
+    Plan, Probe, Problem, Report, Reported, Session, Start, Tally, Tool, Transfer, Write,
 };
 use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
@@ -147,13 +147,13 @@ impl Grep {
         })
     }
 
-    /// Searches what the user named, its jobs done as a conductor says.
+    /// Searches what the user named, by an executor.
     ///
     /// # Errors
     /// When the engine that was asked for cannot be had.
     pub fn run(
         &self,
-        conductor: &impl Conduct,
+        executor: &impl Executor<Self>,
         named: &[Named],
         config: &Config,
         report: &dyn Report,
@@ -181,7 +181,7 @@ impl Grep {
                 }
             }
         }
-        session.run(conductor, self, Vec::new(), operands);
+        session.run(executor, self, Vec::new(), operands);
         self.output.finish(report);
         Ok(Outcome { matched: self.matched.load(Ordering::Relaxed) })
     }
@@ -256,21 +256,21 @@ impl Grep {
     }
 
     /// Says what an entry of this kind needs.
-    fn need(&self, found: &Found<Self>, kind: EntryType) -> Need {
+    fn need(&self, found: &Found<Self>, kind: EntryType) -> Plan {
         let is_operand = found.is_operand();
         match (kind, self.options().directories, self.options().devices) {
-            _ if is_operand && found.node.own.kind == PlaceKind::Input => Need::Handle,
-            _ if self.is_over() => Need::Nothing,
-            (EntryType::Directory, Directories::Skip, _) => Need::Nothing,
-            (EntryType::Directory, ..) if !self.enters(found) => Need::Nothing,
-            (EntryType::Directory, Directories::Recurse, _) => Need::Enter,
-            (EntryType::Directory, Directories::Read, _) => Need::Handle,
-            (EntryType::Symlink | EntryType::Unknown, ..) => Need::Nothing,
-            _ if self.leaves_out(found) => Need::Nothing,
-            (EntryType::Regular, ..) => Need::Read,
-            (EntryType::Special, _, Devices::Read) => Need::Handle,
-            (EntryType::Special, _, Devices::ReadNamed) if is_operand => Need::Handle,
-            (EntryType::Special, ..) => Need::Nothing,
+            _ if is_operand && found.node.own.kind == PlaceKind::Input => Plan::Handle,
+            _ if self.is_over() => Plan::Skip,
+            (EntryType::Directory, Directories::Skip, _) => Plan::Skip,
+            (EntryType::Directory, ..) if !self.enters(found) => Plan::Skip,
+            (EntryType::Directory, Directories::Recurse, _) => Plan::Enter,
+            (EntryType::Directory, Directories::Read, _) => Plan::Handle,
+            (EntryType::Symlink | EntryType::Unknown, ..) => Plan::Skip,
+            _ if self.leaves_out(found) => Plan::Skip,
+            (EntryType::Regular, ..) => Plan::Read(Probe { bytes_max: LARGE_BYTES, ..Probe::ALWAYS }),
+            (EntryType::Special, _, Devices::Read) => Plan::Handle,
+            (EntryType::Special, _, Devices::ReadNamed) if is_operand => Plan::Handle,
+            (EntryType::Special, ..) => Plan::Skip,
         }
     }
 
@@ -324,7 +324,7 @@ impl Grep {
 
     /// Tells of a problem with a file, if it is its turn.
     fn problem(&self, desk: &Desk<'_, Self>, found: &Found<Self>, problem: Problem) {
-        let is_ordered = found.is_operand() && found.node.part.is_none();
+        let is_ordered = found.is_operand() && found.node.owner.is_none();
         let problem = if is_ordered { self.in_turn(found.node.own.index, problem) } else { Some(problem) };
         problem.into_iter().for_each(|problem| desk.problem(problem));
     }
@@ -348,7 +348,7 @@ impl Grep {
     /// Tells whether something that may never end, or has nothing for a long time, has to wait until it is known that none of the
     /// files that were named before it has a selected line, where that ends the search. Then it is kept.
     fn waits(&self, found: &Found<Self>) -> bool {
-        let is_ordered = found.is_operand() && found.node.part.is_none();
+        let is_ordered = found.is_operand() && found.node.owner.is_none();
         is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(found)
     }
 
@@ -373,24 +373,33 @@ impl Grep {
     }
 }
 
+impl Grep {
+    /// Called when a file that may have been given the turn is not searched as a large one.
+    fn not_begun(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        if let Some(next) = self.turns.not_begun(found) {
+            desk.retry(next);
+        }
+    }
+}
+
 impl Tool for Grep {
     type Directory = Place;
     type File = Searched;
 
-    fn follows(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Found<Self>) -> bool {
         self.options().dereference || found.is_operand()
     }
 
-    fn needs(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
         let need = self.need(found, kind);
-        if need != Need::Read {
+        if !matches!(need, Plan::Read(_)) {
             // The search may be over by now, or something else stand where a large file stood that was given the turn.
             self.not_begun(desk, found);
         }
         need
     }
 
-    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Place> {
+    fn enter_dir(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Place> {
         if self.options().dereference && found.node.is_within(opened.stat.identity) {
             desk.problem(Problem::new(wording::LOOP).naming(self.path(found)).as_warning());
             return Enter::Over;
@@ -398,7 +407,7 @@ impl Tool for Grep {
         Enter::Visit(found.node.own)
     }
 
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
         if !node.is_operands_place() {
             return;
         }
@@ -407,20 +416,6 @@ impl Tool for Grep {
         let met = problems.into_iter().filter(|(index, _)| self.is_met(*index));
         met.for_each(|(_, problem)| desk.problem(problem));
         next.into_iter().for_each(|found| desk.retry(found));
-    }
-
-    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
-        let is_told_here = self.options().show == Show::Nothing && found.is_operand();
-        if is_told_here {
-            self.cannot_read(desk, found, cause.clone());
-        }
-        is_told_here
-    }
-
-    fn not_classified(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
-        self.not_begun(desk, found);
-        // As in GNU grep, what the user named is met before it is looked whether it is left out.
-        (!found.is_operand() && self.leaves_out(found)) || self.not_opened(desk, found, cause)
     }
 
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
@@ -440,17 +435,12 @@ impl Tool for Grep {
         Handled::Over
     }
 
-    fn reads_first(&self, _: &Found<Self>, stat: &Stat) -> bool {
-        stat.size <= LARGE_BYTES
-    }
-
-    fn not_begun(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
-        if let Some(next) = self.turns.not_begun(found) {
-            desk.retry(next);
-        }
-    }
-
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Searched> {
+    fn open_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+    ) -> Start<Searched> {
         let is_large = opened.stat.size > LARGE_BYTES
             || (desk.settings().ops.is_some() && opened.stat.size > desk.settings().block_bytes as u64);
         let is_left_out = self.is_over() || self.is_output(desk, found, opened.stat);
@@ -458,18 +448,18 @@ impl Tool for Grep {
             self.not_begun(desk, found);
         }
         if is_left_out {
-            return Begin::Over;
+            return Start::Done;
         }
         if opened.stat.size == 0 {
             desk.count(Tally { files: 1, ..Tally::default() });
             self.search_stream(desk, found, &**opened.source, opened.stat);
-            return Begin::Over;
+            return Start::Done;
         }
         let mut page = self.page(found, Some(opened.stat));
         self.mark_holes(&mut page, opened.source, opened.stat);
         if !is_large {
             let own = Searched(Mutex::new(Stream::new(page)));
-            return Begin::Move { own, target: None, transfer: Transfer::Blocks(Holes::Read) };
+            return Start::Inspect { own, transfer: Transfer::Blocks(Holes::Read) };
         }
         if self.turns.begins(found) {
             let selects_empty = self.with_scratch(|scratch| self.search.selects_empty(scratch));
@@ -477,20 +467,20 @@ impl Tool for Grep {
             let large = Large::new(found.clone(), source, opened.stat.size, page, selects_empty);
             desk.begin_sequence(Arc::new(large), 2 * desk.settings().jobs);
         }
-        Begin::Deferred
+        Start::Deferred
     }
 
-    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
+    fn block(&self, file: &OpenFile<Self>, Block { offset, bytes, .. }: Block<'_>) -> Write {
         let is_all = file.stat.size > 0 && offset + bytes.len() as u64 >= file.stat.size;
         let until = if is_all { Until::End } else { Until::Judged };
         let mut stream = file.own.0.lock().unwrap_or_else(PoisonError::into_inner);
         self.with_scratch(|scratch| {
             stream.feed(&self.search, scratch, (bytes, until), || self.path(&file.found))
         });
-        Block::Taken
+        Write::Nothing
     }
 
-    fn end(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Searched, _: bool) {
+    fn close_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Searched, _: bool) {
         let mut stream = own.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !stream.is_empty() {
             self.with_scratch(|scratch| {
@@ -501,11 +491,24 @@ impl Tool for Grep {
         self.tell(desk, found, stream.page);
     }
 
-    fn can_do_again(&self, _: &Found<Self>) -> bool {
-        true
+    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+        if failure.is_before_open_file() || matches!(failure, Failure::Classify(_)) {
+            self.not_begun(desk, found);
+        }
+        let cause = match failure {
+            // As in GNU grep, what the user named is met before it is looked whether it is left out.
+            Failure::Classify(_) if !found.is_operand() && self.leaves_out(found) => return Reported::Yes,
+            Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause) => cause,
+            _ => return Reported::No,
+        };
+        if self.options().show != Show::Nothing || !found.is_operand() {
+            return Reported::No;
+        }
+        self.cannot_read(desk, found, cause.clone());
+        Reported::Yes
     }
 
-    fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
         let Some(result) = Told::unpack(result) else { return };
         if result.matched {
             self.matched.store(true, Ordering::Relaxed);

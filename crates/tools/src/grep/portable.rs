@@ -1,12 +1,13 @@
 //! What a search by several processes sends: the options once, and with each part which of the user's operands it is below. A file
 //! in which more is found than can be sent is searched by the process that walks.
 
-use haul_flow::{Arrivals, Desk, Found, Job, Node, Portable};
+use haul_cluster::{Arrivals, Distributed};
+use haul_flow::{Desk, Found, Job, Node};
 use haul_sys::Error;
 
 use super::{Grep, GrepOptions, Place, PlaceKind};
 
-impl Portable for Grep {
+impl Distributed for Grep {
     const NAME: &'static str = "grep";
 
     fn brief(&self) -> Vec<u8> {
@@ -31,6 +32,10 @@ impl Portable for Grep {
             desk.settle(&found);
         })));
         false
+    }
+
+    fn can_do_again(&self, _: &Found<Self>) -> bool {
+        true
     }
 
     fn pack(&self, own: &Place) -> Vec<u8> {

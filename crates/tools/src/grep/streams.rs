@@ -114,7 +114,7 @@ impl Grep {
     /// Opens a device, a FIFO, or whatever is to be read from its beginning on, and searches it.
     pub(super) fn search_as_it_comes(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
         let how = Open::READ.blocking();
-        let how = if self.follows(found) { how.following() } else { how };
+        let how = if self.follow(found) { how.following() } else { how };
         let opened = desk.cache().open(&found.node.source).and_then(|place| open(&*place, found.name(), how));
         let searched = opened.and_then(|source| {
             let looked = stat(&source)?;

@@ -125,7 +125,7 @@ impl Turns {
 
     fn is_next(&self, state: &State, found: &Found<Grep>) -> bool {
         // Another process does not know what is over elsewhere.
-        self.order != Order::Named || found.node.part.is_some() || found.node.own.index == state.index
+        self.order != Order::Named || found.node.owner.is_some() || found.node.own.index == state.index
     }
 
     fn give(&self, state: &mut State) -> Option<Found<Grep>> {

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use haul_flow::{Alone, Conduct, Config, Operand, Problem, Report, Session, Split, Status, Tool};
+use haul_flow::{Alone, Config, Executor, Operand, Problem, Report, Session, Split, Status, Tool};
 use haul_sys::{Open, stat_path};
 
 use super::entry::Listing;
@@ -29,8 +29,8 @@ const SURVEYORS: usize = 16;
 const SPANS_AWAY: usize = 4096;
 
 /// Makes an archive. Returns the exit status: 0, 1 if something has changed meanwhile, 2 if something failed.
-pub fn create(conductor: &impl Conduct, options: &Options, config: &Config, report: &dyn Report) -> u8 {
-    match try_create(conductor, options, config, report) {
+pub fn create(executor: &impl Executor<Fill>, options: &Options, config: &Config, report: &dyn Report) -> u8 {
+    match try_create(executor, options, config, report) {
         Ok(status) => status,
         Err(problem) => {
             report.problem(problem);
@@ -42,7 +42,7 @@ pub fn create(conductor: &impl Conduct, options: &Options, config: &Config, repo
 
 /// Makes an archive; what keeps all of it from being made is returned.
 fn try_create(
-    conductor: &impl Conduct,
+    executor: &impl Executor<Fill>,
     options: &Options,
     config: &Config,
     report: &dyn Report,
@@ -61,7 +61,7 @@ fn try_create(
         }
         stow(&session, &options, look, output)?
     } else {
-        survey_and_fill(&mut session, conductor, &options, look, output)?
+        survey_and_fill(&mut session, executor, &options, look, output)?
     };
     if ran == Status::Failure {
         status.at_least(2);
@@ -126,7 +126,7 @@ fn stow(
 /// Makes an archive in two runs: the first finds out what goes where.
 fn survey_and_fill(
     session: &mut Session<'_>,
-    conductor: &impl Conduct,
+    executor: &impl Executor<Fill>,
     options: &Arc<Options>,
     look: Look,
     output: Output,
@@ -147,7 +147,7 @@ fn survey_and_fill(
     let filled = match shared {
         Some(directory) => {
             let first = fill.first(SPANS_AWAY, report);
-            session.run(conductor, &fill, vec![directory], first)
+            session.run(executor, &fill, vec![directory], first)
         }
         None => {
             if options.several_processes {

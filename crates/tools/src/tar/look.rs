@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use haul_flow::{Desk, Enter, Found, Need, Opened, Problem, Tally, Tool, Wording};
+use haul_flow::{Desk, Enter, Failure, Found, Opened, Plan, Problem, Reported, Tally, Tool, Wording};
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, ProcessIdentity, Seek, Stat, open,
     read_link, seek, stat_path,
@@ -326,19 +326,19 @@ impl Look {
     }
 
     /// Says what is needed of an entry that is no directory, if it is not excluded.
-    pub(super) fn needs<T: Tool<Directory = Arc<Listing>>>(
+    pub(super) fn plan<T: Tool<Directory = Arc<Listing>>>(
         &self,
         found: &Found<T>,
         kind: EntryType,
-        otherwise: Need,
-    ) -> Need {
+        otherwise: Plan,
+    ) -> Plan {
         if !self.excludes.is_empty() {
             let path = [found.node.own.prefix.as_slice(), found.name().to_bytes()].concat();
             if self.excludes.leaves_out(&path) {
-                return Need::Nothing;
+                return Plan::Skip;
             }
         }
-        if kind == EntryType::Directory { Need::Enter } else { otherwise }
+        if kind == EntryType::Directory { Plan::Enter } else { otherwise }
     }
 
     /// Tells that an entry is gone that was listed, if it was: what the user named has to be there.
@@ -349,11 +349,27 @@ impl Look {
         !found.is_operand()
     }
 
-    /// Tells why something cannot be opened, if that has words of its own: it is gone, or may not even be looked at.
-    pub(super) fn not_opened<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>, cause: &Error) -> bool {
-        if cause.is(Errno::NOENT) {
-            return self.tell_removed(desk, found);
-        }
+    /// Reports what failed with an entry, if that has words of its own: it is gone, or can't even be looked at.
+    pub(super) fn failed<T: Tool>(
+        &self,
+        desk: &Desk<'_, T>,
+        found: &Found<T>,
+        failure: Failure<'_>,
+    ) -> Reported {
+        let is_reported = match failure {
+            Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause)
+                if cause.is(Errno::NOENT) =>
+            {
+                self.tell_removed(desk, found)
+            }
+            Failure::OpenDir(_) | Failure::OpenFile(_) => self.tell_refused(desk, found),
+            _ => false,
+        };
+        if is_reported { Reported::Yes } else { Reported::No }
+    }
+
+    /// Reports an entry that cannot even be looked at. Returns false if it can.
+    fn tell_refused<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>) -> bool {
         let directory = desk.cache().open(&found.node.source);
         let looked = directory.and_then(|directory| stat_path(Some(&*directory), found.name(), false));
         let refused = looked.err();

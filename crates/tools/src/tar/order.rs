@@ -240,8 +240,13 @@ impl<L> Order<L> {
         std::mem::take(&mut self.due)
     }
 
+    /// True if members found in a directory are added at the end of the archive now.
+    pub(super) fn is_last(&self, found_in: usize) -> bool {
+        found_in == self.tip
+    }
+
     /// Tells whether a member would be put off.
-    pub(super) fn puts_off(&self, found_in: usize, stored: u64, may_wait: bool) -> bool {
+    fn puts_off(&self, found_in: usize, stored: u64, may_wait: bool) -> bool {
         let waits = |stored| {
             stored == 0
                 || (stored <= WAITING_MEMBER_BYTES && self.waiting_bytes + stored <= self.may_wait_bytes)

@@ -22,10 +22,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Begin, Block, Desk, Enter, FileKey, Found, Handled, Holes, Need, Node, OpenFile, Opened, OpenedFile,
-    Report, Tally, Tool, Transfer,
+    Block, Desk, Enter, Failure, FileKey, Found, Handled, Holes, Node, OpenFile, Opened, OpenedFile, Order,
+    Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write,
 };
-use haul_sys::{EntryType, Error, Fd, Stat, stat};
+use haul_sys::{EntryType, Fd, Stat, stat};
 
 use super::entry::{Entry, Listing};
 use super::look::{Look, difference, has_changed};
@@ -186,6 +186,17 @@ impl Stow {
     }
 }
 
+impl Stow {
+    /// Which files are probed: those of the directory at the end of the archive, and of others those that may be members before
+    /// their directory is there, as the others are put off.
+    fn probe(&self, found: &Found<Self>) -> Probe {
+        if self.tail.is_last(number_of(&found.node.own)) {
+            return Probe::ALWAYS;
+        }
+        Probe { links_max: 1, bytes_max: WAITING_MEMBER_BYTES as u64 }
+    }
+}
+
 /// Has files come again that were put off until now.
 fn come_again(desk: &Desk<'_, Stow>, due: Due<Found<Stow>>) {
     due.0.into_iter().for_each(|found| desk.retry(found));
@@ -200,24 +211,31 @@ impl Tool for Stow {
     type Directory = Arc<Listing>;
     type File = Room;
 
-    fn stays_together(&self) -> bool {
-        true
+    fn policy(&self) -> Policy {
+        // What belongs together in the archive is read at about the same time.
+        Policy { order: Order::Walk, backpressure: Some(self.tail.waiting()), ..Policy::default() }
     }
 
-    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
+    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
         if self.tail.is_broken() {
-            return Need::Nothing;
+            return Plan::Skip;
         }
-        self.look.needs(found, kind, if kind == EntryType::Regular { Need::Read } else { Need::Handle })
+        let otherwise = if kind == EntryType::Regular { Plan::Read(self.probe(found)) } else { Plan::Handle };
+        self.look.plan(found, kind, otherwise)
     }
 
-    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Arc<Listing>> {
+    fn enter_dir(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &Opened<'_>,
+    ) -> Enter<Arc<Listing>> {
         self.look.enter(desk, found, opened, |parent, entry| {
             self.begin_directory(desk, parent, &entry);
         })
     }
 
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
         come_again(desk, self.tail.end(number_of(&node.own)));
     }
 
@@ -232,48 +250,38 @@ impl Tool for Stow {
         handled
     }
 
-    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
-        self.look.not_opened(desk, found, cause)
+    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+        self.look.failed(desk, found, failure)
     }
 
-    fn is_crowded(&self) -> bool {
-        self.tail.is_crowded()
-    }
-
-    fn reads_first(&self, found: &Found<Self>, stat: &Stat) -> bool {
-        let may_wait = stat.links == 1;
-        (may_wait && stat.size <= WAITING_MEMBER_BYTES as u64)
-            || !self.tail.puts_off(number_of(&found.node.own), stat.size, may_wait)
-    }
-
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Room> {
-        let Some(entry) = self.look.opened(desk, found, opened.stat) else { return Begin::Over };
+    fn open_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Start<Room> {
+        let Some(entry) = self.look.opened(desk, found, opened.stat) else { return Start::Done };
         let is_whole =
             |content: &&[u8]| content.len() as u64 == opened.stat.size && content.len() <= WITHIN_BYTES;
         let content = opened.first.filter(is_whole);
         match self.add(desk, found, entry, content) {
             // Room is zeros, as holes are.
-            Outcome::Room(own) => Begin::Move { own, target: None, transfer: Transfer::Blocks(Holes::Skip) },
+            Outcome::Room(own) => Start::Inspect { own, transfer: Transfer::Blocks(Holes::Skip) },
             Outcome::Whole(bytes) => {
                 if bytes > 0 {
                     self.tell_difference(desk, found, opened.source, opened.stat, 0);
                 }
                 desk.count(Tally { files: 1, bytes, ..Tally::default() });
-                Begin::Over
+                Start::Done
             }
-            Outcome::PutOff => Begin::Deferred,
-            Outcome::LeftOut => Begin::Over,
+            Outcome::PutOff => Start::Deferred,
+            Outcome::LeftOut => Start::Done,
         }
     }
 
-    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
+    fn block(&self, file: &OpenFile<Self>, Block { offset, bytes, .. }: Block<'_>) -> Write {
         let left = file.stat.size.saturating_sub(offset);
         let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
         self.tail.put(&file.own, offset, &bytes[..taken]);
-        if self.tail.is_broken() { Block::Enough } else { Block::Taken }
+        if self.tail.is_broken() { Write::End } else { Write::Nothing }
     }
 
-    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
         if self.tail.is_broken() {
             return true;
         }
@@ -283,7 +291,7 @@ impl Tool for Stow {
         true
     }
 
-    fn end(&self, _: &Desk<'_, Self>, _: &Found<Self>, own: Room, _: bool) {
+    fn close_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, own: Room, _: bool) {
         self.tail.release(own);
     }
 }

@@ -7,8 +7,10 @@
 
 use std::sync::Arc;
 
-use haul_flow::{Begin, Desk, Enter, Found, Handled, Need, Node, Opened, OpenedFile, Tool};
-use haul_sys::{EntryType, Error};
+use haul_flow::{
+    Desk, Enter, Failure, Found, Handled, Node, Opened, OpenedFile, Plan, Reported, Start, Tool,
+};
+use haul_sys::EntryType;
 
 use super::entry::{Entry, Listing};
 use super::look::Look;
@@ -32,24 +34,29 @@ impl Tool for Survey {
     type Directory = Arc<Listing>;
     type File = ();
 
-    fn follows(&self, _: &Found<Self>) -> bool {
+    fn follow(&self, _: &Found<Self>) -> bool {
         self.0.options.links == Links::Followed
     }
 
-    fn needs(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Need {
-        self.0.needs(found, kind, Need::Handle)
+    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
+        self.0.plan(found, kind, Plan::Handle)
     }
 
-    fn enter(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Arc<Listing>> {
+    fn enter_dir(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &Opened<'_>,
+    ) -> Enter<Arc<Listing>> {
         self.0.enter(desk, found, opened, |parent, entry| self.keep(desk, parent, entry))
     }
 
-    fn leave(&self, _: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, _: &Desk<'_, Self>, node: &Node<Self>) {
         node.own.held.get_or_init(|| Arc::clone(&node.source));
     }
 
-    fn not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: &Error) -> bool {
-        self.0.not_opened(desk, found, cause)
+    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+        self.0.failed(desk, found, failure)
     }
 
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
@@ -60,7 +67,7 @@ impl Tool for Survey {
         Handled::Over
     }
 
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<()> {
-        Begin::Over
+    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+        Start::Done
     }
 }

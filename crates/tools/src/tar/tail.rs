@@ -9,7 +9,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::format::in_blocks;
+use haul_flow::Gauge;
+
 use super::order::{Order, PutOff, WAITING_BYTES};
 use super::output::Output;
 use super::segment::{Content, Room, Segment};
@@ -22,6 +23,7 @@ pub(super) struct Due<L>(pub(super) Vec<L>);
 pub(super) struct Tail<L> {
     output: Output,
     order: Mutex<Order<L>>,
+    waiting: Gauge,
     written: AtomicUsize,
 }
 
@@ -29,7 +31,8 @@ impl<L> Tail<L> {
     /// Begins an archive at its beginning.
     pub(super) fn new(output: Output) -> Self {
         let order = Order::new(Arc::clone(&output.memory), WAITING_BYTES);
-        Self { output, order: Mutex::new(order), written: AtomicUsize::new(0) }
+        let waiting = Gauge::new(WAITING_BYTES as u64 / 2);
+        Self { output, order: Mutex::new(order), waiting, written: AtomicUsize::new(0) }
     }
 
     /// Tells whether writing has failed; then nothing more needs to be added.
@@ -61,16 +64,14 @@ impl<L> Tail<L> {
         self.change(|order| order.add(found_in, headers, content, may_wait, later))
     }
 
-    /// Tells whether a member would be put off now.
-    pub(super) fn puts_off(&self, found_in: usize, content: u64, may_wait: bool) -> bool {
-        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        order.puts_off(found_in, in_blocks(content), may_wait)
+    /// True if members found in a directory are added at the end of the archive now.
+    pub(super) fn is_last(&self, found_in: usize) -> bool {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner).is_last(found_in)
     }
 
-    /// Tells whether nearly as much waits as may. The rest is for what is in hand.
-    pub(super) fn is_crowded(&self) -> bool {
-        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        order.waiting_bytes > WAITING_BYTES / 2
+    /// Bytes that wait for their place. Over its limit nearly as much waits as may; the rest is for what is in hand.
+    pub(super) fn waiting(&self) -> Gauge {
+        self.waiting.clone()
     }
 
     /// Puts content in its room, from a position of it. What is not put is zeros.
@@ -103,6 +104,7 @@ impl<L> Tail<L> {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut order);
         let (placed, due) = (order.take_placed(), Due(order.take_due()));
+        self.waiting.set(order.waiting_bytes as u64);
         drop(order);
         placed.into_iter().for_each(|segment| self.let_go(&segment));
         (result, due)
@@ -121,6 +123,7 @@ mod tests {
     use std::ffi::CString;
 
     use super::*;
+    use crate::tar::format::in_blocks;
     use crate::tar::options::{Archive, Options};
     use crate::tar::order::TOP;
     use crate::tar::segment::SEGMENT_BYTES;

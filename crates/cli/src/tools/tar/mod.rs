@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use haul_flow::{Conduct, Config, Line as Said, Means, Problem, Report, Tally, Wording};
+use haul_flow::{Config, Line as Said, Means, Problem, Report, Tally, Wording};
 use haul_sys::Standard;
 use haul_tools::tar::{
     self, Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
@@ -24,7 +24,7 @@ use super::{Call, Tool};
 use crate::messages::Charset;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
-use crate::work::{Manner, Work};
+use crate::work::{Executors, Manner, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "tar",
@@ -511,28 +511,28 @@ struct Archiving {
 }
 
 impl Archiving {
-    fn done(&self, conductor: &impl Conduct, config: &Config, report: &dyn Report) -> u8 {
+    fn done(&self, executor: &impl Executors, config: &Config, report: &dyn Report) -> u8 {
         let standard = self.options.archive == Archive::Standard;
         match self.options.operation {
             Operation::Create if standard && std::io::stdout().is_terminal() => {
                 report.problem(Problem::new(wording::TERMINAL));
                 TROUBLE
             }
-            Operation::Create => tar::create(conductor, &self.options, config, report),
-            Operation::Extract => tar::extract(conductor, &self.options, config, report),
+            Operation::Create => tar::create(executor, &self.options, config, report),
+            Operation::Extract => tar::extract(executor, &self.options, config, report),
             Operation::List => tar::list(&self.options, report),
         }
     }
 }
 
 impl Work for Archiving {
-    fn done_by(&self, conductor: &impl Conduct, config: &Config, console: &Console) -> u8 {
+    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let to_standard =
             self.options.operation == Operation::Create && self.options.archive == Archive::Standard;
         if to_standard || self.options.to_stdout {
-            return self.done(conductor, config, &Aside(console));
+            return self.done(executor, config, &Aside(console));
         }
-        self.done(conductor, config, console)
+        self.done(executor, config, console)
     }
 
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {

@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{Arrivals, Desk, Found, Handled, Held, Operand, Way};
+use haul_cluster::{Arrivals, Way};
+use haul_flow::{Desk, Found, Handled, Held, Operand};
 use haul_sys::{EntryType, Error, Name, Names, Open, open};
 use serde::{Deserialize, Serialize};
 

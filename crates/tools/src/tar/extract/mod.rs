@@ -30,9 +30,10 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use haul_cluster::{Arrivals, Distributed};
 use haul_flow::{
-    Arrivals, Begin, Conduct, Config, Desk, Enter, Found, Handled, Held, Need, Node, Opened, OpenedFile,
-    Operand, Portable, Problem, Report, Session, Split, Status, Tool,
+    Config, Desk, Enter, Executor, Found, Handled, Held, Node, Opened, OpenedFile, Operand, Plan, Problem,
+    Report, Session, Split, Start, Status, Tool,
 };
 use haul_sys::{EntryType, Error, Mode, Names, Open};
 
@@ -54,8 +55,13 @@ const FAILED: u8 = 2;
 /// Pieces under way for each worker.
 const PIECES_EACH: usize = 4;
 
-/// Extracts an archive, its members made as a conductor says; returns the exit status.
-pub fn extract(conductor: &impl Conduct, options: &Options, config: &Config, report: &dyn Report) -> u8 {
+/// Extracts an archive, its members made by an executor; returns the exit status.
+pub fn extract(
+    executor: &impl Executor<Extractor>,
+    options: &Options,
+    config: &Config,
+    report: &dyn Report,
+) -> u8 {
     let members = match archive::open(options) {
         Ok(members) => members,
         Err(problem) => return refuse(problem, report),
@@ -75,7 +81,7 @@ pub fn extract(conductor: &impl Conduct, options: &Options, config: &Config, rep
     let places: Vec<_> = roots.held.iter().map(|(_, held)| Arc::clone(held)).collect();
     let operand = archive_operand(options, &session, &places[0]);
     let extractor = Extractor::new(options.clone(), rights, members, roots);
-    let status = session.run(conductor, &extractor, places, [operand]);
+    let status = session.run(executor, &extractor, places, [operand]);
     let missing = extractor.state.as_ref().is_some_and(|state| state.tell_missing(report));
     if status == Status::Failure || missing { FAILED } else { 0 }
 }
@@ -220,11 +226,11 @@ impl Tool for Extractor {
     type Directory = Place;
     type File = ();
 
-    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: EntryType) -> Need {
-        Need::Handle
+    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: EntryType) -> Plan {
+        Plan::Handle
     }
 
-    fn enter(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<Place> {
+    fn enter_dir(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<Place> {
         Enter::Over
     }
 
@@ -239,24 +245,24 @@ impl Tool for Extractor {
         }
     }
 
-    fn begin(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Begin<()> {
-        Begin::Over
+    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+        Start::Done
     }
 
-    fn told(&self, _: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, _: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
         if let Place::Group(group) = &found.node.own {
             self.group_told(group, result);
         }
     }
 
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
         if let Place::Group(group) = &node.own {
             self.group_left(desk, group);
         }
     }
 }
 
-impl Portable for Extractor {
+impl Distributed for Extractor {
     const NAME: &'static str = "tar -x";
 
     fn brief(&self) -> Vec<u8> {

@@ -9,7 +9,8 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{Arrivals, Desk, Held, Portable, Problem, Split, Way};
+use haul_cluster::{Arrivals, Distributed, Way};
+use haul_flow::{Desk, Held, Node, Problem, Split};
 use haul_sys::{Errno, Error, Open, Operation, open};
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +100,7 @@ fn span_of(length: usize, blocks: Vec<(usize, Vec<u8>)>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-impl Portable for Fill {
+impl Distributed for Fill {
     const NAME: &'static str = "tar-fill";
 
     fn brief(&self) -> Vec<u8> {
@@ -113,6 +114,10 @@ impl Portable for Fill {
 
     fn may_travel(&self, node: &haul_flow::Node<Self>) -> bool {
         node.own.archive.is_some()
+    }
+
+    fn finish_part(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+        node.own.write_there(desk);
     }
 
     fn pack(&self, own: &Group) -> Vec<u8> {

@@ -28,10 +28,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_flow::{
-    Begin, Block, Desk, Enter, Found, Holes, Need, Node, OpenFile, Opened, OpenedFile, Operand, Problem,
-    Report, Tally, Tool, Transfer,
+    Block, Desk, Enter, Failure, Found, Holes, Node, OpenFile, Opened, OpenedFile, Operand, Probe, Problem,
+    Report, Reported, Start, Tally, Tool, Transfer, Write,
 };
-use haul_sys::{EntryType, Names, Stat, stat};
+use haul_sys::{EntryType, Names, stat};
 
 use super::entry::People;
 use super::format::fill;
@@ -382,23 +382,39 @@ impl Large {
     }
 }
 
+impl Fill {
+    /// Voids the room of a file that can't be read.
+    fn not_read(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+        let group = &found.node.own;
+        self.take_back(&group.filling);
+        let Some(wanted) = group.file(found.name()) else { return };
+        if wanted.is_piece && self.decide(wanted.member, VOID) == KEPT {
+            // The other pieces are there: this one is zeros, and an error was told.
+            return desk.tell(found, Outcome::Read { missing: 0, changed: false }.packed());
+        }
+        fill(&mut self.bytes(&group.filling)[wanted.span.clone()]);
+        desk.tell(found, Outcome::Void.packed());
+    }
+}
+
 impl Tool for Fill {
     type Directory = Group;
     type File = Filled;
 
-    fn follows(&self, _: &Found<Self>) -> bool {
+    fn follow(&self, _: &Found<Self>) -> bool {
         self.options.links == Links::Followed
     }
 
-    fn needs(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: EntryType) -> Need {
-        Need::Read
+    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> haul_flow::Plan {
+        let is_probed = found.node.own.file(found.name()).is_some_and(|file| !file.is_piece);
+        haul_flow::Plan::Read(if is_probed { Probe::ALWAYS } else { Probe::NEVER })
     }
 
-    fn enter(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<Group> {
+    fn enter_dir(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<Group> {
         Enter::Over
     }
 
-    fn leave(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
         let (filling, Some(whole)) = (&node.own.filling, &self.whole) else { return };
         if filling.groups.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -413,42 +429,34 @@ impl Tool for Fill {
         whole.advance(&self.options, written, desk.report(), |operand| desk.offer(operand));
     }
 
-    fn leave_part(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
-        node.own.write_there(desk);
-    }
-
-    fn reads_first(&self, found: &Found<Self>, _: &Stat) -> bool {
-        found.node.own.file(found.name()).is_some_and(|file| !file.is_piece)
-    }
-
-    fn not_begun(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
-        let group = &found.node.own;
-        self.take_back(&group.filling);
-        let Some(wanted) = group.file(found.name()) else { return };
-        if wanted.is_piece && self.decide(wanted.member, VOID) == KEPT {
-            // The other pieces are there: this one is zeros, and an error was told.
-            return desk.tell(found, Outcome::Read { missing: 0, changed: false }.packed());
+    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+        if failure.is_before_open_file() {
+            self.not_read(desk, found);
         }
-        fill(&mut self.bytes(&group.filling)[wanted.span.clone()]);
-        desk.tell(found, Outcome::Void.packed());
+        Reported::No
     }
 
-    fn begin(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Begin<Filled> {
+    fn open_file(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+    ) -> Start<Filled> {
         let group = &found.node.own;
         self.take_back(&group.filling);
-        let Some(place) = group.place_of(found.name()) else { return Begin::Over };
+        let Some(place) = group.place_of(found.name()) else { return Start::Done };
         let wanted = &group.files[place];
         if wanted.is_piece || wanted.map.is_some() {
             self.read_alone(desk, found, opened, wanted);
-            return Begin::Over;
+            return Start::Done;
         }
         // Before the blocks come, which have no desk.
         drop(self.bytes(&group.filling));
         let transfer = if opened.stat.size == 0 { Transfer::Nothing } else { Transfer::Blocks(Holes::Read) };
-        Begin::Move { own: Filled { place, got: AtomicU64::new(0) }, target: None, transfer }
+        Start::Inspect { own: Filled { place, got: AtomicU64::new(0) }, transfer }
     }
 
-    fn block(&self, file: &OpenFile<Self>, offset: u64, bytes: &[u8]) -> Block {
+    fn block(&self, file: &OpenFile<Self>, Block { offset, bytes, .. }: Block<'_>) -> Write {
         let group = &file.found.node.own;
         let wanted = &group.files[file.own.place];
         let left = wanted.stored.end.saturating_sub(offset) as usize;
@@ -458,10 +466,10 @@ impl Tool for Fill {
             lock(&group.filling.bytes)[at..at + taken.len()].copy_from_slice(taken);
             file.own.got.fetch_add(taken.len() as u64, Ordering::Relaxed);
         }
-        Block::Taken
+        Write::Nothing
     }
 
-    fn finish(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
         let wanted = &file.found.node.own.files[file.own.place];
         let missing = wanted.stored.end - file.own.got.load(Ordering::Relaxed);
         let changed = stat(&*file.source).map_or(true, |now| has_changed(&wanted.stat, &now));
@@ -470,7 +478,7 @@ impl Tool for Fill {
     }
 
     /// Takes what became of a file, or of a piece: tells of it, when all pieces are over.
-    fn told(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
         let (Some(whole), Some(wanted)) = (&self.whole, found.node.own.file(found.name())) else { return };
         let outcome = Outcome::unpack(result);
         if let (Outcome::Void, true) = (&outcome, wanted.is_first) {

@@ -5,24 +5,30 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../../flow/tests/recorder/mod.rs"]
 mod recorder;
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{
-    Absent, Arrivals, Config, Desk, Driver, Errand, Feed, Found, HeldCache, Job, LargeFile, Local,
-    MakeWorker, Node, Outlet, PackedPart, Parcel, Part, Piece, Portable, Settings, Setup, Status, Way, Ways,
+use haul_cluster::{
+    Arrivals, Distributed, Errand, Joined, LargeFile, Outlet, PackedPart, Parcel, Part, PartKey, Piece, Way,
+    Ways,
 };
-use haul_sys::{Error, PackedNames, Stat};
+use haul_flow::{
+    Absent, Config, Desk, Driver, Feed, Found, HeldCache, Job, Local, MakeWorker, Node, OpenedFile, Problem,
+    Report, Settings, Setup, Status,
+};
+use haul_sys::{Error, Open, PackedNames, Stat};
 use proptest::prelude::*;
 
 use recorder::{Event, MACHINE, Notes, Recorder, Shape, build, check, operand, shapes};
 
-impl Portable for Recorder {
+impl Distributed for Recorder {
     const NAME: &'static str = "recorder";
 
     fn brief(&self) -> Vec<u8> {
@@ -40,8 +46,18 @@ impl Portable for Recorder {
     fn unpack(&self, packed: &[u8], _: &Arrivals<'_>) -> Result<String, (Vec<u8>, Error)> {
         Ok(String::from_utf8(packed.to_vec()).unwrap())
     }
-    fn leader_counts(&self) -> bool {
-        false
+    fn pack_entered(&self, own: &String) -> Vec<u8> {
+        own.as_bytes().to_vec()
+    }
+    fn join(
+        &self,
+        _: &Desk<'_, Self>,
+        _: &Found<Self>,
+        _: &OpenedFile<'_>,
+        ticket: &[u8],
+    ) -> Option<Joined<Mutex<u64>>> {
+        let target = haul_sys::open_path(&CString::new(ticket).unwrap(), Open::READ).unwrap();
+        Some(Joined { own: Mutex::new(0), target, inspect: true })
     }
     fn may_be_entered_elsewhere(&self, _: &Node<Self>, _: u64) -> bool {
         true
@@ -69,20 +85,21 @@ struct Giving {
 }
 
 /// A part under way: as long as it is, the run that walks goes on.
-struct Sent<'a> {
+struct Sent {
     parcel: Parcel<Recorder>,
     claimed: bool,
-    feed: Feed<'a, Job<Recorder>>,
+    feed: Feed<'static, Job<Recorder>>,
 }
 
 /// The driver of the run that walks, and what the other run tells of its parts.
-struct Post<'a> {
+struct Post {
     giving: Giving,
-    tool: &'a Recorder,
-    local: &'a Local<Job<Recorder>>,
-    other: Mutex<Option<Feed<'a, Job<Recorder>>>>,
+    tool: &'static Recorder,
+    notes: &'static Notes,
+    local: &'static Local<Job<Recorder>>,
+    other: Mutex<Option<Feed<'static, Job<Recorder>>>>,
     ways: Arc<Ways>,
-    under_way: Mutex<HashMap<u64, Sent<'a>>>,
+    under_way: Mutex<HashMap<u64, Sent>>,
     parts: AtomicU64,
     /// Parts that were told to be done and were not under way.
     strays: Mutex<Vec<u64>>,
@@ -90,56 +107,60 @@ struct Post<'a> {
     before: fn(&PackedPart),
 }
 
-impl Post<'_> {
-    fn send(&self, parcel: Parcel<Recorder>, claimed: bool) {
+impl Post {
+    fn send(self: &Arc<Self>, parcel: Parcel<Recorder>, claimed: bool) {
         let number = self.parts.fetch_add(1, Ordering::Relaxed);
         let packed = parcel.pack(self.tool, Errand { number, claimed, ..Errand::default() });
         (self.before)(&packed);
         let sent = Sent { parcel, claimed, feed: self.local.feed() };
         self.under_way.lock().unwrap().insert(number, sent);
         let (ways, entries) = (Arc::clone(&self.ways), self.giving.entries[1]);
+        let outlet = Arc::clone(self) as Arc<dyn Outlet<Recorder>>;
         let admit = move |desk: &Desk<'_, Recorder>| {
             let arrivals = Arrivals { cache: desk.cache(), ways: &ways };
-            let jobs = arrivals.admit(desk.tool(), packed, entries).unwrap();
+            let jobs = arrivals.admit(desk.tool(), outlet, packed, entries).unwrap();
             jobs.into_iter().for_each(|job| desk.share(job));
         };
         self.other.lock().unwrap().as_ref().unwrap().share(Job::Visit(Box::new(admit)));
     }
 }
 
-impl Driver<Job<Recorder>> for Post<'_> {
+/// The post as the driver of the run that walks.
+struct Giver(Arc<Post>);
+
+impl Driver<Job<Recorder>> for Giver {
     fn workers(&self) -> usize {
-        self.local.workers()
+        self.0.local.workers()
     }
     fn share(&self, me: usize, job: Job<Recorder>) {
-        let claimed = matches!(job, Job::Claimed(_));
-        let parcel = match self.giving.directories {
-            true => Parcel::of_directories(self.tool, job).or_else(|job| Parcel::of(self.tool, job)),
-            false => Parcel::of(self.tool, job),
+        let claimed = matches!(job, Job::Entries(_));
+        let parcel = match self.0.giving.directories {
+            true => Parcel::of_directories(self.0.tool, job).or_else(|job| Parcel::of(self.0.tool, job)),
+            false => Parcel::of(self.0.tool, job),
         };
         match parcel {
-            Ok(parcel) => self.send(parcel, claimed),
-            Err(job) => self.local.share(me, job),
+            Ok(parcel) => self.0.send(parcel, claimed),
+            Err(job) => self.0.local.share(me, job),
         }
     }
     fn take(&self, me: usize) -> Option<Job<Recorder>> {
-        self.local.take(me)
+        self.0.local.take(me)
     }
-    fn sends_away(&self) -> bool {
+    fn classifies_first(&self) -> bool {
         true
     }
     fn chunk_entries(&self, _: usize) -> usize {
-        self.giving.entries[0]
+        self.0.giving.entries[0]
     }
     fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
-        let absent = self.local.drive(make);
-        self.other.lock().unwrap().take();
+        let absent = self.0.local.drive(make);
+        self.0.other.lock().unwrap().take();
         absent
     }
 }
 
-impl Outlet<Recorder> for Post<'_> {
-    fn done(&self, part: &Part) {
+impl Outlet<Recorder> for Post {
+    fn done(&self, part: &Part<Recorder>) {
         let sent = self.under_way.lock().unwrap().remove(&part.errand.number);
         let Some(Sent { parcel, claimed, feed }) = sent else {
             return self.strays.lock().unwrap().push(part.errand.number);
@@ -147,18 +168,25 @@ impl Outlet<Recorder> for Post<'_> {
         let outcome = part.outcome();
         feed.share(Job::Visit(Box::new(move |desk| parcel.conclude(desk, claimed, outcome))));
     }
+    fn note(&self, _: PartKey, problem: Problem) {
+        self.notes.problem(problem);
+    }
+    fn seal(&self, _: &Desk<'_, Recorder>, _: &Arc<Node<Recorder>>) {}
+    fn flush(&self, _: &Desk<'_, Recorder>) {}
+    fn flushes(&self) -> bool {
+        false
+    }
     fn large(&self, _: &Stat) -> Option<u64> {
         None
     }
     fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
     fn over(&self, _: &Desk<'_, Recorder>, _: &Found<Recorder>, _: u64, _: bool) {}
-    fn call_off(&self) {}
 }
 
 /// What came of a run that gave its files away.
 struct Given {
-    tool: Recorder,
-    notes: Notes,
+    tool: &'static Recorder,
+    notes: &'static Notes,
     /// Of the run that walked, and of the other.
     statuses: [Status; 2],
     parts: u64,
@@ -167,41 +195,36 @@ struct Given {
 /// Runs over a tree, and gives the files to another run.
 fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedPart)) -> Given {
     let settings = Settings { held, ..Settings::within(&Config::default(), MACHINE) };
-    let (tool, notes) = (Recorder::default(), Notes::default());
-    let [local, other] = giving.workers.map(Local::new);
+    // Parts are known to their entries, which may live as long as anything.
+    let tool: &Recorder = Box::leak(Box::default());
+    let notes: &Notes = Box::leak(Box::default());
+    let [local, other] = giving.workers.map(|workers| &*Box::leak(Box::new(Local::new(workers))));
     let [here, there] = [held; 2].map(HeldCache::new);
-    let post = Post {
+    let post = Arc::new(Post {
         giving,
-        tool: &tool,
-        local: &local,
+        tool,
+        notes,
+        local,
         other: Mutex::new(Some(other.feed())),
         ways: Arc::default(),
         under_way: Mutex::default(),
         parts: AtomicU64::new(0),
         strays: Mutex::default(),
         before,
-    };
+    });
+    let giver = Giver(Arc::clone(&post));
     let statuses = std::thread::scope(|threads| {
-        let setup = Setup {
-            settings,
-            cache: &here,
-            report: &notes,
-            driver: &post,
-            outlet: None,
-            engine: Mutex::default(),
-        };
+        let setup = Setup { settings, cache: &here, report: notes, driver: &giver, engine: Mutex::default() };
         let other = threads.spawn(|| {
-            let outlet = Some(&post as &dyn Outlet<Recorder>);
-            let (report, engine) = (&notes, Mutex::default());
-            let setup = Setup { settings, cache: &there, report, driver: &other, outlet, engine };
-            haul_flow::run(&tool, [], &setup)
+            let setup =
+                Setup { settings, cache: &there, report: notes, driver: other, engine: Mutex::default() };
+            haul_flow::run(tool, [], &setup)
         });
-        [haul_flow::run(&tool, [operand(&here, root)], &setup), other.join().unwrap()]
+        [haul_flow::run(tool, [operand(&here, root)], &setup), other.join().unwrap()]
     });
     assert_eq!(*post.strays.lock().unwrap(), [0; 0], "parts were told to be done twice");
     assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with parts under way");
     let parts = post.parts.load(Ordering::Relaxed);
-    drop(post);
     Given { tool, notes, statuses, parts }
 }
 
@@ -222,16 +245,16 @@ proptest! {
         build(&shape, &root, if twins { "twin" } else { "f" }, &mut expected);
         let giving = Giving { workers: workers.into(), entries: entries.into(), directories };
         let Given { tool, notes, statuses, parts } = give(&root, giving, held, |_| {});
-        let problems = notes.problems.into_inner().unwrap();
+        let problems = std::mem::take(&mut *notes.problems.lock().unwrap());
         prop_assert!(problems.is_empty(), "{problems:?}");
         prop_assert_eq!(statuses, [Status::Success; 2]);
-        let events = tool.events.into_inner().unwrap();
+        let events = std::mem::take(&mut *tool.events.lock().unwrap());
         let files = events.iter().filter(|event| matches!(event, Event::Done(..))).count();
         prop_assert!(parts >= files.div_ceil(entries.0) as u64, "{parts} parts");
-        let claimed = tool.claimed.into_inner().unwrap();
+        let claimed = std::mem::take(&mut *tool.claimed.lock().unwrap());
         prop_assert_eq!(claimed.len(), if twins { files } else { 0 }, "claimed, and told of");
         prop_assert!(claimed.iter().all(|(_, stands)| *stands));
-        check(&events, &expected, notes.tally.into_inner().unwrap())?;
+        check(&events, &expected, *notes.tally.lock().unwrap())?;
     }
 }
 
@@ -259,35 +282,45 @@ fn what_goes_wrong_in_a_part_is_told_once_and_ends_nothing() {
         let giving = Giving { workers: [2, 2], entries: [8, 3], directories };
         let Given { tool, notes, statuses, .. } = give(&root, giving, 16, remove_gone);
         assert_eq!(statuses, [Status::Success, Status::Failure], "whose run met the errors");
-        let problems = notes.problems.into_inner().unwrap();
+        let problems = std::mem::take(&mut *notes.problems.lock().unwrap());
         let mut names: Vec<_> = problems.iter().flat_map(|problem| problem.names.clone()).collect();
         names.sort();
         let gone = ["d0/gone", "d0/twin-gone", "gone", "twin-gone"].map(|name| root.join(name));
         assert_eq!(names, gone.map(|path| path.into_os_string().into_encoded_bytes()));
-        let claimed = tool.claimed.into_inner().unwrap();
+        let claimed = std::mem::take(&mut *tool.claimed.lock().unwrap());
         assert_eq!(claimed.len(), 42);
         let fallen: Vec<_> =
             claimed.into_iter().filter(|(_, stands)| !stands).map(|(name, _)| name).collect();
         assert_eq!(fallen, vec![c"twin-gone".to_owned(); 2]);
-        let happened = BTreeSet::from_iter(tool.events.into_inner().unwrap());
+        let happened = BTreeSet::from_iter(std::mem::take(&mut *tool.events.lock().unwrap()));
         assert_eq!(happened, expected);
     }
 }
 
 /// Hears whether a piece was moved.
 #[derive(Default)]
-struct Heard(Mutex<Vec<bool>>);
+struct Heard {
+    moved: Mutex<Vec<bool>>,
+    problems: Mutex<Vec<Problem>>,
+}
 
 impl Outlet<Recorder> for Heard {
-    fn done(&self, part: &Part) {
-        self.0.lock().unwrap().push(part.was_moved());
+    fn done(&self, part: &Part<Recorder>) {
+        self.moved.lock().unwrap().push(part.was_moved());
     }
     fn large(&self, _: &Stat) -> Option<u64> {
         panic!("a member was asked to lead");
     }
+    fn note(&self, _: PartKey, problem: Problem) {
+        self.problems.lock().unwrap().push(problem);
+    }
+    fn seal(&self, _: &Desk<'_, Recorder>, _: &Arc<Node<Recorder>>) {}
+    fn flush(&self, _: &Desk<'_, Recorder>) {}
+    fn flushes(&self) -> bool {
+        false
+    }
     fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
     fn over(&self, _: &Desk<'_, Recorder>, _: &Found<Recorder>, _: u64, _: bool) {}
-    fn call_off(&self) {}
 }
 
 /// Moves a piece of a file of `bytes` bytes that had `size` when its leader opened it; returns whether it was told to be moved,
@@ -298,7 +331,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
     fs::write(&file, vec![1; bytes]).unwrap();
     let settings = Settings::within(&Config::default(), MACHINE);
     let (tool, notes, heard, local) =
-        (Recorder::default(), Notes::default(), Heard::default(), Local::new(2));
+        (Recorder::default(), Notes::default(), Arc::new(Heard::default()), Local::new(2));
     let cache = HeldCache::new(16);
     let place = operand(&cache, &file).place;
     let piece = Piece { range: piece, size, by_kernel: false, ticket: b"/dev/null".to_vec() };
@@ -309,19 +342,19 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
         names: PackedNames::default(),
     };
     packed.names.push(c"file", haul_sys::EntryType::Regular);
-    let outlet = Some(&heard as &dyn Outlet<Recorder>);
-    let setup =
-        Setup { settings, cache: &cache, report: &notes, driver: &local, outlet, engine: Mutex::default() };
+    let setup = Setup { settings, cache: &cache, report: &notes, driver: &local, engine: Mutex::default() };
+    let outlet = Arc::clone(&heard) as Arc<dyn Outlet<Recorder>>;
     let feed = local.feed();
     feed.share(Job::Visit(Box::new(move |desk| {
         let arrivals = Arrivals { cache: desk.cache(), ways: &Ways::default() };
-        let jobs = arrivals.admit(desk.tool(), packed, 64).unwrap();
+        let jobs = arrivals.admit(desk.tool(), outlet, packed, 64).unwrap();
         jobs.into_iter().for_each(|job| desk.share(job));
     })));
     drop(feed);
     haul_flow::run(&tool, [], &setup);
     let moved = *tool.pieces.lock().unwrap();
-    (heard.0.into_inner().unwrap(), moved, notes.problems.lock().unwrap().len())
+    let told = heard.moved.lock().unwrap().clone();
+    (told, moved, heard.problems.lock().unwrap().len())
 }
 
 #[test]

@@ -7,32 +7,34 @@
 //! numbers, questions to the user, operands that may meet in one place.
 
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use haul_flow::{
-    Arrivals, Desk, Found, Held, Node, OpenFile, OpenedFile, Portable, Problem, RunId, Way, is_shared,
-};
-use haul_sys::{Error, Fd, FileType, Identity, Open, stat, stat_path};
+use haul_cluster::{Arrivals, Distributed, Joined, Way};
+use haul_flow::layout::Striping;
+use haul_flow::{Desk, Found, Held, Node, OpenFile, OpenedFile, Problem, is_shared};
+use haul_sys::{Error, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
+
+mod ticket;
 
 use super::Copier;
 use super::births::Births;
 use super::default_label;
 use super::links::NameClaim;
-use super::options::{CopyOptions, Dereference, Label};
-use super::provisional::Ticket;
+use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
 use super::regular::CopiedFile;
 use super::target::{
     Copy, MadeDirectory, TargetDirectory, open_directory, problem, target_name, target_path,
 };
 use super::wording;
+use ticket::Ticket;
 
 /// What every process of a copy has to know.
 #[derive(Serialize, Deserialize)]
 struct Brief {
     options: CopyOptions,
-    run: RunId,
+    temporary_names: TemporaryNames,
 }
 
 /// A target directory on its way to another process.
@@ -60,7 +62,7 @@ struct EnteredTarget {
 }
 
 /// Packs a target directory for the process that will finish it.
-pub(super) fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
+fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
     let Some(made) = &own.made else { return Vec::new() };
     let (identity, gives_access_list) = (own.held.identity(), own.gives_access_list);
     // The fields of an [`EnteredTarget`], in their order, without copies.
@@ -69,23 +71,24 @@ pub(super) fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
 }
 
 impl Copier {
-    pub(super) fn ticket_of(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
+    fn ticket_of(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
         let found = &file.found;
         let target = stat(file.target.as_ref()?).ok()?;
-        let ticket = match &file.own.provisional {
-            Some(provisional) => Ticket::provisional(provisional.clone(), &file.stat, &target),
-            None => Ticket::in_place(target_name(found).to_owned(), &file.stat, &target, self.run),
+        let epoch = self.temporary_names.get().map_or(1, |run| run.epoch);
+        let ticket = match &file.own.temporary_name {
+            Some(name) => Ticket::temporary(name.clone(), &file.stat, &target),
+            None => Ticket::in_place(target_name(found).to_owned(), &file.stat, &target, epoch),
         };
         ticket.pack()
     }
 
-    pub(super) fn join_file(
+    fn join_file(
         &self,
         desk: &Desk<'_, Self>,
         found: &Found<Self>,
         opened: &OpenedFile<'_>,
         ticket: &[u8],
-    ) -> Option<(CopiedFile, Fd)> {
+    ) -> Option<Joined<CopiedFile>> {
         let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
             desk.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
             return None;
@@ -95,7 +98,11 @@ impl Copier {
             Ok((stat(&target)?.kind, target))
         });
         match target {
-            Ok((FileType::Regular, target)) => Some((CopiedFile::of_member(&self.options), target)),
+            Ok((FileType::Regular, target)) => {
+                let own = CopiedFile::of_member(&self.options);
+                let inspect = own.has_holes;
+                Some(Joined { own, target, inspect })
+            }
             Ok((_, target)) => {
                 desk.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
                 target.close().unwrap_or_default();
@@ -109,21 +116,28 @@ impl Copier {
     }
 }
 
-impl Portable for Copier {
+impl Distributed for Copier {
     const NAME: &'static str = "cp";
 
     fn brief(&self) -> Vec<u8> {
-        let brief = Brief { options: self.options.clone(), run: self.run };
+        let names = || {
+            self.options
+                .temporary_names
+                .unwrap_or_else(|| TemporaryNames { number: rand::random(), epoch: 1 })
+        };
+        let temporary_names = *self.temporary_names.get_or_init(names);
+        let brief = Brief { options: self.options.clone(), temporary_names };
         postcard::to_allocvec(&brief).unwrap_or_default()
     }
 
     fn briefed(brief: &[u8]) -> Option<Self> {
-        let Brief { options, run }: Brief = postcard::from_bytes(brief).ok()?;
+        let Brief { options, temporary_names }: Brief = postcard::from_bytes(brief).ok()?;
         if let Label::Given(context) = &options.label {
             haul_sys::set_creation_label(context).ok()?;
         }
         let contexts = default_label::open(&options).ok()?;
-        Some(Self { run, contexts, ..Self::new(options, false) })
+        let temporary_names = OnceLock::from(temporary_names);
+        Some(Self { temporary_names, contexts, ..Self::new(options, false) })
     }
 
     fn made<'a>(&self, found: &'a Found<Self>) -> Option<(&'a Arc<Held>, &'a CStr)> {
@@ -133,11 +147,33 @@ impl Portable for Copier {
     }
 
     fn lost(&self) {
-        self.is_lost.store(true, Ordering::Relaxed);
+        self.keeps_temporary.store(true, Ordering::Relaxed);
     }
 
     fn leader_counts(&self) -> bool {
         !self.options.preserve.is_empty()
+    }
+
+    fn striping(&self, file: &OpenFile<Self>) -> Option<Striping> {
+        self.striping_of(file)
+    }
+
+    fn pack_entered(&self, own: &TargetDirectory) -> Vec<u8> {
+        pack_entered(own)
+    }
+
+    fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
+        self.ticket_of(file)
+    }
+
+    fn join(
+        &self,
+        desk: &Desk<'_, Self>,
+        found: &Found<Self>,
+        opened: &OpenedFile<'_>,
+        ticket: &[u8],
+    ) -> Option<Joined<CopiedFile>> {
+        self.join_file(desk, found, opened, ticket)
     }
 
     fn may_travel(&self, node: &Node<Self>) -> bool {
@@ -174,8 +210,11 @@ impl Portable for Copier {
             let looked = arrivals.cache.open(&held).and_then(|fd| stat(&*fd));
             Some(looked.map_err(|cause| (packed.held.path(), cause))?)
         };
-        let made =
-            MadeDirectory { before, plain_mode: None, xattrs: super::attributes::SourceXattrs::default() };
+        let made = MadeDirectory {
+            before,
+            plain_mode: None,
+            xattrs: crate::copy::attributes::SourceXattrs::default(),
+        };
         let copy = Copy::new(packed.index, packed.source, packed.target);
         Ok(TargetDirectory {
             held,

@@ -17,13 +17,12 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
+use haul_flow::{Found, HeldCache, Node};
 use haul_sys::{Fd, FileType, Names, Stat, file_system_id, stat_at, stat_path};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::held::HeldCache;
-use crate::node::{Found, Node};
-use crate::part::Portable;
+use crate::distributed::Distributed;
 
 /// The state of an entry's source and target, as one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +80,7 @@ pub(crate) struct SeenEntries(Vec<Seen>);
 impl SeenEntries {
     /// Looks at the sources; returns what was seen and the names that are to be done. `known` are the stamps of an earlier
     /// run, in the order of the names.
-    pub(crate) fn look<T: Portable>(
+    pub(crate) fn look<T: Distributed>(
         tool: &T,
         cache: &HeldCache,
         (node, names): (&Arc<Node<T>>, Names),
@@ -96,7 +95,7 @@ impl SeenEntries {
             let (name, entry) = (names.name(index), names.entry(index));
             let found = Found { node: Arc::clone(node), name: name.into(), kind: entry.kind, seen: None };
             let source = place.as_ref().and_then(|place| {
-                let stat = stat_path(Some(place.directory), name, tool.follows(&found)).ok()?;
+                let stat = stat_path(Some(place.directory), name, tool.follow(&found)).ok()?;
                 Some(State::new(place.file_system, &stat))
             });
             let known = known.get(index).copied().filter(|known| *known != Stamp::NONE);
@@ -110,7 +109,7 @@ impl SeenEntries {
     }
 
     /// Stamps the entries that `may_be` stamped, in the order of the names, without those that are `apart`.
-    pub(crate) fn stamps<T: Portable>(
+    pub(crate) fn stamps<T: Distributed>(
         &self,
         (tool, cache): (&T, &HeldCache),
         node: &Arc<Node<T>>,
@@ -133,7 +132,7 @@ impl SeenEntries {
     }
 
     /// Stamps one entry.
-    pub(crate) fn stamp_of<T: Portable>(&self, tool: &T, cache: &HeldCache, found: &Found<T>) -> Stamp {
+    pub(crate) fn stamp_of<T: Distributed>(&self, tool: &T, cache: &HeldCache, found: &Found<T>) -> Stamp {
         let seen = self.0.iter().find(|seen| seen.name.as_c_str() == found.name());
         seen.map_or(Stamp::NONE, |seen| stamp(tool, cache, found, seen.source.as_ref()))
     }
@@ -152,7 +151,7 @@ impl<'a> Place<'a> {
 }
 
 /// Stamps an entry by the state of its target now. What cannot be looked at gets no stamp.
-fn stamp<T: Portable>(tool: &T, cache: &HeldCache, found: &Found<T>, source: Option<&State>) -> Stamp {
+fn stamp<T: Distributed>(tool: &T, cache: &HeldCache, found: &Found<T>, source: Option<&State>) -> Stamp {
     let look = || {
         let (held, name) = tool.made(found)?;
         let directory = cache.open(held).ok()?;

@@ -14,10 +14,9 @@ use std::ffi::CString;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use haul_flow::{Held, HeldCache};
 use haul_sys::{Errno, Error, Identity, Open, Operation, open, stat};
 use serde::{Deserialize, Serialize};
-
-use crate::{Held, HeldCache};
 
 /// Directories that stay known although no part is in them now: a few per directory being visited, as its parents are
 /// needed for its neighbours.

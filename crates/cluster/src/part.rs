@@ -12,7 +12,7 @@
 //! [`Piece`]s by several processes, and the one that met it leads: it makes the target and finishes it.
 //!
 //! Invariant: a part is told to be done exactly once, after the last of its entries; a piece is told to be moved only if
-//! every byte of it was (tests: `flow/tests/parts.rs`, `cli/tests/cluster`).
+//! every byte of it was (tests: `cluster/tests/parts.rs`, `cli/tests/cluster`).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -20,22 +20,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use haul_sys::{EntryType, Error, PackedNames, Stat};
+use haul_flow::{
+    Batch, Desk, Found, Held, HeldCache, Job, Node, OpenFile, Problem, RootOwner, Tool, Transfer, plan,
+};
+use haul_sys::{EntryType, Error, Names, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::distributed::Distributed;
 use crate::entered::Entered;
-use crate::node::{Found, Node};
-use crate::plan;
-use crate::report::Problem;
-use crate::run::{Batch, Desk, Job};
 use crate::stamp::{SeenEntries, Stamp};
-use crate::tool::{OpenFile, Tool, Transfer};
 use crate::ways::{Way, Ways};
-use crate::{Held, HeldCache, wording};
-
-/// Bytes that the results of a part may have together: it is reported in one message.
-const TOLD_BYTES_MAX: usize = 64 << 20;
 
 /// What a process is told of a part, apart from where it is and which entries are in it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -87,14 +82,58 @@ pub enum PartKey {
     Piece(u64),
 }
 
-/// A part in the process that does it.
-#[derive(Debug)]
-pub struct Part {
+/// A part in the process that does it: the owner of its entries.
+pub struct Part<T: Tool> {
     /// What this process was told of it.
     pub errand: Errand,
+    pub(crate) outlet: Arc<dyn Outlet<T>>,
     outcome: Mutex<PartOutcome>,
     moved: AtomicBool,
     seen: OnceLock<SeenEntries>,
+}
+
+/// Hears what becomes of the parts that a process was given.
+pub trait Outlet<T: Tool>: Send + Sync {
+    /// Called when every entry of a part is complete, or is apart.
+    fn done(&self, part: &Part<T>);
+
+    /// Called instead of [`Outlet::done`] for a part that is journaled: it is to be on storage before it is done.
+    fn seal(&self, desk: &Desk<'_, T>, node: &Arc<Node<T>>);
+
+    /// Flushes the parts that wait for that, until none is left.
+    fn flush(&self, desk: &Desk<'_, T>);
+
+    /// Keeps a problem of a part until that is done.
+    fn note(&self, part: PartKey, problem: Problem);
+
+    /// True if what is moved of a large file is to be on storage before that is reported.
+    fn flushes(&self) -> bool;
+
+    /// Returns a number for a large file, if its content may be moved by several processes.
+    fn large(&self, stat: &Stat) -> Option<u64>;
+
+    /// Called when the target of a large file is made. The file is to be kept until its pieces are over, and then offered as
+    /// [`Job::finish`].
+    fn begun(&self, tool: &T, number: u64, file: LargeFile<T>);
+
+    /// Called when a large file is closed, finished well or not.
+    fn over(&self, desk: &Desk<'_, T>, found: &Found<T>, number: u64, moved: bool);
+}
+
+/// A large file whose target is made.
+pub struct LargeFile<T: Tool> {
+    /// The file.
+    pub file: Arc<OpenFile<T>>,
+    /// How its content is to be moved.
+    pub transfer: Transfer,
+    /// What the tool needs to open the target.
+    pub ticket: Vec<u8>,
+}
+
+/// Returns the part that an entry's directory was given to this process in, if it was.
+#[must_use]
+pub fn part_of<T: Tool + 'static>(node: &Node<T>) -> Option<&Part<T>> {
+    node.owner.as_ref()?.as_any().downcast_ref()
 }
 
 /// What became of a part's entries, as far as they are not simply over.
@@ -114,9 +153,10 @@ pub struct PartOutcome {
     pub stamps: Vec<Stamp>,
 }
 
-impl Part {
-    pub(crate) fn new(errand: Errand) -> Self {
-        Self { errand, outcome: Mutex::default(), moved: AtomicBool::new(false), seen: OnceLock::new() }
+impl<T: Tool> Part<T> {
+    pub(crate) fn new(errand: Errand, outlet: Arc<dyn Outlet<T>>) -> Self {
+        let (outcome, moved) = (Mutex::default(), AtomicBool::new(false));
+        Self { errand, outlet, outcome, moved, seen: OnceLock::new() }
     }
 
     /// Returns what this process knows the part by.
@@ -128,7 +168,7 @@ impl Part {
         }
     }
 
-    pub(crate) fn note(&self, change: impl FnOnce(&mut PartOutcome)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut PartOutcome)) {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -139,24 +179,31 @@ impl Part {
     }
 
     /// Stamps the entries of a journaled part that `may_be` stamped, after the last of them is over.
-    pub fn stamp<T: Portable>(
-        &self,
-        desk: &Desk<'_, T>,
-        node: &Arc<Node<T>>,
-        may_be: impl Fn(&Found<T>) -> bool,
-    ) {
+    pub fn stamp(&self, desk: &Desk<'_, T>, node: &Arc<Node<T>>, may_be: impl Fn(&Found<T>) -> bool)
+    where
+        T: Distributed,
+    {
         let Some(seen) = self.seen.get() else { return };
         let PartOutcome { apart, returned, .. } = self.outcome();
         let apart: HashSet<_> = apart.into_iter().map(|(name, _)| name).collect();
         let returned: HashSet<_> = returned.into_iter().collect();
         let may_be = |found: &Found<T>| !returned.contains(found.name()) && may_be(found);
         let stamps = seen.stamps((desk.tool(), desk.cache()), node, |name| apart.contains(name), may_be);
-        self.note(|outcome| outcome.stamps = stamps);
+        self.change(|outcome| outcome.stamps = stamps);
     }
 
     /// Stamps one entry of a journaled part.
-    pub fn stamp_of<T: Portable>(&self, desk: &Desk<'_, T>, found: &Found<T>) -> Stamp {
+    pub fn stamp_of(&self, desk: &Desk<'_, T>, found: &Found<T>) -> Stamp
+    where
+        T: Distributed,
+    {
         self.seen.get().map_or(Stamp::NONE, |seen| seen.stamp_of(desk.tool(), desk.cache(), found))
+    }
+
+    /// Returns the number of an entry that is apart.
+    pub(crate) fn apart(&self, name: &CStr) -> Option<u64> {
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.apart.iter().find(|(apart, _)| apart.as_c_str() == name).map(|(_, number)| *number)
     }
 
     /// Records that all of the piece was moved.
@@ -169,119 +216,6 @@ impl Part {
     pub fn was_moved(&self) -> bool {
         self.moved.load(Ordering::Acquire)
     }
-}
-
-/// Hears what becomes of the parts that a run was given.
-pub trait Outlet<T: Tool>: Sync {
-    /// Hears that every entry of a part is settled, or is apart.
-    fn done(&self, part: &Part);
-
-    /// Called instead of [`Outlet::done`] for a part that is journaled: it is to be on storage before it is done.
-    fn seal(&self, _desk: &Desk<'_, T>, node: &Arc<Node<T>>) {
-        if let Some(part) = &node.part {
-            self.done(part);
-        }
-    }
-
-    /// Called with a problem with an entry of a part, which is told only when the part is over: what is lost with this process
-    /// is tried again. Returns what is to be told at once.
-    fn keep(&self, _part: PartKey, problem: Problem) -> Option<Problem> {
-        Some(problem)
-    }
-
-    /// Flushes the parts that are to be sealed.
-    fn flush(&self, _desk: &Desk<'_, T>) {}
-
-    /// Returns a number for a large file, if its content may be moved by several processes.
-    fn large(&self, stat: &Stat) -> Option<u64>;
-
-    /// Hears of a large file whose target is made. The file is to be kept until its pieces are over, and then given back as
-    /// [`Job::finish`].
-    fn begun(&self, tool: &T, number: u64, file: LargeFile<T>);
-
-    /// Hears that a large file is over: closed, and finished well or not.
-    fn over(&self, desk: &Desk<'_, T>, found: &Found<T>, number: u64, moved: bool);
-
-    /// Hears that the tool has called the run off.
-    fn call_off(&self);
-}
-
-/// A large file whose target is made.
-pub struct LargeFile<T: Tool> {
-    /// The file.
-    pub file: Arc<OpenFile<T>>,
-    /// How its content is to be moved.
-    pub transfer: Transfer,
-    /// What the tool needs to open the target.
-    pub ticket: Vec<u8>,
-}
-
-/// What a tool needs so that its entries can be done by another process. What has a default is for tools whose entries are
-/// decided where the walk is, or whose directories are entered elsewhere.
-pub trait Portable: Tool {
-    /// The tool's name, by which other processes know which it is.
-    const NAME: &'static str;
-
-    /// Says what other processes have to know to do parts of this run.
-    fn brief(&self) -> Vec<u8>;
-
-    /// Makes the tool of a process that is given parts; `None` if the brief is of another version.
-    fn briefed(brief: &[u8]) -> Option<Self>;
-
-    /// Tells whether an entry may be done by a process that knows nothing of the rest of the run.
-    fn may_travel(&self, _node: &Node<Self>) -> bool {
-        true
-    }
-
-    /// Packs what the tool keeps for a directory, as far as its entries need it.
-    fn pack(&self, own: &Self::Directory) -> Vec<u8>;
-
-    /// Unpacks what [`Portable::pack`] has packed, in the process that does the entries.
-    ///
-    /// # Errors
-    /// A directory that cannot be held as it was, and its path.
-    fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Self::Directory, (Vec<u8>, Error)>;
-
-    /// Returns where the copy of an entry is, once it is made: the directory, and the name there. `None` for tools that make
-    /// none, and for an entry that must not be skipped by a journal.
-    fn made<'a>(&self, _found: &'a Found<Self>) -> Option<(&'a Arc<Held>, &'a CStr)> {
-        None
-    }
-
-    /// Called when the job is lost for good, before what is left is abandoned: a later run may go on with it.
-    fn lost(&self) {}
-
-    /// Tells whether a large file is finished by what depends on the end of its content, as attributes do, so that its leader
-    /// counts the ranges itself.
-    fn leader_counts(&self) -> bool {
-        false
-    }
-
-    /// Tells whether a directory may be entered by another process, going by the inode number that its listing shows.
-    fn may_be_entered_elsewhere(&self, _node: &Node<Self>, _inode: u64) -> bool {
-        false
-    }
-
-    /// Unpacks, in the process that walks, what the tool keeps for a directory that another process has entered
-    /// ([`Tool::pack_entered`]). `None` if it cannot be, and that was told.
-    fn unpack_entered(
-        &self,
-        _desk: &Desk<'_, Self>,
-        _found: &Found<Self>,
-        _packed: &[u8],
-    ) -> Option<Self::Directory> {
-        None
-    }
-
-    /// Decides, in the process that walks, what becomes of an entry that was returned. `true` if it is to be done by some
-    /// process after all, as claimed; if not, it is settled, or kept, here.
-    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool {
-        desk.settle(found);
-        false
-    }
-
-    /// Hears, in the process that walks, whether the copy of a claimed entry stands.
-    fn claimed_is_over(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _stands: bool) {}
 }
 
 /// A part in the process that walks: kept until it is done.
@@ -315,7 +249,7 @@ impl PackedPart {
     }
 }
 
-impl<T: Portable> Parcel<T> {
+impl<T: Distributed> Parcel<T> {
     /// Takes a job of directories that another process may enter; gives any other back.
     ///
     /// # Errors
@@ -339,7 +273,7 @@ impl<T: Portable> Parcel<T> {
     /// The job.
     pub fn of(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
         match job {
-            Job::Claimed(found) => Ok(Self { found }),
+            Job::Entries(found) => Ok(Self { found }),
             Job::Files(node, batch) if tool.may_travel(&node) && batch.has_no_directories(tool, &node) => {
                 Ok(Self { found: batch.found(&node) })
             }
@@ -395,13 +329,13 @@ impl<T: Portable> Parcel<T> {
         let mut again = Vec::new();
         for mut found in self.found {
             for result in told.remove(found.name()).unwrap_or_default() {
-                desk.tool().told(desk, &found, &result);
+                desk.tool().emitted(desk, &found, &result);
             }
             let is_returned = returned.contains(found.name());
             if is_returned && found.kind == EntryType::Directory {
-                desk.enter_here(&found);
+                enter_here(desk, &found);
             } else if let Some(entered) = entered.remove(found.name()) {
-                desk.go_on_in(&found, entered);
+                entered.go_on(desk, &found);
             } else if !is_returned {
                 if claimed {
                     desk.tool().claimed_is_over(desk, &found, completed.contains(found.name()));
@@ -412,7 +346,7 @@ impl<T: Portable> Parcel<T> {
             }
         }
         if !again.is_empty() {
-            desk.share(Job::Claimed(again));
+            desk.share(Job::Entries(again));
         }
     }
 }
@@ -424,6 +358,12 @@ fn by_name(told: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
         results.entry(name).or_default().push(result);
     }
     results
+}
+
+/// Enters a directory in this process, which walks, that was handed back.
+fn enter_here<T: Tool>(desk: &Desk<'_, T>, found: &Found<T>) {
+    let names = Names::of(found.name(), found.kind);
+    desk.share(Job::Files(Arc::clone(&found.node), Batch::whole(names)));
 }
 
 /// What a process that is given parts knows of the directories they are in.
@@ -448,9 +388,10 @@ impl Arrivals<'_> {
     ///
     /// # Errors
     /// A directory that cannot be held as it was, and its path.
-    pub fn admit<T: Portable + 'static>(
+    pub fn admit<T: Distributed + 'static>(
         &self,
         tool: &T,
+        outlet: Arc<dyn Outlet<T>>,
         packed: PackedPart,
         chunk: usize,
     ) -> Result<Vec<Job<T>>, (Vec<u8>, Error)> {
@@ -458,9 +399,10 @@ impl Arrivals<'_> {
         let own = tool.unpack(&packed.own, self)?;
         let names = packed.names.unpack();
         let known = packed.errand.stamps.clone();
-        let node = Node::of_part(source, own, Part::new(packed.errand));
-        let (names, last) = match (known, &node.part) {
-            (Some(known), Some(part)) => {
+        let part = Arc::new(Part::new(packed.errand, outlet));
+        let node = Node::root(source, own, Arc::clone(&part) as Arc<dyn RootOwner<T>>);
+        let (names, last) = match known {
+            Some(known) => {
                 let (seen, names) = SeenEntries::look(tool, self.cache, (&node, names), &known);
                 part.seen.get_or_init(|| seen);
                 // If nothing is left to be done the part is over all the same.
@@ -468,63 +410,12 @@ impl Arrivals<'_> {
                 let node = Arc::clone(&node);
                 (names, Some(Job::Visit(Box::new(move |desk: &Desk<'_, T>| desk.release(&node)))))
             }
-            _ => (names, None),
+            None => (names, None),
         };
         node.expect(names.len());
         let jobs = plan::chunks(names.len(), chunk);
         let whole = Batch::whole(names);
         let files = jobs.map(|range| Job::Files(Arc::clone(&node), whole.part(range)));
         Ok(files.chain(last).collect())
-    }
-}
-
-impl<T: Tool> Desk<'_, T> {
-    /// Gives an entry back to the process that walks, which alone can decide what becomes of it. Only for entries of a
-    /// part.
-    pub fn give_back(&self, found: &Found<T>) {
-        if let Some(part) = &found.node.part {
-            part.note(|outcome| outcome.returned.push(found.name().to_owned()));
-        }
-        self.release(&found.node);
-    }
-
-    /// Tells the result of an entry to the process that walks: [`Tool::told`]. Results of a part may have 64 MiB together. An entry
-    /// with more is given back, with nothing told of it, if the tool can do it again; if not, what is beyond that is an error.
-    pub fn tell(&self, found: &Found<T>, result: Vec<u8>) {
-        let Some(part) = &found.node.part else { return self.tool().told(self, found, &result) };
-        let mut is_lost = false;
-        part.note(|outcome| {
-            let name = found.name();
-            if outcome.returned.iter().any(|returned| returned.as_c_str() == name) {
-                return;
-            }
-            let before: usize = outcome.told.iter().map(|(_, result)| result.len()).sum();
-            if before + result.len() <= TOLD_BYTES_MAX {
-                outcome.told.push((name.to_owned(), result));
-            } else if self.tool().can_do_again(found) {
-                outcome.told.retain(|(of, _)| of.as_c_str() != name);
-                outcome.returned.push(name.to_owned());
-            } else {
-                is_lost = true;
-            }
-        });
-        if is_lost {
-            self.problem(Problem::new(wording::RESULT_TOO_LONG).naming(found.path()));
-        }
-    }
-
-    /// Records that the copy of an entry of a claimed part stands.
-    pub fn note_completed(&self, found: &Found<T>) {
-        if let Some(part) = &found.node.part {
-            part.note(|outcome| outcome.completed.push(found.name().to_owned()));
-        }
-    }
-
-    /// Takes a large file out of its part.
-    pub(crate) fn set_apart(&self, found: &Found<T>, number: u64) {
-        if let Some(part) = &found.node.part {
-            part.note(|outcome| outcome.apart.push((found.name().to_owned(), number)));
-        }
-        self.release(&found.node);
     }
 }
