@@ -1,13 +1,13 @@
-//! `check`: everything about the code that needs no test to run.
+//! `check`: all checks that don't run tests.
 
 use crate::steps::{Failure, cargo, run, workspace};
 use crate::{generate, licences};
 
-/// The features that compile the fault hook in, wherever it is looked at.
+/// The features that compile in the fault hook.
 pub(crate) const FAULT: &str = "haul/fault,haul-engine/fault,haul-sys/fault";
 
-/// Checks the format, the lints with and without the fault hook, the documentation, the licences of what is depended on,
-/// and that the generated files are those the code generates.
+/// Checks the format, the lints with and without the fault hook, the documentation, the licences of
+/// dependencies, and that the generated files are up to date.
 pub(crate) fn check() -> Result<(), Failure> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
@@ -21,7 +21,8 @@ pub(crate) fn check() -> Result<(), Failure> {
         "-D",
         "warnings",
     ]))?;
-    // The binary has the library's name: with the workspace, only the library is documented, in the same place.
+    // The binary and the library have the same name and output path. `--workspace` documents only
+    // the library, so the binary needs its own run.
     document(&["--package", "haul", "--bin", "haul"])?;
     document(&["--workspace"])?;
     licences::check()?;
@@ -29,7 +30,8 @@ pub(crate) fn check() -> Result<(), Failure> {
     generate::check()
 }
 
-/// Fails if anything but `haul_testkit::skip` prints that a test is skipped: such a skip would count as passed.
+/// Fails if anything but `haul_testkit::skip` reports a skipped test: such a skip would
+/// count as passed.
 fn one_way_to_skip() -> Result<(), Failure> {
     let crates = workspace().join("crates");
     let mut folders = vec![crates.clone()];
@@ -51,7 +53,8 @@ fn one_way_to_skip() -> Result<(), Failure> {
     Ok(())
 }
 
-/// True if source code has text that begins as a record of a skip does. What only reads such records strips the beginning.
+/// Returns true if source code contains a string that starts like a skip record. Code that only
+/// parses such records strips that prefix.
 fn prints_a_skip(source: &str) -> bool {
     let own_test = "strip_prefix(\"SKIPPED";
     source.replace(own_test, "").contains("\"SKIPPED")

@@ -1,20 +1,21 @@
-//! What this machine lacks, by which a skipped test is excused.
+//! Determines what this machine lacks, which excuses skipped tests.
 //!
-//! The tests have probes of their own (`haul_testkit::needs`). These are separate on purpose: a probe of the tests that is
-//! wrong shows here as a skip that nothing excuses.
+//! The tests have their own probes (`haul_testkit::needs`). These are deliberately separate: a
+//! wrong probe in the tests shows up here as a skip without an excuse.
 
 use std::path::Path;
 
 use crate::setup::is_full_run;
 use crate::steps::{Failure, is_installed, workspace};
 
-/// Operations in AIO contexts that the tests need.
+/// Number of AIO operations that the tests need.
 const AIO_OPERATIONS: u64 = 16_384;
 
-/// True if a condition of the skip list holds here. A condition is a word, and for `missing` and `no-filesystem` a name.
+/// Returns true if a condition from the skip list holds here. A condition is a word; `missing` and
+/// `no-filesystem` are followed by a name.
 ///
 /// # Errors
-/// When the condition is not one of these.
+/// If the condition is unknown.
 pub(crate) fn holds(condition: &str) -> Result<bool, Failure> {
     let (word, name) = condition.split_once(' ').unwrap_or((condition, ""));
     match (word, name) {
@@ -45,11 +46,12 @@ fn has_kernel_aio() -> bool {
     number("aio-max-nr").zip(number("aio-nr")).is_some_and(|(max, taken)| max >= taken + AIO_OPERATIONS)
 }
 
-/// True if packets have a way out of this machine.
+/// Returns true if there is a default route.
 fn has_network() -> bool {
     let is_default = |line: &str| line.split_whitespace().nth(1) == Some("00000000");
     let old = std::fs::read_to_string("/proc/net/route").unwrap_or_default().lines().any(is_default);
-    // The unspecified destination with a prefix of 0 bits, through an interface other than loopback.
+    // IPv6 routes to the unspecified address with a 0-bit prefix, on an interface other
+    // than loopback.
     let routes = std::fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default();
     let is_default = |line: &str| {
         let fields: Vec<_> = line.split_whitespace().collect();
@@ -58,7 +60,8 @@ fn has_network() -> bool {
     old || routes.lines().any(is_default)
 }
 
-/// True if a program is installed, or a path exists; a relative path with a slash starts at the workspace.
+/// Returns true if a program is installed, or a path exists. Relative paths with a slash are
+/// relative to the workspace.
 fn is_there(name: &str) -> bool {
     if name.contains('/') { workspace().join(Path::new(name)).exists() } else { is_installed(name) }
 }

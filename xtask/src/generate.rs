@@ -1,7 +1,7 @@
-//! `gen`: files that are generated from the code, and the check that they are.
+//! `gen`: generates files from the code, and checks that they are up to date.
 //!
-//! Help is what haul prints. Completions and manual pages are made from its commands and options as data
-//! (`haul --definitions`), so that an option is written down in one place only.
+//! Help is haul's own output. Completions and manual pages are generated from its command and
+//! option definitions (`haul --definitions`), so that each option is defined in one place.
 
 mod bash;
 mod definitions;
@@ -12,10 +12,10 @@ mod zsh;
 use crate::steps::{Failure, cargo, output_of, say, workspace};
 use definitions::Command;
 
-/// A file's path in the workspace, and what it holds.
+/// Path in the workspace, and contents.
 type Generated = (String, Vec<u8>);
 
-/// Writes the files.
+/// Writes all generated files.
 pub(crate) fn write() -> Result<(), Failure> {
     for (file, content) in generated()? {
         let path = workspace().join(&file);
@@ -29,7 +29,7 @@ pub(crate) fn write() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that the files are what would be written.
+/// Checks that all generated files are up to date.
 pub(crate) fn check() -> Result<(), Failure> {
     say("==> generated files");
     for (file, content) in generated()? {
@@ -60,7 +60,7 @@ fn generated() -> Result<Vec<Generated>, Failure> {
     ]
     .map(|(file, content)| (file.to_owned(), content))
     .to_vec();
-    // Those that are described by nothing but their definition.
+    // Commands documented entirely by their definition.
     for command in
         commands.iter().filter(|command| !command.synopsis.is_empty() && command.commands.is_empty())
     {

@@ -1,4 +1,5 @@
-//! The licences of what haul depends on: each must be one that lets haul be given away under its own.
+//! Checks the licences of dependencies: each must be compatible with distributing haul
+//! under its own.
 
 use std::process::Command;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::steps::{Failure, cargo, output_of, say};
 
-/// Licences that ask for no more than a notice.
+/// Licences that require no more than a notice.
 const ALLOWED: [&str; 14] = [
     "MIT",
     "MIT-0",
@@ -43,7 +44,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the platform that is built for: what others would need is of no concern.
+/// Returns the target platform. Dependencies of other platforms don't matter.
 fn platform() -> Result<String, Failure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let text = output_of(Command::new(rustc).arg("-vV"))?;
@@ -52,15 +53,15 @@ fn platform() -> Result<String, Failure> {
     host.map(str::to_owned).ok_or_else(|| Failure("rustc -vV names no host".to_owned()))
 }
 
-/// Says why a package cannot be depended on.
+/// Returns a description of a package whose licence is not allowed.
 fn refusal(package: &Value) -> Option<String> {
     let licence = package["license"].as_str().unwrap_or_default();
     let name = package["name"].as_str().unwrap_or_default();
     (!is_allowed(licence)).then(|| format!("  {name}: '{licence}'"))
 }
 
-/// Tells whether an SPDX expression can be met with licences on the list. `AND` binds closer than `OR`; `/` is the old
-/// way to write `OR`. What is no expression is not met.
+/// Returns true if an SPDX expression can be satisfied by licences on the list. `AND` binds tighter
+/// than `OR`; `/` is the old form of `OR`. Invalid expressions are not satisfied.
 fn is_allowed(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

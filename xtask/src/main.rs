@@ -1,7 +1,7 @@
-//! The chores of the workspace: `cargo xtask CHORE`.
+//! Development tasks of the workspace: `cargo xtask TASK`.
 //!
-//! Each chore is one module. They drive cargo and the system's own programs and hold no logic of haul's. A chore ends at
-//! its first failure with what failed and exit status 1.
+//! Each task is a module. Tasks run cargo and system programs, and contain none of haul's logic. A
+//! task stops at the first failure, prints what failed, and exits with status 1.
 
 mod check;
 mod environment;
@@ -18,10 +18,10 @@ use std::process::ExitCode;
 
 use steps::{Failure, say};
 
-/// A chore: its name, what help says of it, and what does it.
+/// A task: its name, help text and function.
 type Chore = (&'static str, &'static str, Work);
 
-/// What does a chore: with no more words, or with those that follow its name.
+/// The function of a task, without or with the arguments that follow the task's name.
 enum Work {
     Plain(fn() -> Result<(), Failure>),
     Asked(fn(&[String]) -> Result<(), Failure>),

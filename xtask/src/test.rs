@@ -1,9 +1,10 @@
-//! `test`: runs every test, and tells what was skipped and why.
+//! `test`: runs every test, and prints which were skipped and why.
 //!
-//! The tests of the fault hook need a build with the hook compiled in, so they run in a second and third round. A test
-//! that cannot run on this machine ends early and adds a line to the file that `HAUL_SKIPS` names; cargo counts it as
-//! passed, so the skips are taken off again here. A skip that `xtask/skips.txt` doesn't excuse fails the run, and so
-//! does a round in which no test ran. The last line is `N passed, N failed, N skipped`.
+//! Fault hook tests need a build with the hook, so they run in a second and third round. A test
+//! that can't run on this machine ends early and appends a line to the file named by `HAUL_SKIPS`.
+//! Cargo counts it as passed, so skips are subtracted here. The run fails if `xtask/skips.txt`
+//! doesn't excuse a skip, or if a round runs no test. The last line is
+//! `N passed, N failed, N skipped`.
 
 use std::process::Command;
 
@@ -11,7 +12,7 @@ use crate::setup::setup;
 use crate::skips::Skips;
 use crate::steps::{Failure, cargo, run_listening, say};
 
-/// The rounds: words for cargo.
+/// Arguments for cargo, by round.
 const ROUNDS: [&[&str]; 3] = [
     &["test", "--workspace", "--no-fail-fast"],
     &["test", "--package", "haul-sys", "--package", "haul-engine", "--features", "fault", "--no-fail-fast"],
@@ -29,23 +30,23 @@ const ROUNDS: [&[&str]; 3] = [
     ],
 ];
 
-/// What cargo's test runner told.
+/// Results parsed from cargo's test output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) passed: usize,
     failed: usize,
-    /// What the failed tests printed, repeated at the end: that is where people look first.
+    /// Output of failed tests. It is repeated at the end, where people look first.
     failures: Vec<String>,
-    /// Whether the lines being read are what failed tests printed.
+    /// True while reading the output of failed tests.
     in_failures: bool,
-    /// Rounds that ended badly.
+    /// Number of failed rounds.
     broken: usize,
 }
 
-/// Lines repeated of each failed test.
+/// Maximum lines repeated for each failed test.
 const LINES_REPEATED: usize = 30;
 
-/// Installs what the tests use, as far as it may; then runs the rounds, all of them even if one fails.
+/// Installs what the tests use, if possible, then runs all rounds, even if one fails.
 pub(crate) fn test() -> Result<(), Failure> {
     setup()?;
     let (mut totals, mut skips) = (Totals::default(), Skips::default());
@@ -55,7 +56,7 @@ pub(crate) fn test() -> Result<(), Failure> {
     conclude(&totals, &skips, ROUNDS.len())
 }
 
-/// Runs a test command, and adds up what it and its tests report.
+/// Runs a test command, and adds up the results and skips.
 pub(crate) fn run_round(
     command: &mut Command,
     totals: &mut Totals,
@@ -63,7 +64,7 @@ pub(crate) fn run_round(
 ) -> Result<(), Failure> {
     let path = std::env::temp_dir().join(format!("haul-skips-{}", std::process::id()));
     let failed = |error| Failure(format!("{}: {error}", path.display()));
-    // Made empty here: a list that is missing afterwards is one that nobody could write.
+    // Create an empty file, so that a missing file afterwards means that nobody could write it.
     std::fs::write(&path, "").map_err(failed)?;
     let passed = totals.passed;
     let succeeded = run_listening(command.env("HAUL_SKIPS", &path), |line| totals.read(line))?;
@@ -73,8 +74,8 @@ pub(crate) fn run_round(
 }
 
 impl Totals {
-    /// Reads a line of a test binary: what comes after `---- some::test stdout ----`, up to the list of `failures:`, and
-    /// its closing `test result: ok. 3 passed; ...`.
+    /// Parses a line printed by a test binary: the output between `---- some::test stdout ----` and
+    /// the list of `failures:`, and the final `test result: ok. 3 passed; ...`.
     fn read(&mut self, line: &str) {
         if line.starts_with("---- ") && line.ends_with(" ----") {
             self.failures.push(String::new());
@@ -98,7 +99,7 @@ impl Totals {
     }
 }
 
-/// Prints the skips, the failures and the totals, and fails unless all is as it should be.
+/// Prints the skips, failures and totals. Fails unless everything passed and every skip is excused.
 pub(crate) fn conclude(totals: &Totals, skips: &Skips, rounds: usize) -> Result<(), Failure> {
     let excused = skips.conclude();
     for failure in &totals.failures {

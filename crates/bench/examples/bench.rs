@@ -1,6 +1,7 @@
-//! `haul bench` without the rest of haul: `cargo run -p haul-bench --example bench -- compare --help`.
+//! Runs `haul bench` without the rest of haul:
+//! `cargo run -p haul-bench --example bench -- compare --help`.
 //!
-//! As the running program is not haul here, compare wants `--haul PATH`, or `--only` with others.
+//! The running program is not haul here, so `compare` needs `--haul PATH`, or `--only` with others.
 
 use std::process::ExitCode;
 

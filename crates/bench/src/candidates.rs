@@ -1,11 +1,11 @@
-//! Who takes part: haul itself, perhaps several times with other settings, and the rivals installed here.
+//! Finds the programs that take part: haul, possibly with several settings, and its rivals.
 //!
-//! A rival is looked for by name, first in the folders given and then in PATH, and asked for its version,
-//! which also tells it from another program of that name (there are several `cp` and several `rcp`).
-//! Every candidate copies a directory to a name that does not exist yet, so that the copy *is* the
-//! directory; rsync needs a slash after the source for that.
+//! A rival is looked up by name, first in the given directories and then in PATH, and is asked for
+//! its version. The version also tells it from other programs of the same name (there are several
+//! `cp`s and several `rcp`s). Every candidate copies a directory to a name that does not exist yet,
+//! so the copy *is* the directory; rsync needs a slash after the source for that.
 //!
-//! To add a rival, add a line to [`RIVALS`].
+//! To add a rival, add an entry to [`RIVALS`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,25 +16,24 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::programs;
 
-/// The id of haul itself.
 pub(crate) const HAUL: &str = "haul";
 
-/// The id of the candidate all others are compared with.
+/// ID of the candidate all others are compared with.
 pub(crate) const GNU: &str = "cp";
 
-/// How to find and to call a rival.
+/// How to find and call a rival.
 struct Rival {
-    /// What `--only` calls it.
+    /// Name for `--only`.
     id: &'static str,
-    /// What the tables call it.
+    /// Name in the tables.
     label: &'static str,
-    /// The program's names.
+    /// Names of its executable.
     programs: &'static [&'static str],
-    /// Tells from the first line of `--version` that it is the one meant.
+    /// True if the version line belongs to this program.
     is_it: fn(&str) -> bool,
-    /// The words before source and target.
+    /// Arguments before source and target.
     words: &'static [&'static str],
-    /// Whether it takes the options of GNU cp, in place of `-r`.
+    /// True if it accepts the options of GNU cp in place of `-r`.
     is_cp: bool,
 }
 
@@ -70,7 +69,7 @@ const RIVALS: [Rival; 9] = [
         id: "rcp",
         label: "rcp",
         programs: &["rcp"],
-        // Not the remote copier of old, which inetutils and ssh install under this name.
+        // inetutils and ssh install the old remote copier under this name.
         is_it: |version| version.starts_with("rcp") && !version.contains("inetutils"),
         words: &[],
         is_cp: false,
@@ -96,13 +95,13 @@ const RIVALS: [Rival; 9] = [
 /// A program that copies a tree, with its settings.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Candidate {
-    /// What `--only` calls it; several settings of haul have the same.
+    /// Name for `--only`, shared by all settings of haul.
     pub(crate) id: &'static str,
-    /// What the tables call it; no two have the same.
+    /// Name in the tables, unique.
     pub(crate) label: String,
-    /// The first line of what it says to `--version`.
+    /// First line of its `--version` output.
     pub(crate) version: String,
-    /// Its command line, without the folder of the program.
+    /// Command line, without the directory of the program.
     pub(crate) line: String,
     #[serde(skip)]
     program: PathBuf,
@@ -125,13 +124,13 @@ impl Candidate {
         Candidate { id, label, version, line, program, words }
     }
 
-    /// Makes one that cannot be run.
+    /// Makes a candidate that cannot be run.
     #[cfg(test)]
     pub(crate) fn unreal(id: &'static str, label: &str) -> Candidate {
         Candidate::new(id, label.to_owned(), format!("{label} 1.0"), PathBuf::from(id), Vec::new())
     }
 
-    /// Returns the command that copies `source` to `target`, which does not exist.
+    /// Returns the command that copies `source` to `target`, which must not exist.
     pub(crate) fn command(&self, source: &Path, target: &Path) -> Command {
         let mut source = source.as_os_str().to_owned();
         if needs_slash(self.id) {
@@ -143,46 +142,47 @@ impl Candidate {
     }
 }
 
-/// rsync copies `a` into `b`, and `a/` to `b`.
+/// rsync copies `a` into `b`, but `a/` to `b`.
 fn needs_slash(id: &str) -> bool {
     id == "rsync"
 }
 
-/// Where to look, and for whom.
+/// Parameters of the search for candidates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
-    /// The binary of haul.
+    /// Path of the haul binary.
     pub(crate) haul: PathBuf,
-    /// Options of GNU cp that everybody gets who knows them, in place of `-r`; the others then do not take part.
+    /// Options for haul and for the rivals that accept GNU cp's options, in place of `-r`. All
+    /// other rivals are then excluded.
     pub(crate) options: Option<String>,
     /// Settings of haul to compare, one candidate each.
     pub(crate) haul_settings: Vec<String>,
-    /// Folders to look for rivals in, the first that has one winning.
+    /// Directories to search for rivals; the first match wins.
     pub(crate) folders: Vec<PathBuf>,
-    /// Ids of those wanted; empty for all that can be found.
+    /// IDs of the candidates wanted; empty means all that can be found.
     pub(crate) only: Vec<String>,
 }
 
-/// Returns the whole path of haul's binary: the one given, or the one that is running.
+/// Returns the canonical path of the haul binary: the given one, or the running program.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] when it is not there.
+/// [`Error::Io`] if it does not exist.
 pub(crate) fn haul_binary(given: Option<&Path>) -> Result<PathBuf> {
     let running = || {
         std::env::current_exe()
             .map_err(|source| Error::Io { doing: "find the running program".to_owned(), source })
     };
     let haul = given.map(Path::to_owned).map_or_else(running, Ok)?;
-    // A bare name would be looked for in PATH when it is run.
+    // A bare name would be looked up in PATH when it is run.
     haul.canonicalize().map_err(Error::doing("find", &haul))
 }
 
-/// Finds the candidates, haul first and then the rivals in the order of [`RIVALS`].
+/// Finds the candidates: haul first, then the rivals in the order of [`RIVALS`].
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when one asked for by name is not there, or none is left.
+/// [`Error::Refused`] if a candidate asked for by name is missing, or no candidate is found.
 pub(crate) fn find(search: &Search) -> Result<Vec<Candidate>> {
     let mut known: Vec<&str> = RIVALS.iter().map(|rival| rival.id).collect();
     known.insert(0, HAUL);
@@ -209,14 +209,14 @@ pub(crate) fn find(search: &Search) -> Result<Vec<Candidate>> {
     }
 }
 
-/// Returns what haul and GNU cp call themselves, those of them that are there.
+/// Returns the version lines of haul and GNU cp, as far as they are found.
 pub(crate) fn versions(haul: &Path) -> Vec<String> {
     let gnu = RIVALS.iter().find(|rival| rival.id == GNU);
     let gnu = gnu.and_then(|rival| find_rival(rival, &programs::path_folders(), None));
     version_of(haul).into_iter().chain(gnu.map(|candidate| candidate.version)).collect()
 }
 
-/// Returns haul, once for each of its settings.
+/// Returns one candidate per setting of haul.
 fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
     let version = version_of(&search.haul).filter(|version| version.starts_with(HAUL));
     let Some(version) = version else {
@@ -241,7 +241,7 @@ fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
     Ok(found)
 }
 
-/// Finds a rival; `options` take the place of its `-r`.
+/// Finds a rival; `options` replace its `-r`.
 fn find_rival(rival: &Rival, folders: &[PathBuf], options: Option<&str>) -> Option<Candidate> {
     rival.programs.iter().flat_map(|name| programs::find_in(folders, name)).find_map(|program| {
         let version = version_of(&program)?;
@@ -257,8 +257,8 @@ fn find_rival(rival: &Rival, folders: &[PathBuf], options: Option<&str>) -> Opti
     })
 }
 
-/// Returns the first line with a version in it that a program says to `--version`, on either stream (fcp
-/// uses the other one, and fails); nothing when it does not run.
+/// Returns the first line of the `--version` output, on either stream, that contains a version: fcp
+/// prints it to standard error and fails. Returns `None` if the program does not run.
 fn version_of(program: &Path) -> Option<String> {
     let output =
         Command::new(program).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output().ok()?;
@@ -268,7 +268,7 @@ fn version_of(program: &Path) -> Option<String> {
     Some(line.unwrap_or("version unknown").to_owned())
 }
 
-/// Returns whether a word of the line is a version: 9.1, v1.36.1, (0.24.9-beta).
+/// Returns true if a word of the line is a version: 9.1, v1.36.1, (0.24.9-beta).
 fn has_version(line: &str) -> bool {
     line.split_whitespace().any(|word| {
         let word = word.trim_start_matches(['v', '(']);
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
     use haul_testkit::program::write_script;
 
-    /// A folder of programs that only know their version.
+    /// Makes a directory of programs that only print a version.
     fn folder(programs: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, version) in programs {

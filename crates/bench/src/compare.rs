@@ -1,8 +1,9 @@
-//! `haul bench compare`: haul and its rivals over the same trees, by the method of docs/measurements.
+//! Implements `haul bench compare`: races haul and its rivals over the same trees, by the method
+//! of docs/measurements.
 //!
-//! For each workload a [`Ground`] is made, and on it one [series] for each cache state.
-//! The table of a series is printed as soon as there is one; the JSON is written at the end, also when
-//! the comparison was stopped half way, with the series that were finished.
+//! Each workload gets its own [`Ground`], on which one [series] runs per cache state. The table of
+//! a series is printed as soon as it is complete. The JSON is written at the end, with the series
+//! that were finished, even if the comparison was interrupted.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +25,7 @@ use crate::shapes::{Kind, Shape, ShapeOptions};
 use crate::table::{self, Style};
 use crate::verify::UMASK;
 
-/// Says what to compare, and how.
+/// Options of `haul bench compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareOptions {
     /// Trees of the documents to copy
@@ -54,7 +55,8 @@ pub struct CompareOptions {
     /// Binary of haul [default: the one that is running]
     #[arg(long, value_name = "PATH")]
     haul: Option<PathBuf>,
-    /// Options of GNU cp for haul and GNU cp, in place of -r; others that do not know them do not take part
+    /// Options of GNU cp for haul and GNU cp, in place of -r; others that do not know them do not
+    /// take part
     #[arg(long = "with", value_name = "OPTIONS", allow_hyphen_values = true)]
     options: Option<String>,
     /// Options of haul cp, split at spaces; given several times, each is a candidate
@@ -63,7 +65,8 @@ pub struct CompareOptions {
     /// Directory to look for rivals in before PATH; may be given several times
     #[arg(long, value_name = "DIR")]
     rivals_path: Vec<PathBuf>,
-    /// Candidates, of haul, cp, cpz, fcp, xcp, rsync, wcp, rcp, uutils [default: all that are found]
+    /// Candidates, of haul, cp, cpz, fcp, xcp, rsync, wcp, rcp, uutils [default: all that
+    /// are found]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
     /// Seconds after which a run is given up
@@ -79,20 +82,20 @@ pub struct CompareOptions {
     shape: ShapeOptions,
 }
 
-/// Says how the candidates did.
+/// Outcome of a benchmark, as far as haul is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// haul copied right every time, or did not take part; what rivals did does not matter here.
+    /// haul made correct copies every time, or did not take part. Failures of rivals don't count.
     Good,
-    /// haul failed, or copied wrong, with some setting.
+    /// haul failed or made a wrong copy, with at least one setting.
     HaulFailed,
 }
 
-/// Compares, printing tables to `output` and what is going on to `progress`.
+/// Runs the comparison, writing tables to `output` and progress to `progress`.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] for what cannot be done here, before anything was; and what stops a comparison.
+/// [`Error::Refused`] if it cannot run here and nothing was touched; or the error that stopped it.
 pub(crate) fn compare(
     options: &CompareOptions,
     output: &mut dyn Write,
@@ -102,10 +105,10 @@ pub(crate) fn compare(
     let workloads = workloads(options)?;
     check_machine(options.layout())?;
     let candidates = candidates::find(&options.search()?)?;
-    // Opened first: a name that cannot be written should not cost an hour.
+    // Opened first: an unwritable path should not cost an hour.
     let json = options.json.as_deref().map(|path| File::create(path).map_err(Error::doing("create", path)));
     let json = json.transpose()?;
-    // The candidates inherit it; what they must make of permissions depends on it.
+    // Inherited by the candidates; the permissions of a correct copy depend on it.
     rustix::process::umask(UMASK.into());
     let machine = Machine::look();
     let report =
@@ -121,7 +124,7 @@ pub(crate) fn compare(
     run.and(shown).and(written).map(|()| comparison.verdict())
 }
 
-/// Lowers the kinds and directories; all of them are checked before the first is made.
+/// Resolves kinds and directories, and checks all of them before the first tree is made.
 fn workloads(options: &CompareOptions) -> Result<Vec<Workload>> {
     let seed = options.shape.seed;
     let made = options.kinds.iter().map(|kind| {
@@ -138,7 +141,7 @@ fn workloads(options: &CompareOptions) -> Result<Vec<Workload>> {
     made.chain(real).collect()
 }
 
-/// Refuses a machine on which images cannot be made and mounted.
+/// Refuses to run where images cannot be made and mounted.
 pub(crate) fn check_machine(layout: Layout) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Refused(
@@ -174,7 +177,6 @@ impl CompareOptions {
     }
 }
 
-/// A comparison under way.
 struct Comparison<'a> {
     options: &'a CompareOptions,
     report: Report,
@@ -184,7 +186,7 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Runs all series of one workload, and takes its ground away whatever happens.
+    /// Runs all series of one workload, and always removes its test bed.
     fn run(&mut self, workload: &Workload) -> Result<()> {
         let totals = workload.totals()?;
         let mut ground = Ground::new(&self.options.work, self.report.layout, totals)?;

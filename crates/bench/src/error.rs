@@ -1,63 +1,63 @@
-//! What stops a benchmark.
+//! Errors that end a benchmark.
 //!
-//! A candidate that fails is a result and no error (see `series`); these are the things after which
-//! there is no result, and each says what to do about it or what was left behind.
+//! A candidate that fails is a result, not an error (see `series`). After one of these errors there
+//! is no result; each names the remedy or what was left behind.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-/// Says why a tree was not made, or a comparison not run to its end.
+/// The reason a tree was not made or a benchmark did not finish.
 #[derive(Debug)]
 pub enum Error {
-    /// What was asked for cannot be done here; nothing was touched.
+    /// The request cannot be met on this machine; nothing was touched.
     Refused(String),
     /// A system call failed.
     Io {
-        /// What was being done, with the name of the file.
+        /// The operation and its file, as in "read /proc/stat".
         doing: String,
-        /// What the system said.
+        /// The error from the kernel.
         source: io::Error,
     },
-    /// A system program (mount, a maker of file systems, ...) failed.
+    /// A system program (mount, mkfs, ...) failed.
     Program {
         /// The command line.
         line: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// The last thing it said on standard error.
+        /// The last line it wrote to standard error.
         said: String,
     },
-    /// A tree was begun and not finished.
+    /// A tree was started but not finished.
     PartlyMade {
-        /// Where it is.
+        /// Top directory of the tree.
         destination: PathBuf,
-        /// Files finished.
+        /// Number of files finished.
         made: u64,
-        /// Files asked for.
+        /// Number of files requested.
         wanted: u64,
-        /// What stopped it.
+        /// The error that stopped it.
         cause: Box<Error>,
     },
-    /// A signal asked for the end.
+    /// Interrupted by a signal.
     Interrupted,
-    /// Cleaning up failed.
+    /// Cleanup failed.
     LeftBehind {
-        /// What is still there and how to remove it, one thing a line.
+        /// Leftovers and how to remove them, one per line.
         leftovers: Vec<String>,
-        /// What had gone wrong before, if anything had.
+        /// The error that came before the cleanup, if any.
         cause: Option<Box<Error>>,
     },
 }
 
 impl Error {
-    /// Makes the closure that dresses an `io::Error` with what was being done to which file.
+    /// Returns a closure that adds the operation and its file to an `io::Error`.
     pub(crate) fn doing<'a>(verb: &'a str, path: &'a Path) -> impl FnOnce(io::Error) -> Error + 'a {
         move |source| Error::Io { doing: format!("{verb} {}", path.display()), source }
     }
 
-    /// Says whether a signal is at the bottom of it.
+    /// Returns true if a signal is the root cause.
     pub(crate) fn is_interruption(&self) -> bool {
         match self {
             Error::Interrupted => true,
@@ -103,5 +103,4 @@ impl std::error::Error for Error {
     }
 }
 
-/// What the functions of this crate return.
 pub(crate) type Result<T> = std::result::Result<T, Error>;

@@ -1,21 +1,21 @@
-//! The ground of a race: a source image with a workload on it, and a target image.
+//! The test bed of a race: a source image that holds a workload, and a target image.
 //!
 //! ```text
 //!   WORK/source.image ── loop ── source file system, read-only ── WORK/source/tree
-//!   WORK/target.image ── loop ── target file system ───────────── WORK/target/copy    (what candidates make)
-//!                                                                 WORK/target/tree    (the source, on one file system)
+//!   WORK/target.image ── loop ── target file system ───── WORK/target/copy    (made by candidates)
+//!                                                         WORK/target/tree    (source, on one fs)
 //! ```
 //!
-//! Before every run the target's file system is made anew, and the source's cache state is set: *cold*
-//! unmounts the source and mounts it again, which drops its pages, inodes and names and nothing else
-//! (neither the programs' own pages nor the disk's cache); *warm* reads every byte of it.
+//! Before every run the target is reformatted and the cache state of the source is set. *Cold*
+//! unmounts the source and mounts it again, which drops its pages, inodes and names, but neither
+//! the page cache of the programs nor the disk's own cache. *Warm* reads every byte of it.
 //!
-//! On one file system ([`Sides::One`]) the source has to be where the target is, so after the target was
-//! made anew the workload is copied onto it from the source image; the file system is then writable
-//! throughout, and cold unmounts and mounts that.
+//! On a single file system ([`Sides::One`]) the source must live on the target: after each
+//! reformat, the workload is copied there from the source image. The file system is writable
+//! throughout, and *cold* remounts that one.
 //!
-//! Promises: everything lives in one new directory, and [`Ground::finish`] takes all of it away, or says
-//! what is left.
+//! Promises: everything lives in one new directory, and [`Ground::finish`] removes all of it or
+//! reports what is left.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -33,7 +33,7 @@ use crate::shapes::{Shape, Totals};
 use crate::trees;
 use crate::verify::{self, Digest};
 
-/// Says what of the source is in memory when a run begins.
+/// Cache state of the source at the start of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CacheState {
@@ -44,7 +44,6 @@ pub(crate) enum CacheState {
 }
 
 impl CacheState {
-    /// Returns the word for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             CacheState::Cold => "cold",
@@ -53,35 +52,34 @@ impl CacheState {
     }
 }
 
-/// Says where source and target are.
+/// Where source and target are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Sides {
     /// On two file systems.
     Two,
-    /// On one and the same.
+    /// On a single file system.
     One,
 }
 
-/// Says which file systems the ground has.
+/// File systems of the test bed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Layout {
-    /// The file system of the source image.
+    /// File system of the source image.
     pub(crate) source: FileSystem,
-    /// The file system of the target image.
+    /// File system of the target image.
     pub(crate) target: FileSystem,
-    /// Whether the source is read from the target's file system.
+    /// Where the source is read from.
     pub(crate) sides: Sides,
 }
 
-/// What is to be copied.
+/// A tree to copy.
 #[derive(Clone, Debug)]
 pub(crate) enum Workload {
-    /// A tree of the documents.
+    /// A generated tree of the documents.
     Made {
-        /// Its numbers.
         shape: Shape,
-        /// The seed of its contents.
+        /// Seed of its contents.
         seed: u64,
     },
     /// A copy of a real directory.
@@ -89,22 +87,22 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    /// Returns what to call it.
+    /// Returns the name to show.
     pub(crate) fn name(&self) -> String {
         match self {
             Workload::Made { shape, .. } => shape.kind.name().to_owned(),
-            // The last part says enough; the whole path says much about somebody's machine.
+            // The whole path would reveal too much about somebody's machine.
             Workload::Real(directory) => {
                 directory.file_name().unwrap_or(OsStr::new("/")).display().to_string()
             }
         }
     }
 
-    /// Counts it.
+    /// Counts its files, directories and bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when a real directory cannot be read.
+    /// [`Error::Io`] if a real directory cannot be read.
     pub(crate) fn totals(&self) -> Result<Totals> {
         match self {
             Workload::Made { shape, .. } => Ok(shape.totals()),
@@ -120,47 +118,47 @@ impl Workload {
     }
 }
 
-/// Copies a directory with everything about it, by the system's own cp.
+/// Copies a directory with all its metadata, using the system's cp.
 fn copy_whole(source: &Path, target: &Path, interrupt: &Interrupt) -> Result<()> {
     let words = ["-a", "--"].map(OsStr::new);
     let arguments = [&words[..], &[source.as_os_str(), target.as_os_str()][..]].concat();
     programs::run_with("cp", &arguments, interrupt).map(drop)
 }
 
-/// Two images and the directory they are in.
+/// Two images and their working directory.
 #[derive(Debug)]
 pub(crate) struct Ground {
     layout: Layout,
-    // Order of fields: the images are closed before their directory is removed, should it come to drops.
+    // Drop order matters on a panic: the images must be closed before their directory is removed.
     source: Image,
     target: Image,
     work: TempDir,
 }
 
 impl Ground {
-    /// Makes the working directory, in `parent`, for a workload of this size; mounts nothing yet.
+    /// Makes the working directory in `parent`, for a workload of this size; mounts nothing yet.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] when there is too little room for the images, or the place is no disk.
+    /// [`Error::Refused`] if the images do not fit, or if `parent` is not on a disk.
     pub(crate) fn new(parent: &Path, layout: Layout, totals: Totals) -> Result<Ground> {
         let (source_room, target_room) = check_place(parent, layout, totals)?;
         let work = tempfile::Builder::new()
             .prefix("haul-bench-")
             .tempdir_in(parent)
             .map_err(Error::doing("create a directory in", parent))?;
-        // The programs are given absolute paths, so that the candidates' working directory does not matter.
+        // Absolute paths, so that the working directory of the candidates does not matter.
         let place = fs::canonicalize(work.path()).map_err(Error::doing("resolve", work.path()))?;
         let source = Image::new(&place, "source", layout.source, source_room);
         let target = Image::new(&place, "target", layout.target, target_room);
         Ok(Ground { layout, source, target, work })
     }
 
-    /// Makes both images and the workload on the source's, and returns the workload's digest.
+    /// Makes the source image, its workload and the target's device; returns the workload's digest.
     ///
     /// # Errors
     ///
-    /// Whatever fails of it; [`Ground::finish`] cleans up all the same.
+    /// Any failure on the way; [`Ground::finish`] cleans up all the same.
     pub(crate) fn prepare(&mut self, workload: &Workload, interrupt: &Interrupt) -> Result<Digest> {
         self.source.attach()?;
         self.source.format()?;
@@ -172,7 +170,7 @@ impl Ground {
         verify::digest(&self.made_tree(), interrupt)
     }
 
-    /// Where the workload is made.
+    /// Returns the directory the workload is made in.
     fn made_tree(&self) -> PathBuf {
         self.source.mount_point().join("tree")
     }
@@ -185,21 +183,21 @@ impl Ground {
         }
     }
 
-    /// Returns the directory that candidates make; its parent is there, and it is not.
+    /// Returns the directory that candidates create; only its parent exists.
     pub(crate) fn target_tree(&self) -> PathBuf {
         self.target.mount_point().join("copy")
     }
 
-    /// Returns the top of the target's file system.
+    /// Returns the root of the target's file system.
     pub(crate) fn target_top(&self) -> &Path {
         self.target.mount_point()
     }
 
-    /// Makes the target anew and sets the cache state of the source, which must hold `expected`.
+    /// Reformats the target and sets the cache state of the source, which must match `expected`.
     ///
     /// # Errors
     ///
-    /// Whatever fails of it, and [`Error::Refused`] should the source not be what it was.
+    /// Any failure on the way, or [`Error::Refused`] if the source has changed.
     pub(crate) fn ready(&mut self, cache: CacheState, expected: Digest, interrupt: &Interrupt) -> Result<()> {
         self.target.format()?;
         self.target.mount(Access::ReadWrite)?;
@@ -224,12 +222,12 @@ impl Ground {
         sync(self.target_top())
     }
 
-    /// Takes everything away and returns what could not be.
+    /// Removes everything and returns what could not be removed.
     pub(crate) fn finish(mut self) -> Vec<String> {
         let mut leftovers = self.target.close();
         leftovers.extend(self.source.close());
         if self.target.is_mounted() || self.source.is_mounted() {
-            // Removing a directory in which something is mounted would remove what is mounted.
+            // Removing a directory with a mount in it would delete the contents of the mount.
             leftovers.push(format!("the images in {}; remove them", self.work.keep().display()));
             return leftovers;
         }
@@ -241,22 +239,22 @@ impl Ground {
     }
 }
 
-/// Writes a file system's dirty data and waits for it, as `sync -f` does.
+/// Flushes a file system's dirty data to disk, like `sync -f`.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] when the writing fails.
+/// [`Error::Io`] if a write fails.
 pub(crate) fn sync(top: &Path) -> Result<()> {
     let directory = fs::File::open(top).map_err(Error::doing("open", top))?;
     rustix::fs::syncfs(&directory).map_err(|errno| Error::doing("sync", top)(errno.into()))
 }
 
-/// Makes sure that `parent` is on a disk with room for a workload of this size, and returns the room that
+/// Checks that `parent` is on a disk with space for a workload of this size. Returns the space that
 /// source and target need.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when it is not.
+/// [`Error::Refused`] if it is not.
 pub(crate) fn check_place(parent: &Path, layout: Layout, totals: Totals) -> Result<(Room, Room)> {
     let entries = totals.files.saturating_add(totals.directories).saturating_add(2);
     let source = Room { bytes: totals.bytes, entries };
@@ -269,10 +267,10 @@ pub(crate) fn check_place(parent: &Path, layout: Layout, totals: Totals) -> Resu
     Ok((source, target))
 }
 
-/// What statfs calls a file system that is in memory: tmpfs, ramfs.
+/// `statfs` types of in-memory file systems: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Refuses a place that is no disk: there, a cold run would read memory.
+/// Refuses an in-memory file system, on which a cold run would read memory.
 fn check_disk(parent: &Path) -> Result<()> {
     let facts = rustix::fs::statfs(parent)
         .map_err(|errno| Error::doing("ask for the file system of", parent)(errno.into()))?;
@@ -282,7 +280,7 @@ fn check_disk(parent: &Path) -> Result<()> {
     Err(Error::Refused(format!("{} is in memory; give a directory on a disk with --work", parent.display())))
 }
 
-/// Refuses to fill the disk that the images are on.
+/// Refuses to fill the disk that holds the images.
 fn check_room(parent: &Path, source: Room, target: Room) -> Result<()> {
     let wanted = source.bytes_written().saturating_add(target.bytes_written()).saturating_add(1 << 30);
     let free = trees::bytes_free(parent)?;

@@ -1,15 +1,16 @@
-//! One file-system image: a file, a loop device on it, a file system on that, and its mount.
+//! A file-system image: a file, a loop device on it, a file system on that, and its mount.
 //!
 //! ```text
-//!   nothing ─attach─► device ─format─► formatted ─mount─► mounted ─unmount─► formatted ─close─► nothing
+//!   none ─attach─► device ─format─► formatted ─mount─► mounted ─unmount─► formatted ─close─► none
 //! ```
 //!
-//! The loop device does direct I/O on the file, so that nothing stays in the page cache of the file
-//! system below: what the mounted file system does not hold in memory comes from the disk. The maker of
-//! the file system is told not to leave work for later (lazy initialisation runs in the background of the
-//! first minutes) and not to discard.
+//! The loop device uses direct I/O on the file, so the page cache of the underlying file system
+//! stays out of the way: what the mounted file system does not have in memory comes from the disk.
+//! mkfs is told not to discard and not to leave work for later (lazy initialisation runs in the
+//! background during the first minutes).
 //!
-//! Promises: [`Image::close`] undoes whatever was done, in any state, and names what it could not undo.
+//! Promises: [`Image::close`] works in any state: it undoes whatever was done, and names what it
+//! could not undo.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::programs;
 
-/// Names a file system that an image can have.
+/// File system of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FileSystem {
@@ -43,7 +44,7 @@ impl FileSystem {
         }
     }
 
-    /// Returns the program that makes it.
+    /// Returns the name of its mkfs program.
     pub(crate) fn maker(self) -> &'static str {
         match self {
             FileSystem::Ext4 => "mkfs.ext4",
@@ -53,51 +54,49 @@ impl FileSystem {
     }
 }
 
-/// What an image has to hold.
+/// Space an image has to provide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Bytes of file contents.
     pub(crate) bytes: u64,
-    /// Files and directories.
+    /// Number of files and directories.
     pub(crate) entries: u64,
 }
 
-/// Smallest image: its ext4 has a journal of 64 MiB, enough not to be what is measured.
+/// Minimum size of an image, in bytes. Its ext4 has a journal of 64 MiB, large enough not to
+/// dominate the measurement.
 const IMAGE_BYTES_MIN: u64 = 4 << 30;
 
-/// What ext4 gives one inode to, if it is not told otherwise.
+/// Default bytes-per-inode ratio of ext4.
 const BYTES_PER_INODE: u64 = 16_384;
 
 impl Room {
-    /// Returns the bytes that will really be written: every entry has its last block, its inode and its name.
+    /// Returns the bytes actually written: contents, plus last block, inode and name per entry.
     pub(crate) fn bytes_written(self) -> u64 {
         self.bytes.saturating_add(self.entries.saturating_mul(4_096 + 512))
     }
 
-    /// Returns the size of an image that is never nearly full.
+    /// Returns the size of an image with ample free space, in bytes.
     fn image_bytes(self) -> u64 {
         let written = self.bytes_written();
         let roomy = written.saturating_add(written / 2).saturating_add(1 << 30);
         roomy.max(IMAGE_BYTES_MIN).next_multiple_of(1 << 20)
     }
 
-    /// Returns how many inodes to ask of ext4, if its own rule gives too few.
+    /// Returns the number of inodes to request from ext4, if its default ratio gives too few.
     fn inodes(self) -> Option<u64> {
         let wanted = self.entries.saturating_add(self.entries / 4).saturating_add(1_024);
         (wanted > self.image_bytes() / BYTES_PER_INODE).then_some(wanted)
     }
 }
 
-/// How a mounted file system may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Read, without even the access times being written.
+    /// Read-only: not even access times are written.
     ReadOnly,
-    /// Read and written.
     ReadWrite,
 }
 
-/// A file-system image.
 #[derive(Debug)]
 pub(crate) struct Image {
     file: PathBuf,
@@ -109,7 +108,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Names an image `name` below `work`; nothing is done yet.
+    /// Describes an image `name` below `work`; creates nothing yet.
     pub(crate) fn new(work: &Path, name: &str, file_system: FileSystem, room: Room) -> Image {
         Image {
             file: work.join(format!("{name}.image")),
@@ -121,16 +120,15 @@ impl Image {
         }
     }
 
-    /// Returns where it is mounted, when it is.
     pub(crate) fn mount_point(&self) -> &Path {
         &self.mount_point
     }
 
-    /// Makes the file, sparse, and a loop device on it.
+    /// Creates a sparse file and a loop device on it.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] where the loop device cannot do direct I/O.
+    /// [`Error::Refused`] if the loop device does not support direct I/O.
     pub(crate) fn attach(&mut self) -> Result<()> {
         fs::create_dir(&self.mount_point).map_err(Error::doing("create directory", &self.mount_point))?;
         let file = File::create_new(&self.file).map_err(Error::doing("create", &self.file))?;
@@ -147,14 +145,15 @@ impl Image {
         self.device.as_deref().ok_or_else(missing)
     }
 
-    /// Makes a new, empty file system on it.
+    /// Creates a new, empty file system on the device.
     ///
     /// # Errors
     ///
-    /// [`Error::Program`] when the maker fails.
+    /// [`Error::Program`] if mkfs fails.
     pub(crate) fn format(&mut self) -> Result<()> {
         self.unmount()?;
         let inodes = self.room.inodes().map(|count| count.to_string());
+        // No lazy initialisation and no discard (-K): both would do I/O during the runs.
         let mut arguments: Vec<&OsStr> = match self.file_system {
             FileSystem::Ext4 => {
                 vec!["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"]
@@ -171,11 +170,11 @@ impl Image {
         programs::run(self.file_system.maker(), &arguments).map(drop)
     }
 
-    /// Mounts it.
+    /// Mounts the file system.
     ///
     /// # Errors
     ///
-    /// [`Error::Program`] when mount fails.
+    /// [`Error::Program`] if mount fails.
     pub(crate) fn mount(&mut self, access: Access) -> Result<()> {
         let option = match access {
             Access::ReadOnly => "ro",
@@ -188,11 +187,11 @@ impl Image {
         Ok(())
     }
 
-    /// Unmounts it, if it is mounted; its cached pages, inodes and names are gone then.
+    /// Unmounts the file system, if mounted, which drops its cached pages, inodes and names.
     ///
     /// # Errors
     ///
-    /// [`Error::Program`] when somebody still uses it.
+    /// [`Error::Program`] if it is busy.
     pub(crate) fn unmount(&mut self) -> Result<()> {
         if self.mounted {
             programs::run("umount", &[self.mount_point.as_os_str()])?;
@@ -201,10 +200,9 @@ impl Image {
         Ok(())
     }
 
-    /// Unmounts and detaches it, and returns what could not be undone. The file stays.
+    /// Unmounts and detaches the image and returns what could not be undone. The file stays.
     ///
-    /// A mount that is busy is taken out of the tree of mounts all the same; its loop device goes with
-    /// the last process that uses it.
+    /// A busy mount is detached lazily; its loop device goes away with the last user.
     pub(crate) fn close(&mut self) -> Vec<String> {
         let mut leftovers = Vec::new();
         if let Err(busy) = self.unmount() {
@@ -225,20 +223,19 @@ impl Image {
         leftovers
     }
 
-    /// Returns whether it is still mounted.
     pub(crate) fn is_mounted(&self) -> bool {
         self.mounted
     }
 }
 
 impl Drop for Image {
-    /// A backstop, for a panic: the usual way is [`Image::close`], after which there is nothing to do.
+    /// Backstop for a panic. Normally [`Image::close`] was called and nothing is left to do.
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// Makes sure that the loop device really does direct I/O: losetup only warns when it does not.
+/// Checks that the loop device really uses direct I/O: losetup only warns if it does not.
 fn check_direct(device: &Path) -> Result<()> {
     let name = device.file_name().unwrap_or_default();
     let flag = Path::new("/sys/block").join(name).join("loop/dio");

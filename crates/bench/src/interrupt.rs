@@ -1,17 +1,17 @@
-//! ^C, SIGTERM and SIGHUP: the benchmark stops, and still cleans up.
+//! Handles ^C, SIGTERM and SIGHUP: the benchmark stops, but still cleans up.
 //!
 //! ```text
 //!   signal ──► thread: raise the flag, kill the running child's process group
 //!                                             │
-//!   main thread:  ... wait for the child ◄────┘ ──► check() says Interrupted ──► the usual error path
+//!   main thread: ... wait for the child ◄─────┘ ──► check() returns Interrupted ──► error path
 //! ```
 //!
-//! Everything the benchmark runs has a process group of its own, so that a ^C typed at the terminal
-//! reaches the benchmark alone, and an unmount that is part of the cleaning up is not killed by it.
+//! Every child gets its own process group. A ^C typed at the terminal therefore reaches only the
+//! benchmark and does not kill an unmount that is part of the cleanup.
 //!
-//! Promises: a child that was begun before the signal is killed, one begun after it too (the flag is
-//! looked at once more when it is announced), and a process id is never signalled after it was reaped.
-//! It cannot do anything about SIGKILL: then the mounts, loop devices and images stay.
+//! Promises: a signal kills the running child, whether it started before the signal or after it
+//! (`child_started` rechecks the flag), and a process ID is never signalled once the child was
+//! reaped. Nothing helps against SIGKILL: mounts, loop devices and images then stay behind.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use signal_hook::iterator::Signals;
 
 use crate::error::{Error, Result};
 
-/// Tells whether a signal asked for the end.
+/// A flag raised by signals, shared by all its clones.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     shared: Arc<Shared>,
@@ -33,13 +33,13 @@ pub(crate) struct Interrupt {
 #[derive(Debug, Default)]
 struct Shared {
     raised: AtomicBool,
-    /// Invariant: set only while the child has not been reaped, so that its number is still its own.
+    /// Invariant: set only while the child is not reaped, so its process ID is not reused.
     child: Mutex<Option<Pid>>,
 }
 
 impl Interrupt {
-    /// Starts to listen for signals, but for those that whoever started the process had it ignore: a
-    /// comparison under nohup goes on after the terminal is gone.
+    /// Starts listening for signals, except those the process inherited as ignored: under nohup, a
+    /// comparison keeps running after the terminal is gone.
     pub(crate) fn listen() -> Result<Interrupt> {
         let interrupt = Interrupt::never();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -47,28 +47,28 @@ impl Interrupt {
         let mut signals = Signals::new(heard)
             .map_err(|source| Error::Io { doing: "listen for signals".to_owned(), source })?;
         let listener = interrupt.clone();
-        // The thread ends with the process: it holds nothing that wants an orderly end.
+        // The thread ends with the process and owns nothing that needs cleanup.
         thread::spawn(move || signals.forever().for_each(|_| listener.raise()));
         Ok(interrupt)
     }
 
-    /// Returns one that no signal raises.
+    /// Returns a handle that no signal raises.
     pub(crate) fn never() -> Interrupt {
         Interrupt { shared: Arc::default() }
     }
 
-    /// Does what a signal does.
+    /// Raises the flag and kills the running child, like a signal does.
     pub(crate) fn raise(&self) {
         self.shared.raised.store(true, Ordering::SeqCst);
         kill(*self.child());
     }
 
-    /// Fails once a signal has come.
+    /// Fails with [`Error::Interrupted`] once a signal has arrived.
     pub(crate) fn check(&self) -> Result<()> {
         if self.shared.raised.load(Ordering::SeqCst) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Announces a running child, the leader of its process group, to be killed at a signal.
+    /// Registers a running child, the leader of its process group, to be killed on a signal.
     pub(crate) fn child_started(&self, child: Pid) {
         *self.child() = Some(child);
         if self.check().is_err() {
@@ -76,7 +76,7 @@ impl Interrupt {
         }
     }
 
-    /// Takes the child back, before it is reaped.
+    /// Unregisters the child; must be called before it is reaped.
     pub(crate) fn child_ends(&self) {
         *self.child() = None;
     }
@@ -86,17 +86,16 @@ impl Interrupt {
     }
 }
 
-/// Reads from /proc/self/status whether a signal is ignored.
+/// Returns true if the `SigIgn` mask in /proc/self/status contains `signal`.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
     mask & (1 << (signal - 1)) != 0
 }
 
-/// Kills a process group, if there is one.
 fn kill(leader: Option<Pid>) {
     if let Some(leader) = leader {
-        // The only failure left is ESRCH: everything in the group has ended by itself, as wanted.
+        // ESRCH is the only failure left: the whole group has already exited, which is fine.
         kill_process_group(leader, Signal::KILL).ok();
     }
 }

@@ -1,9 +1,9 @@
-//! The benchmark of haul: makes trees to copy, races haul against its rivals over
-//! them, and runs the studies of the documents.
+//! Benchmarks for haul: makes trees to copy, races haul against other copiers over them, and runs
+//! the studies in the documents.
 //!
-//! It knows nothing of the inside of any tool: it runs built programs, haul's own included, times them
-//! from outside and reads what they made. Only `aio`, which measures the engines alone, calls them itself, and
-//! `simulate`, which runs the cluster's scheduler over a modelled file system.
+//! The crate treats every tool, haul included, as a black box: it runs built programs, times them
+//! from outside and checks the copies they made. Two modules are the exception: `aio` calls the I/O
+//! engines directly, and `simulate` runs the cluster's scheduler over a modelled file system.
 //!
 //! ```text
 //!   lib ─► compare ─► series ─► ground ─► image      the run engine; compare is its first user
@@ -12,17 +12,17 @@
 //!    │        ├─► candidates                         who takes part
 //!    │        └─► results ─► table                   what came out
 //!    ├─► trees ─► shapes, noise                      the workloads
-//!    ├─► run (s1 s2 s3 s4) ─► series; findings ─► report, student     the documents' studies
+//!    ├─► run (s1 to s5) ─► series; findings ─► report, student      the documents' studies
 //!    ├─► tools ─► races, material, ranks                     the other tools and their rivals
 //!    ├─► simulate ─► haul_cluster; report                    sizes that no machine here has
 //!    └─► aio                                         the engines over one file
 //! ```
 //!
-//! The method, and why it is what it is, is in docs/measurements/README.md.
+//! docs/measurements/README.md describes the method and the reasons for it.
 //!
-//! Promises: a run counts only when its copy was read back and found right; what is compared was measured
-//! in turn, in one series; and whatever was mounted, attached or written for it is taken away at the end,
-//! at an error, and at ^C, SIGTERM and SIGHUP, or named.
+//! Promises: a run counts only if its copy was read back and verified; candidates are only compared
+//! within one series, in which they took turns; everything mounted, attached or written is removed
+//! at the end, after an error, and on ^C, SIGTERM and SIGHUP, or else reported by name.
 
 mod aio;
 mod candidates;
@@ -65,7 +65,7 @@ pub use tools::ToolsOptions;
 use interrupt::Interrupt;
 use shapes::Shape;
 
-/// Names what `haul bench` can do.
+/// Subcommands of `haul bench`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
     /// Make a tree of the documents, from a seed
@@ -82,7 +82,7 @@ pub enum Command {
     Simulate(SimulateOptions),
 }
 
-/// Says which tree to make, and where.
+/// Options of `haul bench make`: the tree to make and where.
 #[derive(Args, Clone, Debug)]
 pub struct MakeOptions {
     /// Tree to make
@@ -94,31 +94,31 @@ pub struct MakeOptions {
     shape: ShapeOptions,
 }
 
-/// Exit status after ^C, as a shell gives it.
+/// Exit status after ^C, as shells report it (128 + SIGINT).
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// Does what `command` says, with the process's own streams, and returns the exit status: 0 when all is
-/// well, 1 when it is not (also when haul, as a candidate, copied wrong), 130 after a signal.
+/// Runs `command` on the process's standard streams and returns the exit status: 0 on success, 1 on
+/// failure (including a wrong copy made by haul as a candidate), 130 after a signal.
 pub fn run(command: &Command) -> ExitCode {
     match execute(command, &mut io::stdout(), &mut io::stderr()) {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::HaulFailed) => ExitCode::FAILURE,
         Err(error) => {
-            // With nowhere to say it, the exit status still does.
+            // A failed write to stderr cannot be reported; the exit status still shows the error.
             writeln!(io::stderr(), "haul bench: {error}").ok();
             if error.is_interruption() { ExitCode::from(EXIT_INTERRUPTED) } else { ExitCode::FAILURE }
         }
     }
 }
 
-/// Does what `command` says, printing results to `output` and what is going on to `progress`.
+/// Runs `command`, writing results to `output` and progress to `progress`.
 ///
-/// It listens for signals from its first call to the end of the process, and sets the process's umask
-/// when it compares.
+/// From the first call to the end of the process, signals are handled here. `compare` also sets the
+/// process's umask.
 ///
 /// # Errors
 ///
-/// [`Error`] says what stopped it, and what was left behind.
+/// An [`Error`] with what stopped the command and what was left behind.
 pub fn execute(
     command: &Command,
     output: &mut dyn Write,

@@ -1,4 +1,4 @@
-//! What a figure was measured on.
+//! Describes the machine a figure was measured on.
 
 use std::fs;
 use std::thread;
@@ -6,23 +6,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// The machine, as far as it matters to a copy.
+/// The properties of a machine that matter to a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// The kernel's release.
+    /// Kernel release.
     pub(crate) kernel: String,
-    /// The processors' name.
+    /// Model name of the processors.
     pub(crate) processor: String,
-    /// How many of them this process may use.
+    /// Processors available to this process.
     pub(crate) processors: usize,
-    /// Bytes of memory.
     pub(crate) memory_bytes: u64,
-    /// When it was looked at, in UTC.
+    /// When the measurement was made, in UTC.
     pub(crate) date: String,
 }
 
 impl Machine {
-    /// Looks at this machine; what it does not tell is "unknown" or 0.
+    /// Reads the facts of this machine; unavailable ones are "unknown" or 0.
     pub(crate) fn look() -> Machine {
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Machine {
@@ -39,7 +38,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(file).unwrap_or_else(|_| "unknown".to_owned())
 }
 
-/// Returns what follows the first `name` and its colon.
+/// Returns the value of the first line that starts with `name`, after its colon.
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim().to_owned())
@@ -50,9 +49,9 @@ fn memory_bytes(text: &str) -> u64 {
     kilobytes.and_then(|value| value.strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or_default() * 1024
 }
 
-/// Writes seconds since 1970 as a date, in UTC.
+/// Formats seconds since 1970 as a UTC date.
 ///
-/// The days are counted in eras of 400 years from a 1st of March, so that the leap day is the last of its
+/// Days are counted in 400-year eras that start on 1 March, so the leap day is the last day of its
 /// year (Howard Hinnant, "chrono-compatible low-level date algorithms").
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;

@@ -1,18 +1,18 @@
-//! One command, run and measured as `/usr/bin/time` would.
+//! Runs one command and measures it like `/usr/bin/time`.
 //!
 //! ```text
-//!   clock ─ fork+exec ─ ... ─ the leader ends ─ clock       (poll on its pidfd, with the time limit)
-//!                                 └─ kill what is left of its process group ─ wait4: status, CPU, peak memory
+//!   clock ─ fork+exec ─ ... ─ the leader exits ─ clock    (poll on its pidfd, with the time limit)
+//!                               └─ kill the rest of its process group ─ wait4: status, CPU, memory
 //! ```
 //!
-//! The kernel carries the peak memory of the process that calls exec over into the new program, so a
-//! command would be charged with the size of the benchmark. Two habits keep that small: the benchmark
-//! keeps no lists of files, and the command is begun by fork and not by vfork (which std does for a
-//! command that sets its group id), so that only the benchmark's own pages count and not its program
-//! text. What is left is given beside the figures as the floor.
+//! On exec, the kernel carries the peak memory of the calling process over into the new program, so
+//! a command is charged with the size of the benchmark. Two measures keep that small: the benchmark
+//! keeps no lists of files, and it starts commands with fork instead of vfork (std uses fork for a
+//! command that sets its group ID), so that only its anonymous pages count, not its program text.
+//! The remainder is reported beside the figures as the floor.
 //!
-//! Promises: when it returns, no process of the command's group is running any more, so that nothing
-//! holds the mounts.
+//! Promises: when `measure` returns, no process of the command's process group is running, so
+//! nothing keeps the mounts busy.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -29,34 +29,33 @@ use wait4::Wait4;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
-/// What a command used.
+/// Resources a command used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Usage {
-    /// From before the fork to the end of the leader.
+    /// Time from before the fork to the exit of the group leader.
     pub(crate) seconds: f64,
-    /// CPU time in user mode, over all its threads and the children it waited for.
+    /// CPU time in user mode, of all its threads and the children it waited for.
     pub(crate) user_seconds: f64,
     /// CPU time in the kernel, likewise.
     pub(crate) system_seconds: f64,
-    /// Largest resident set of its processes.
+    /// Largest resident set of any of its processes.
     pub(crate) memory_peak_bytes: u64,
-    /// What the peak would be for a command that used nothing: the benchmark's own pages.
+    /// Peak memory of a command that allocates nothing: the benchmark's own pages.
     pub(crate) memory_floor_bytes: u64,
-    /// Processor seconds the rest of the machine used meanwhile: other processes, the kernel's threads.
+    /// CPU seconds the rest of the machine used meanwhile: other processes and kernel threads.
     pub(crate) elsewhere_seconds: f64,
 }
 
-/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By itself, or by a signal that was not ours.
+    /// Exited, or was killed by a signal that was not ours.
     Status(ExitStatus),
-    /// It had to be killed at the limit.
+    /// Killed at the time limit.
     TimedOut(Duration),
 }
 
 impl Ending {
-    /// Says what was wrong with it; nothing when it was exit status 0.
+    /// Describes the failure; `None` for exit status 0.
     pub(crate) fn failure(&self) -> Option<String> {
         match self {
             Ending::Status(status) if status.success() => None,
@@ -70,24 +69,23 @@ impl Ending {
     }
 }
 
-/// A command that ran.
+/// A finished command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
-    /// When the clock was started.
+    /// When the clock started.
     pub(crate) started: Instant,
-    /// What it used.
     pub(crate) usage: Usage,
-    /// How it ended.
     pub(crate) ending: Ending,
 }
 
-/// Runs a command that has its standard streams set, and measures it.
+/// Runs a command whose standard streams are already set, and measures it.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] when it cannot be started or waited for; [`Error::Interrupted`].
+/// [`Error::Io`] if it cannot be started or waited for; [`Error::Interrupted`] after a signal.
 pub(crate) fn measure(command: &mut Command, limit: Duration, interrupt: &Interrupt) -> Result<Measured> {
     let program = Path::new(command.get_program()).to_owned();
+    // With a group ID set, std uses fork instead of vfork. The process group keeps ^C away.
     command.process_group(0).gid(getgid().as_raw());
     let memory_floor_bytes = anonymous_bytes();
     let busy_before = busy_seconds();
@@ -99,8 +97,8 @@ pub(crate) fn measure(command: &mut Command, limit: Duration, interrupt: &Interr
     let seconds = started.elapsed().as_secs_f64();
     let busy = busy_seconds() - busy_before;
     interrupt.child_ends();
-    // Also after a good end: a process left in the group would hold the mounts. The leader has not been
-    // reaped, so the number is still the group's; ESRCH is what should be found.
+    // Kill the group even after success: a leftover process would keep the mounts busy. The leader
+    // is not reaped yet, so the group ID cannot have been reused. ESRCH is the expected result.
     kill_process_group(pid, Signal::KILL).ok();
     let used = child.wait4().map_err(Error::doing("wait for", &program))?;
     interrupt.check()?;
@@ -121,13 +119,13 @@ pub(crate) fn measure(command: &mut Command, limit: Duration, interrupt: &Interr
     Ok(Measured { started, usage, ending })
 }
 
-/// Waits for the end of a child without reaping it; false when `deadline` came first.
+/// Waits for a child to exit, without reaping it. Returns false if `deadline` came first.
 fn ends_before(pid: Pid, deadline: Instant) -> std::io::Result<bool> {
     let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        // A pidfd is readable from the moment its process is a zombie.
+        // A pidfd is readable as soon as its process is a zombie.
         match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&timeout)) {
             Ok(0) if left.is_zero() => return Ok(false),
             Ok(0) | Err(Errno::INTR) => {}
@@ -137,7 +135,7 @@ fn ends_before(pid: Pid, deadline: Instant) -> std::io::Result<bool> {
     }
 }
 
-/// Returns the bytes of this process that a fork copies; 0 where the kernel does not say.
+/// Returns the anonymous memory of this process, which a fork copies, or 0 if unknown.
 fn anonymous_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -145,18 +143,17 @@ fn anonymous_bytes() -> u64 {
     kilobytes.unwrap_or_default() * 1024
 }
 
-/// Returns the seconds all processors together have been busy since the start of the machine, in steps of
-/// a hundredth; 0 where the kernel does not say.
+/// Returns the seconds all processors have been busy since boot, to 10 ms, or 0 if unknown.
 fn busy_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     busy_ticks(stat.lines().next().unwrap_or_default()) as f64 / TICKS_PER_SECOND
 }
 
-/// The unit of /proc/stat (USER_HZ), the same on all of Linux's common platforms.
+/// Unit of /proc/stat (USER_HZ), 100 on all common Linux platforms.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Adds up the first line of /proc/stat: user, nice, system, (idle, waiting for I/O: not these), hard and
-/// soft interrupts, and what a hypervisor took away.
+/// Sums the busy fields of the first line of /proc/stat: user, nice, system, irq, softirq and
+/// steal, but not idle and iowait.
 fn busy_ticks(line: &str) -> u64 {
     let fields = line.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0_u64));
     fields.take(8).enumerate().filter(|(index, _)| !matches!(index, 3 | 4)).map(|(_, ticks)| ticks).sum()
@@ -201,7 +198,7 @@ mod tests {
             let script = format!("head -c {bytes} /dev/zero | tail -c {bytes} | wc -c >/dev/null");
             shell(&script, LONG).usage.memory_peak_bytes
         };
-        // tail keeps what it may have to print. It dies with its pipe read to the end, in the group's shell.
+        // tail buffers what it may have to print.
         let (small, large) = (most(1_000), most(50_000_000));
         assert!(large >= 50_000_000, "{large}");
         assert!(small < 50_000_000, "{small}");
@@ -215,7 +212,7 @@ mod tests {
         let measured = measure(&mut command, Duration::from_millis(50), &Interrupt::never()).unwrap();
         assert_eq!(measured.ending.failure().unwrap(), "no end within 0.05 s");
         assert!(measured.usage.seconds >= 0.05);
-        // The pipe ends when the last of them is gone: this would wait for the sleep in the background.
+        // EOF comes when the last writer is gone: this would wait for the background sleep.
         drop(command);
         assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), 0);
     }

@@ -1,30 +1,29 @@
-//! The bytes of the files: a stream of pseudo-random noise per file.
+//! File contents: one stream of pseudo-random bytes per file.
 //!
 //! The generator is xoshiro256++ (Blackman and Vigna, "Scrambled Linear Pseudorandom Number
-//! Generators", 2019), its state filled by splitmix64 as its authors advise. It is written out here
-//! because a workload must be the same bytes on every machine and with every later release: the small
-//! generators of the usual crate promise neither.
+//! Generators", 2019), seeded with splitmix64 as its authors advise. It is implemented here because
+//! a workload must have the same bytes on every machine and in every later release; the small
+//! generators of the usual crate guarantee neither.
 //!
-//! Promises: the same (seed, stream) gives the same bytes for ever, whatever the sizes of the slices
-//! they are asked for in, as long as those are multiples of eight but for the last. It is not for
-//! secrets.
+//! Promises: the same (seed, stream) pair always gives the same bytes, however the stream is split
+//! into slices, provided that all slices but the last are multiples of eight bytes. Not
+//! cryptographically secure.
 
-/// Produces the noise of one file.
+/// Generator of one file's contents.
 pub(crate) struct Noise {
     state: [u64; 4],
 }
 
 impl Noise {
-    /// Starts the stream numbered `stream` of the workload seeded with `seed`.
+    /// Starts stream number `stream` of the workload seeded with `seed`.
     pub(crate) fn new(seed: u64, stream: u64) -> Noise {
-        // The two numbers are mixed one after the other, so that stream 1 of seed 0 and stream 0 of
-        // seed 1 have nothing in common.
+        // Mix the two numbers one after the other, so that stream 1 of seed 0 and stream 0 of seed
+        // 1 are unrelated.
         let mut mixer = seed;
         let mut mixer = split_mix(&mut mixer) ^ stream;
         Noise { state: std::array::from_fn(|_| split_mix(&mut mixer)) }
     }
 
-    /// Fills `out` with the next bytes of the stream.
     pub(crate) fn fill(&mut self, out: &mut [u8]) {
         let mut words = out.chunks_exact_mut(8);
         for word in &mut words {
@@ -47,7 +46,7 @@ impl Noise {
     }
 }
 
-/// One step of splitmix64.
+/// Performs one step of splitmix64.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut word = *state;

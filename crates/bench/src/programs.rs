@@ -1,7 +1,7 @@
-//! The system's own programs: found by name, run to their end, and quoted when they fail.
+//! Runs system programs: finds them by name, runs them to completion, and quotes their errors.
 //!
-//! The benchmark makes file systems, loop devices and mounts through the programs every administrator
-//! uses for it (mkfs, losetup, mount, umount), so that what it does can be done again by hand.
+//! File systems, loop devices and mounts are made with the programs an administrator would use
+//! (mkfs, losetup, mount, umount), so that every step can be repeated by hand.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,20 +18,20 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
-/// Where an administrator's programs are, should PATH be a user's.
+/// Directories of administration programs, in case PATH is an ordinary user's.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Returns the folders of PATH.
+/// Returns the directories in PATH.
 pub(crate) fn path_folders() -> Vec<PathBuf> {
     env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
 }
 
-/// Returns the executable files called `name` in `folders`, in their order.
+/// Returns the executables called `name` in `folders`, in order.
 pub(crate) fn find_in<'a>(folders: &'a [PathBuf], name: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
     folders.iter().map(move |folder| folder.join(name)).filter(|path| is_executable(path))
 }
 
-/// Returns whether `path` is a file that somebody may run.
+/// Returns true if `path` is a regular file with an execute bit.
 pub(crate) fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }
@@ -40,7 +40,7 @@ pub(crate) fn is_executable(path: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when it is not installed.
+/// [`Error::Refused`] if it is not installed.
 pub(crate) fn find(name: &str) -> Result<PathBuf> {
     let mut folders = path_folders();
     folders.extend(SYSTEM_FOLDERS.map(PathBuf::from));
@@ -49,20 +49,20 @@ pub(crate) fn find(name: &str) -> Result<PathBuf> {
         .ok_or_else(|| Error::Refused(format!("{name} is needed and was not found; install it")))
 }
 
-/// Runs a short program to its end, come what may, and returns what it printed.
+/// Runs a short program to completion, ignoring interrupts, and returns its standard output.
 ///
 /// # Errors
 ///
-/// [`Error::Program`] when it fails, with the last line of what it said.
+/// [`Error::Program`] if it fails, with the last line of its standard error.
 pub(crate) fn run(name: &str, arguments: &[&OsStr]) -> Result<String> {
     run_with(name, arguments, &Interrupt::never())
 }
 
-/// Runs a program that may take long and is killed at a signal.
+/// Like [`run`], for a program that may run long: a signal kills it.
 ///
 /// # Errors
 ///
-/// As [`run`], and [`Error::Interrupted`].
+/// Those of [`run`], and [`Error::Interrupted`].
 pub(crate) fn run_with(name: &str, arguments: &[&OsStr], interrupt: &Interrupt) -> Result<String> {
     let program = find(name)?;
     let (stdout, stderr) = (scratch()?, scratch()?);
@@ -72,6 +72,7 @@ pub(crate) fn run_with(name: &str, arguments: &[&OsStr], interrupt: &Interrupt) 
         .stdin(Stdio::null())
         .stdout(share(&stdout)?)
         .stderr(share(&stderr)?)
+        // A ^C at the terminal must not reach it: it may be part of the cleanup.
         .process_group(0)
         .spawn()
         .map_err(Error::doing("run", &program))?;
@@ -89,7 +90,7 @@ pub(crate) fn run_with(name: &str, arguments: &[&OsStr], interrupt: &Interrupt) 
     Err(Error::Program { line, status, said: last_line(&text_of(stderr)?) })
 }
 
-/// Waits for the end of a child and leaves it to be reaped, so that its number stays its own.
+/// Waits for a child to exit without reaping it, so that its process ID is not reused.
 fn await_end(pid: Pid) -> io::Result<()> {
     loop {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -100,12 +101,12 @@ fn await_end(pid: Pid) -> io::Result<()> {
     }
 }
 
-/// Makes a file without a name, for what a program prints: a file never fills up as a pipe does.
+/// Creates an anonymous file to capture output. Unlike a pipe, it never blocks the child.
 pub(crate) fn scratch() -> Result<File> {
     tempfile::tempfile().map_err(no_scratch)
 }
 
-/// Returns the file once more, for a program to print into.
+/// Duplicates the file handle, for a program to write to.
 pub(crate) fn share(file: &File) -> Result<File> {
     file.try_clone().map_err(no_scratch)
 }
@@ -114,7 +115,7 @@ fn no_scratch(source: io::Error) -> Error {
     Error::Io { doing: "make a temporary file".to_owned(), source }
 }
 
-/// Reads what a program printed into a scratch file, up to a mebibyte of it.
+/// Reads the output captured in a scratch file, at most 1 MiB.
 pub(crate) fn text_of(mut file: File) -> Result<String> {
     let mut bytes = Vec::new();
     let read = file.rewind().and_then(|()| file.take(1 << 20).read_to_end(&mut bytes));
@@ -122,7 +123,7 @@ pub(crate) fn text_of(mut file: File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the last line that is not blank.
+/// Returns the last non-blank line.
 fn last_line(text: &str) -> String {
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }

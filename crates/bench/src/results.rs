@@ -1,4 +1,4 @@
-//! What a comparison found out: the runs, and what they come to. This is what the JSON holds.
+//! Results of a comparison: the runs and their statistics. This is the content of the JSON.
 
 use serde::Serialize;
 
@@ -10,16 +10,12 @@ use crate::shapes::Totals;
 use crate::statistics::Summary;
 use crate::verify::Digest;
 
-/// Everything about one comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
-    /// Where it was run.
     pub(crate) machine: Machine,
-    /// Who took part.
     pub(crate) candidates: Vec<Candidate>,
-    /// The file systems.
     pub(crate) layout: Layout,
-    /// Rounds that count in every series.
+    /// Rounds counted in every series.
     pub(crate) rounds: u32,
     /// The series that were finished.
     pub(crate) series: Vec<Series>,
@@ -28,65 +24,60 @@ pub(crate) struct Report {
 /// One workload in one cache state.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series {
-    /// The workload.
     pub(crate) workload: Tree,
-    /// The source's cache state.
+    /// Cache state of the source.
     pub(crate) cache: CacheState,
-    /// What came out, in the order of the candidates.
+    /// Results, in the order of the candidates.
     pub(crate) outcomes: Vec<Outcome>,
-    /// Every run, in the order in which they were run.
+    /// Every run, in execution order.
     pub(crate) runs: Vec<Run>,
 }
 
-/// What was copied.
+/// A tree that was copied.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Tree {
-    /// Its name.
     pub(crate) name: String,
-    /// Its size.
     pub(crate) totals: Totals,
-    /// The seed it was made from; a real directory has none.
+    /// Seed of a generated tree; `None` for a real directory.
     pub(crate) seed: Option<u64>,
-    /// What it holds, as one number: two with the same are the same tree.
+    /// Digest of the contents: equal digests mean identical trees.
     pub(crate) digest: Digest,
 }
 
-/// What the runs of one candidate come to.
+/// Result of one candidate in one series.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
-    /// The candidate's id.
     pub(crate) id: &'static str,
-    /// Its label.
+    /// The candidate's label.
     pub(crate) candidate: String,
-    /// Its figures, or why it has none.
+    /// Its figures, or the reason it has none.
     #[serde(flatten)]
     pub(crate) figures: Figures,
 }
 
-/// The figures of one candidate.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Figures {
-    /// It copied right every time.
+    /// Every copy was correct.
     Timed(Timed),
-    /// It did not, for this reason.
+    /// A run failed, for this reason.
     Failed(String),
 }
 
-/// What a candidate that copied right took.
+/// Figures of a candidate whose copies were all correct.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Timed {
     /// Seconds to the return of the command.
     pub(crate) seconds: Summary,
     /// Seconds to the return of the sync after it.
     pub(crate) seconds_with_sync: Summary,
-    /// Processor seconds, of user and system together.
+    /// CPU seconds, user and system together.
     pub(crate) cpu_seconds: Summary,
-    /// The largest peak of memory in any run.
+    /// Highest peak memory of any run.
     pub(crate) memory_peak_bytes: u64,
-    /// The least that could have been measured.
+    /// Lowest peak that could have been measured.
     pub(crate) memory_floor_bytes: u64,
-    /// GNU cp's median seconds divided by this one's; absent when GNU cp has no time.
+    /// Median of GNU cp divided by this candidate's median; `None` if GNU cp has no time.
     pub(crate) ratio_to_gnu: Option<f64>,
 }
 
@@ -101,7 +92,6 @@ impl Series {
 }
 
 impl Outcome {
-    /// Returns the figures, if there are any.
     pub(crate) fn timed(&self) -> Option<&Timed> {
         match &self.figures {
             Figures::Timed(timed) => Some(timed),
@@ -110,7 +100,7 @@ impl Outcome {
     }
 }
 
-/// Says what the runs of a series come to, for each candidate.
+/// Summarises the runs of a series, per candidate.
 pub(crate) fn outcomes(candidates: &[Candidate], runs: &[Run]) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = candidates
         .iter()
@@ -154,7 +144,7 @@ fn figures(runs: &[&Run]) -> Figures {
     })
 }
 
-/// Returns the fastest candidate that is neither haul nor GNU cp, with its median seconds.
+/// Returns the fastest candidate other than haul and GNU cp, with its median seconds.
 pub(crate) fn best_rival(outcomes: &[Outcome]) -> Option<(&str, f64)> {
     outcomes
         .iter()
@@ -168,7 +158,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::measure::Usage;
 
-    /// A run that took so many seconds, half of them of the processor's, and as much again to sync.
+    /// Makes a run of `seconds`, half of them CPU time, with as much again for the sync.
     pub(crate) fn run(candidate: &str, round: u32, seconds: f64) -> Run {
         let usage = Usage {
             seconds,
@@ -182,7 +172,7 @@ pub(crate) mod tests {
         Run { candidate, round, usage, seconds_with_sync: seconds * 2.0, failure: None }
     }
 
-    /// A candidate that cannot be run.
+    /// Makes a candidate that cannot be run.
     pub(crate) fn candidate(id: &'static str, label: &str) -> Candidate {
         Candidate::unreal(id, label)
     }

@@ -1,19 +1,19 @@
-//! A series of paired runs: the engine of every benchmark here.
+//! Runs series of paired runs, the core of every benchmark here.
 //!
 //! ```text
-//!   round 0 (thrown away)   A B C
-//!   round 1                 A B C        one run:  ready the ground ─► run and measure ─► sync ─► verify
-//!   ...                     A B C
+//!   round 0 (discarded)  A B C
+//!   round 1              A B C     one run:  prepare test bed ─► run and measure ─► sync ─► verify
+//!   ...                  A B C
 //! ```
 //!
-//! The candidates take turns, so that whatever the machine does in the background falls on all of them,
-//! and figures of one series can be divided by each other. The first round is run and thrown away: it
-//! loads the programs, and the images get most of their blocks on the disk below.
+//! The candidates take turns, so background activity hits all of them alike and figures of one
+//! series can be compared as ratios. The first round is discarded: it loads the programs, and it
+//! makes the images allocate most of their blocks on the disk below.
 //!
-//! A candidate that fails once (by its exit status, by the sync after it, by its copy) is out: it has no
-//! time, and the reason is kept.
+//! A candidate that fails once (exit status, sync, or copy) drops out: it gets no time, and the
+//! reason for the failure is kept.
 //!
-//! It knows nothing of what is compared or how it is shown: [`crate::compare`] is its first user.
+//! This module knows neither what is compared nor how results are shown.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -28,42 +28,40 @@ use crate::measure::{Measured, Usage, measure};
 use crate::programs;
 use crate::verify::{self, Digest};
 
-/// How many differences of a wrong copy are told.
+/// Maximum number of differences reported for a wrong copy.
 const DIFFERENCES_TOLD: usize = 3;
 
-/// Says how a series is run.
+/// Parameters of a series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Rounds that count, after the one that does not.
+    /// Rounds counted, after the discarded first round.
     pub(crate) rounds: u32,
-    /// The source's cache state at the start of every run.
+    /// Cache state of the source at the start of every run.
     pub(crate) cache: CacheState,
-    /// How long a run may take.
+    /// Time limit of a run.
     pub(crate) limit: Duration,
-    /// What source and copies must hold.
+    /// Digest that the source and every copy must have.
     pub(crate) expected: Digest,
 }
 
-/// One run of one candidate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Run {
-    /// The candidate's label.
+    /// Label of the candidate.
     pub(crate) candidate: String,
-    /// Its round; 0 is the one that does not count.
+    /// Round number; round 0 is discarded.
     pub(crate) round: u32,
-    /// What the command used.
     pub(crate) usage: Usage,
-    /// From the start of the command to the return of the sync after it.
+    /// Time from the start of the command to the return of the sync after it.
     pub(crate) seconds_with_sync: f64,
-    /// Why it has no time, if it has none.
+    /// Why the candidate has no time, if it failed.
     pub(crate) failure: Option<String>,
 }
 
-/// Runs a series and returns its runs in their order; `observe` sees each when it is done.
+/// Runs a series and returns its runs in order; `observe` is called after each run.
 ///
 /// # Errors
 ///
-/// What makes the ground useless, and an interruption; never a candidate's failure.
+/// A failure of the test bed, or an interruption; never a failure of a candidate.
 pub(crate) fn run(
     ground: &mut Ground,
     candidates: &[Candidate],
@@ -100,7 +98,7 @@ fn run_once(
     let measured = measure(&mut command, plan.limit, interrupt)?;
     let synced = sync(ground.target_top());
     let seconds_with_sync = measured.started.elapsed().as_secs_f64();
-    // The clock is stopped. From here on, time does not matter.
+    // The clock has stopped; what follows may be slow.
     let failure = match (ended_badly(&measured, || programs::text_of(said))?, synced) {
         (Some(failure), _) => Some(failure),
         (None, Err(error)) => Some(format!("its data did not reach the disk: {error}")),
@@ -109,7 +107,7 @@ fn run_once(
     Ok(Run { candidate: candidate.label.clone(), round, usage: measured.usage, seconds_with_sync, failure })
 }
 
-/// Says how a command ended, and its first message, unless it ended well.
+/// Describes how a failed command ended, with its first message; `None` if it succeeded.
 fn ended_badly(measured: &Measured, said: impl FnOnce() -> Result<String>) -> Result<Option<String>> {
     let Some(failure) = measured.ending.failure() else { return Ok(None) };
     let said = said()?;
@@ -119,10 +117,10 @@ fn ended_badly(measured: &Measured, said: impl FnOnce() -> Result<String>) -> Re
     }))
 }
 
-/// Says what is wrong with the copy; nothing when it is right.
+/// Describes what is wrong with the copy, or returns `None` if it is correct.
 fn wrong_copy(ground: &Ground, expected: Digest, interrupt: &Interrupt) -> Result<Option<String>> {
     let (source, copy) = (ground.source_tree(), ground.target_tree());
-    // A copy that cannot be read (there is none, for one) is the candidate's failure and not ours.
+    // An unreadable or missing copy is the candidate's failure, not an error of the benchmark.
     let why = match verify::digest(&copy, interrupt) {
         Ok(digest) if digest == expected => return Ok(None),
         Ok(_) => verify::differences(&source, &copy, DIFFERENCES_TOLD, interrupt)?.join("; "),

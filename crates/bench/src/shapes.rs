@@ -1,7 +1,7 @@
-//! The workloads of the documents, as numbers.
+//! The workloads of the documents, as parameters.
 //!
-//! Every kind is one and the same thing with other numbers in it: directories with a fan-out, some
-//! levels deep, holding files of one size.
+//! All kinds share one structure with different parameters: directories with a fan-out, some levels
+//! deep, that hold files of one size.
 //!
 //! | kind | levels | fan-out | files | bytes a file | from |
 //! |---|---|---|---|---|---|
@@ -12,28 +12,28 @@
 //! | `flat` | 1 | - | 50,000 | 1,024 | |
 //! | `many` | 2 | 500 | 50,000 in the leaves | 4,096 | |
 //! | `large` | 1 | - | 1 | 1,500,000,000 | |
-//! | `practical` | 2 | 5 | 10 in the leaves | 570,000,000 | the DCP paper: 5.7 GB of videos in 5 directories |
+//! | `practical` | 2 | 5 | 10 in the leaves | 570,000,000 | the DCP paper: 5.7 GB of videos |
 //!
-//! The papers count in decimal bytes, and so do `broad`, `fat`, `deep`, `large` and `practical`; the "4 KB" and
-//! "1 KB" of the others are 4,096 and 1,024 bytes, one page and a quarter of one.
+//! The papers count in decimal bytes, and so do `broad`, `fat`, `deep`, `large` and `practical`.
+//! The "4 KB" and "1 KB" of the others are 4,096 and 1,024 bytes: a page and a quarter of a page.
 //!
-//! `--scale F` makes a workload F times as big without changing what is hard about it: the counts of
-//! `flat` and `many` (files and directories alike, so that a directory stays as full as it was), the
-//! fan-out of `broad` and `fat`, the files per directory of `binary`, the size of `deep`,
-//! `large` and `practical`.
+//! `--scale F` makes a workload F times as big but keeps what is hard about it. It scales the
+//! counts of `flat` and `many` (files and directories alike, so directories stay as full as they
+//! were), the fan-out of `broad` and `fat`, the files per directory of `binary`, and the file size
+//! of `deep`, `large` and `practical`.
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Most files or directories a workload may have: a slip of the keyboard should not fill the disk.
+/// Maximum number of files or directories of a workload, so that a typo does not fill the disk.
 const ENTRIES_MAX: u64 = 100_000_000;
 
-/// Most levels: the trees are made and read by path, and a path ends at 4,096 bytes.
+/// Maximum depth: trees are made and read by path, and PATH_MAX is 4,096 bytes.
 const LEVELS_MAX: u32 = 500;
 
-/// Names a tree of the documents.
+/// A tree of the documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// Changes a tree of the documents.
+/// Options that change the parameters of a tree.
 #[derive(Args, Clone, Debug)]
 pub struct ShapeOptions {
     /// Files per directory; for flat, many, large and practical: files in all
@@ -98,7 +98,7 @@ pub struct ShapeOptions {
 }
 
 impl Default for ShapeOptions {
-    /// Changes nothing.
+    /// Returns options that change nothing.
     fn default() -> ShapeOptions {
         ShapeOptions {
             files: None,
@@ -115,43 +115,43 @@ impl Default for ShapeOptions {
 /// Where the files of a tree are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placing {
-    /// So many in every directory.
+    /// This many in every directory.
     Everywhere(u64),
-    /// So many in all, shared out over the directories of the last level.
+    /// This many in total, spread over the directories of the last level.
     Leaves(u64),
 }
 
-/// A tree of directories with files of one size, down to the last number.
+/// A fully specified tree: directories that hold files of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// What it is a version of.
+    /// The kind it is derived from.
     pub(crate) kind: Kind,
-    /// Levels of directories, the top one counted.
+    /// Levels of directories, including the top directory.
     pub(crate) levels: u32,
-    /// Subdirectories in each directory that is not of the last level.
+    /// Subdirectories in each directory above the last level.
     pub(crate) fan_out: u64,
     /// Bytes in each file.
     pub(crate) file_bytes: u64,
     placing: Placing,
 }
 
-/// The sums over a tree.
+/// Totals over a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Totals {
-    /// Everything that is not a directory.
+    /// Everything but directories.
     pub(crate) files: u64,
-    /// Directories below the top one.
+    /// Directories below the top directory.
     pub(crate) directories: u64,
-    /// Bytes in the regular files.
+    /// Bytes in regular files.
     pub(crate) bytes: u64,
 }
 
 impl Shape {
-    /// Applies what was asked for to the numbers of `kind`.
+    /// Applies `options` to the defaults of `kind`.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] when an option does not belong to the kind, or the tree would be absurd.
+    /// [`Error::Refused`] if an option does not apply to the kind, or the tree is too large.
     pub(crate) fn new(kind: Kind, options: &ShapeOptions) -> Result<Shape> {
         check_options(kind, options)?;
         let (levels, fan_out, files, file_bytes) = match kind {
@@ -185,8 +185,7 @@ impl Shape {
                 placing.scale(factor);
                 self.fan_out = scaled(self.fan_out, factor);
             }
-            // There are fan-out to the power of (levels - 1) directories in the last level, where nearly
-            // all files are.
+            // The last level has fan_out^(levels - 1) directories, and they hold nearly all files.
             Kind::Broad | Kind::Fat if self.levels > 1 => {
                 self.fan_out = scaled(self.fan_out, factor.powf(1.0 / f64::from(self.levels - 1)));
             }
@@ -208,7 +207,7 @@ impl Shape {
         }
     }
 
-    /// Returns how many directories the level has; the top directory is level 0.
+    /// Returns the number of directories in a level; the top directory is level 0.
     fn directories_in(&self, level: u32) -> Option<u64> {
         self.fan_out.checked_pow(level)
     }
@@ -225,20 +224,19 @@ impl Shape {
         Some(Totals { files, directories: directories - 1, bytes: files.checked_mul(self.file_bytes)? })
     }
 
-    /// Sums the tree up.
     pub(crate) fn totals(&self) -> Totals {
-        // Invariant: `check` has refused what cannot be summed; `new` is the only way to a shape.
+        // Invariant: `new` is the only constructor, and `check` has refused what overflows.
         self.sum().unwrap_or_default()
     }
 
-    /// Returns how many files the `index`th directory of `level` holds.
+    /// Returns the number of files in directory number `index` of `level`.
     pub(crate) fn files_in(&self, level: u32, index: u64) -> u64 {
         match self.placing {
             Placing::Everywhere(files) => files,
             Placing::Leaves(_) if level + 1 < self.levels => 0,
             Placing::Leaves(files) => {
                 let leaves = self.directories_in(level).unwrap_or(1).max(1);
-                // What does not divide goes to the first ones.
+                // The remainder goes to the first directories.
                 files / leaves + u64::from(index < files % leaves)
             }
         }
@@ -252,7 +250,7 @@ impl Placing {
     }
 }
 
-/// Multiplies a count, of which at least one is left.
+/// Scales a count, to at least 1.
 fn scaled(count: u64, factor: f64) -> u64 {
     if factor == 1.0 {
         return count;
@@ -276,7 +274,7 @@ fn check_options(kind: Kind, options: &ShapeOptions) -> Result<()> {
     Err(Error::Refused(format!("{wrong} means nothing for {}", kind.name())))
 }
 
-/// Reads a size: a number, and perhaps a unit (K M G T: powers of 1024; KB MB GB TB: of 1000).
+/// Parses a size: a number with an optional unit (K M G T: powers of 1024; KB MB GB TB: of 1000).
 pub(crate) fn parse_size(text: &str) -> std::result::Result<u64, String> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
@@ -307,7 +305,7 @@ pub(crate) mod tests {
         options: ShapeOptions,
     }
 
-    /// Reads shape options as the command line does.
+    /// Parses shape options as the command line does.
     pub(crate) fn options(line: &str) -> ShapeOptions {
         Line::try_parse_from(["shape"].into_iter().chain(line.split_whitespace())).unwrap().options
     }

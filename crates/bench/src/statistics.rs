@@ -1,29 +1,27 @@
-//! Figures out of a handful of runs.
+//! Summary statistics over a handful of runs.
 //!
-//! A shared machine makes long tails, so the figure quoted is the median, and beside it the whole range;
-//! the mean and the sample deviation are kept in the JSON, and `student` tests a difference with them.
+//! Run times on a shared machine have long tails, so the figure quoted is the median, with the
+//! whole range beside it. The mean and the sample deviation are kept in the JSON; `student` uses
+//! them to test differences.
 
 use serde::{Deserialize, Serialize};
 
-/// What the counted runs of one candidate say about one quantity.
+/// Statistics of one quantity over the counted runs of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
-    /// How many runs were counted.
+    /// Number of runs counted.
     pub(crate) count: usize,
-    /// The middle run, or the mean of the two in the middle.
+    /// The middle run, or the mean of the middle two.
     pub(crate) median: f64,
-    /// The least of them.
     pub(crate) min: f64,
-    /// The greatest of them.
     pub(crate) max: f64,
-    /// The arithmetic mean.
     pub(crate) mean: f64,
-    /// The sample standard deviation (divided by n - 1); absent with fewer than two runs.
+    /// Sample standard deviation (divisor n - 1); `None` with fewer than two runs.
     pub(crate) deviation: Option<f64>,
 }
 
 impl Summary {
-    /// Summarises `values`; there is nothing to say about none.
+    /// Summarises `values`, or returns `None` if there are none.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);

@@ -1,39 +1,39 @@
-//! Student's t distribution, as far as a one-tailed test needs it, and the two tests themselves.
+//! Student's t distribution, as far as a one-tailed test needs it, and the two t-tests.
 //!
 //! The tail is a regularised incomplete beta function, `P(T > t) = I_x(n/2, 1/2) / 2` with
-//! `x = n / (n + t²)` for `t >= 0` (Abramowitz and Stegun, *Handbook of Mathematical Functions*, 26.7.1
-//! and 26.5.8), computed by its continued fraction with the modified Lentz method (Press et al.,
-//! *Numerical Recipes*, 6.4), good to about 14 digits.
+//! `x = n / (n + t²)` for `t >= 0` (Abramowitz and Stegun, *Handbook of Mathematical Functions*,
+//! 26.7.1 and 26.5.8). It is computed by its continued fraction with the modified Lentz method
+//! (Press et al., *Numerical Recipes*, 6.4), accurate to about 14 digits.
 //!
-//! Promises: a test of samples that cannot be tested (fewer than two runs, no spread at all) has no
-//! result rather than an invented one.
+//! Promises: samples that cannot be tested (fewer than two runs, no spread at all) give no result,
+//! never a made-up one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::Summary;
 
-/// What a test found.
+/// Result of a t-test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TTest {
-    /// The difference of the means, in standard errors; greater than 0 when it is as was expected.
+    /// Difference of the means, in standard errors; positive if it is in the expected direction.
     pub(crate) t: f64,
     /// Degrees of freedom.
     pub(crate) degrees: f64,
-    /// How likely a difference as large as this, or larger, is when there is none.
+    /// Probability of a difference this large or larger if there is none.
     pub(crate) p: f64,
 }
 
-/// Two samples, of which one is expected to have the smaller mean.
+/// Two samples, one of which is expected to have the smaller mean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Samples<'a> {
-    /// The one expected to be smaller.
+    /// The sample expected to be smaller.
     pub(crate) smaller: &'a Summary,
-    /// The one expected to be larger.
+    /// The sample expected to be larger.
     pub(crate) larger: &'a Summary,
 }
 
 impl Samples<'_> {
-    /// Tests with Welch's test, which takes the deviations for different: the one to trust.
+    /// Performs Welch's test, which assumes unequal variances: the one to trust.
     pub(crate) fn welch(self) -> Option<TTest> {
         let (one, other) = (variance_of_mean(self.smaller)?, variance_of_mean(self.larger)?);
         let squared = one.variance + other.variance;
@@ -42,11 +42,11 @@ impl Samples<'_> {
         self.test(squared, degrees)
     }
 
-    /// Tests with the pooled test, which takes the deviations for equal: the one of the textbooks.
+    /// Performs the pooled test, which assumes equal variances: the one in the textbooks.
     pub(crate) fn pooled(self) -> Option<TTest> {
         let (one, other) = (variance_of_mean(self.smaller)?, variance_of_mean(self.larger)?);
         let degrees = one.count + other.count - 2.0;
-        // Back from the variances of the means to the sums of squares.
+        // From the variances of the means back to the sums of squares.
         let squares =
             one.variance * one.count * (one.count - 1.0) + other.variance * other.count * (other.count - 1.0);
         self.test(squares / degrees * (1.0 / one.count + 1.0 / other.count), degrees)
@@ -71,7 +71,7 @@ fn variance_of_mean(sample: &Summary) -> Option<MeanVariance> {
     sample.deviation.map(|deviation| MeanVariance { variance: deviation.powi(2) / count, count })
 }
 
-/// Returns how likely a value greater than `t` is, with so many degrees of freedom.
+/// Returns the probability of a value greater than `t`, with `degrees` degrees of freedom.
 fn upper_tail(t: f64, degrees: f64) -> f64 {
     let tail = incomplete_beta(degrees / (degrees + t * t), degrees / 2.0, 0.5) / 2.0;
     if t < 0.0 { 1.0 - tail } else { tail }
@@ -83,7 +83,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
         return x.clamp(0.0, 1.0);
     }
     let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
-    // The fraction is quick on this side of the mean; the other side is its mirror image.
+    // The fraction converges fast on this side of the mean; the other side is its mirror image.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(x, a, b) / a
     } else {
@@ -91,7 +91,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Terms of the fraction after which it is good enough; a handful is usual.
+/// Maximum number of terms of the fraction; a handful is usual.
 const TERMS_MAX: u32 = 500;
 
 /// Evaluates the continued fraction of the incomplete beta function.
@@ -118,7 +118,7 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     value
 }
 
-/// Coefficients of Lanczos' approximation with g = 7 (Godfrey, 2001).
+/// Coefficients of the Lanczos approximation with g = 7 (Godfrey, 2001).
 const LANCZOS: [f64; 9] = [
     0.999_999_999_999_809_9,
     676.520_368_121_885_1,
@@ -131,7 +131,7 @@ const LANCZOS: [f64; 9] = [
     1.505_632_735_149_311_6e-7,
 ];
 
-/// Returns the logarithm of the gamma function of a number greater than 0.
+/// Returns the logarithm of the gamma function for x > 0.
 fn ln_gamma(x: f64) -> f64 {
     if x < 0.5 {
         // The reflection formula.
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_tail_is_that_of_the_printed_tables() {
-        // Critical values as every textbook's table has them: degrees, t, one-tailed probability.
+        // Critical values from the usual textbook tables: degrees, t, one-tailed probability.
         for (degrees, t, p) in [
             (1.0, 6.314, 0.05),
             (1.0, 31.821, 0.01),
@@ -179,12 +179,12 @@ mod tests {
     #[test]
     fn the_tail_agrees_with_the_closed_forms() {
         for t in [-8.0_f64, -1.0, -0.1, 0.0, 0.3, 1.0, 2.5, 40.0] {
-            // One degree of freedom is Cauchy's distribution, two have a formula of their own.
+            // With one degree of freedom it is the Cauchy distribution; two have a closed form.
             let cauchy = 0.5 - t.atan() / std::f64::consts::PI;
             assert_near(upper_tail(t, 1.0), cauchy, 1e-12);
             assert_near(upper_tail(t, 2.0), 0.5 * (1.0 - t / (2.0 + t * t).sqrt()), 1e-12);
         }
-        // Many degrees are the normal distribution.
+        // With many degrees it approaches the normal distribution.
         assert_near(upper_tail(1.959_963_985, 1e9), 0.025, 1e-6);
     }
 
@@ -196,7 +196,7 @@ mod tests {
         assert_near(ln_gamma(0.25), 3.625_609_908_221_908_f64.ln(), 1e-12);
     }
 
-    /// Student's own data of 1908: hours of sleep won by two drugs.
+    /// Student's own data of 1908: extra hours of sleep from two drugs.
     const SLEEP: [[f64; 10]; 2] = [
         [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0],
         [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4],
@@ -206,7 +206,7 @@ mod tests {
     fn both_tests_agree_with_the_textbook_on_students_sleep() {
         let [one, two] = SLEEP.map(|values| Summary::of(values).unwrap());
         let samples = Samples { smaller: &one, larger: &two };
-        // As R prints them for the two-sided test: t = 1.8608, df = 17.776, p = 0.07939; pooled 0.07919.
+        // R's output for the two-sided test: t = 1.8608, df = 17.776, p = 0.07939; pooled 0.07919.
         let welch = samples.welch().unwrap();
         assert_near(welch.t, 1.8608, 5e-5);
         assert_near(welch.degrees, 17.776, 5e-4);
@@ -214,7 +214,7 @@ mod tests {
         let pooled = samples.pooled().unwrap();
         assert_eq!(pooled.degrees, 18.0);
         assert_near(pooled.p, 0.07919 / 2.0, 5e-6);
-        // Expected the other way round, it is the other tail.
+        // With the expectation reversed, p is the other tail.
         let other = Samples { smaller: &two, larger: &one }.welch().unwrap();
         assert_near(other.p, 1.0 - welch.p, 1e-12);
     }

@@ -1,7 +1,7 @@
-//! Shows results to people: text that fits in 100 columns, or Markdown.
+//! Formats results for people: plain text that fits in 100 columns, or Markdown.
 //!
-//! Both come from the same rows, so they cannot say different things. Nothing in here names a folder of
-//! the machine, so that the output can be published as it is.
+//! Both formats come from the same rows, so they cannot disagree. No directory of the machine is
+//! named, so the output can be published as it is.
 
 use crate::candidates::{Candidate, HAUL};
 use crate::ground::{Layout, Sides};
@@ -9,16 +9,15 @@ use crate::machine::Machine;
 use crate::results::{Figures, Outcome, Report, Series, Timed, best_rival};
 use crate::statistics::Summary;
 
-/// Says how to write a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Columns, for a terminal.
     Text,
-    /// Tables for a document.
+    /// Markdown tables, for a document.
     Markdown,
 }
 
-/// Columns of the text.
+/// Maximum width of plain text, in columns.
 const WIDTH: usize = 100;
 
 const NAME_WIDTH: usize = 30;
@@ -27,7 +26,7 @@ const HEADINGS: [&str; 6] = ["seconds", "min–max", "with sync", "CPU s", "peak
 
 const WIDTHS: [usize; 6] = [9, 15, 11, 9, 9, 10];
 
-/// Writes the table of one series and what it says about haul.
+/// Formats the table of one series and its conclusions about haul.
 pub(crate) fn series(series: &Series, layout: Layout, rounds: u32, style: Style) -> String {
     let mut out = heading(series, layout, rounds, style);
     match style {
@@ -64,7 +63,7 @@ fn heading(series: &Series, layout: Layout, rounds: u32, style: Style) -> String
     }
 }
 
-/// Returns the cells behind the name.
+/// Returns the cells after the name.
 fn cells(timed: &Timed) -> [String; 6] {
     let Summary { median, min, max, .. } = timed.seconds;
     [
@@ -77,7 +76,7 @@ fn cells(timed: &Timed) -> [String; 6] {
     ]
 }
 
-/// Writes the peak in megabytes, as a bound where the benchmark's own pages are all that was seen.
+/// Formats peak memory in megabytes, as an upper bound if it only shows the benchmark's own.
 fn peak(timed: &Timed) -> String {
     let megabytes = timed.memory_peak_bytes as f64 / 1e6;
     let bound = if timed.memory_peak_bytes <= timed.memory_floor_bytes + 200_000 { "≤" } else { "" };
@@ -100,7 +99,7 @@ fn text_table(outcomes: &[Outcome], out: &mut String) {
             Figures::Timed(timed) if name.chars().count() < NAME_WIDTH => {
                 out.push_str(&row(name, &cells(timed)))
             }
-            // A name of many settings has a line for itself.
+            // A name with many settings gets a line of its own.
             Figures::Timed(timed) => {
                 out.push_str(&wrapped(name, Style::Text));
                 out.push_str(&row("", &cells(timed)));
@@ -132,7 +131,7 @@ fn markdown_table(outcomes: &[Outcome], out: &mut String) {
     }
 }
 
-/// Says how haul, with each of its settings, stands to GNU cp and to the best of the others.
+/// Compares haul, with each of its settings, to GNU cp and to the best of the others.
 fn sentences(outcomes: &[Outcome]) -> Vec<String> {
     let best = best_rival(outcomes);
     let of_haul = outcomes.iter().filter(|outcome| outcome.id == HAUL);
@@ -150,7 +149,7 @@ fn sentences(outcomes: &[Outcome]) -> Vec<String> {
         .collect()
 }
 
-/// Writes who took part and on what.
+/// Lists the machine, the method and the candidates.
 pub(crate) fn facts(report: &Report, style: Style) -> String {
     let Machine { kernel, processor, processors, memory_bytes, date } = &report.machine;
     let memory = *memory_bytes as f64 / f64::from(1 << 30);
@@ -170,7 +169,7 @@ pub(crate) fn facts(report: &Report, style: Style) -> String {
     lines.iter().map(|line| wrapped(&format!("{mark}{line}"), style)).collect()
 }
 
-/// Breaks a line of text at spaces; Markdown's lines are left long.
+/// Wraps plain text at spaces; Markdown lines stay long.
 fn wrapped(line: &str, style: Style) -> String {
     if style == Style::Markdown {
         return format!("{line}\n");
@@ -193,7 +192,7 @@ fn wrapped(line: &str, style: Style) -> String {
     out
 }
 
-/// Writes seconds with three digits that mean something.
+/// Formats seconds with about three significant digits.
 pub(crate) fn seconds(value: f64) -> String {
     let decimals = match value {
         100.0.. => 1,
@@ -203,12 +202,12 @@ pub(crate) fn seconds(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Writes a count with commas and what it counts.
+/// Formats a count with thousands separators and its unit.
 fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
-/// Writes a count with commas.
+/// Formats a count with thousands separators.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();

@@ -1,11 +1,12 @@
 //! Makes a tree: the directories and files of a [`Shape`], from a seed.
 //!
-//! The tree is made depth first, the files of a directory before its subdirectories, one file after the
-//! other by one thread: inode numbers then follow the names, as they do in a tree that was unpacked. The
-//! `n`th file made holds the `n`th stream of [`Noise`].
+//! The tree is made depth first, the files of a directory before its subdirectories, one file at a
+//! time in a single thread. Inode numbers then follow the names, as in a tree that was unpacked.
+//! The `n`th file made holds the `n`th stream of [`Noise`].
 //!
-//! Promises: the same shape and seed make the same names and bytes; nothing that exists is touched; a
-//! tree that was begun and not finished is reported as such, with how far it came.
+//! Promises: the same shape and seed give the same names and bytes; existing files are never
+//! touched; a tree that could not be finished is reported as incomplete, with the number of
+//! files made.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,15 +17,15 @@ use crate::interrupt::Interrupt;
 use crate::noise::Noise;
 use crate::shapes::Shape;
 
-/// Bytes made at a time; a multiple of eight, as [`Noise`] asks.
+/// Bytes generated at a time; a multiple of eight, as [`Noise`] requires.
 const BLOCK_BYTES: usize = 128 * 1024;
 
-/// Makes the tree at `destination`, which must not exist or be an empty directory.
+/// Makes the tree at `destination`, which must not exist or must be an empty directory.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when there is something at `destination` or too little room; nothing was touched
-/// then. [`Error::PartlyMade`] when it stopped in between.
+/// [`Error::Refused`] if `destination` is not empty or has too little space; nothing was touched
+/// then. [`Error::PartlyMade`] if it stopped half way.
 pub(crate) fn make(shape: &Shape, seed: u64, destination: &Path, interrupt: &Interrupt) -> Result<()> {
     prepare(shape, destination)?;
     let mut maker = Maker { shape, seed, interrupt, made: 0, block: vec![0; BLOCK_BYTES] };
@@ -36,7 +37,7 @@ pub(crate) fn make(shape: &Shape, seed: u64, destination: &Path, interrupt: &Int
     })
 }
 
-/// Makes sure of an empty directory with room for the tree; makes it last, when nothing speaks against it.
+/// Checks the destination and its free space, and creates the directory last.
 fn prepare(shape: &Shape, destination: &Path) -> Result<()> {
     let refuse = |why: &str| Err(Error::Refused(format!("{} {why}", destination.display())));
     let exists = match fs::read_dir(destination) {
@@ -65,8 +66,8 @@ fn prepare(shape: &Shape, destination: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes that can still be written to the file system that holds `path`; as many as there are numbers for, where it
-/// does not tell its size, as CephFS does not without a manager daemon.
+/// Returns the bytes available on the file system that holds `path`. Returns `u64::MAX` if it
+/// reports no size, as CephFS does without a manager daemon.
 pub(crate) fn bytes_free(path: &Path) -> Result<u64> {
     let facts = rustix::fs::statvfs(path)
         .map_err(|errno| Error::doing("ask for the free space of", path)(errno.into()))?;
@@ -88,7 +89,7 @@ struct Maker<'a> {
 struct Pending {
     path: PathBuf,
     level: u32,
-    /// Its number among the directories of its level.
+    /// Its index among the directories of its level.
     index: u64,
 }
 
@@ -103,8 +104,8 @@ impl Maker<'_> {
             if directory.level + 1 == self.shape.levels {
                 continue;
             }
-            // Pushed last to first, so that the first is the next one popped. Invariant: at most
-            // levels x fan-out directories wait.
+            // Pushed in reverse, so the first subdirectory is popped next. Invariant: at most
+            // levels x fan-out directories are pending.
             for number in (0..self.shape.fan_out).rev() {
                 let path = directory.path.join(format!("d{number:03}"));
                 fs::create_dir(&path).map_err(Error::doing("create directory", &path))?;
@@ -124,7 +125,7 @@ impl Maker<'_> {
             noise.fill(&mut self.block[..length]);
             file.write_all(&self.block[..length]).map_err(Error::doing("write", path))?;
             left -= length as u64;
-            // A large file alone is a second's work.
+            // A large file alone takes a second or more.
             self.interrupt.check()?;
         }
         self.made += 1;

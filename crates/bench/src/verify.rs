@@ -1,22 +1,22 @@
-//! Tells whether a copy is right.
+//! Checks whether a copy is correct.
 //!
-//! A tree is reduced to one number that does not depend on the order in which it was read: the sum of a
-//! hash (XXH3, 128 bits) per entry, over the entry's path below the top, its type, its permissions, and
-//! what it holds (bytes, link target, device number). The source's number is taken once; every copy's is
-//! compared with it. Only when they differ is the copy compared with the source entry by entry, to say
-//! where.
+//! A tree is reduced to one number that does not depend on the order in which it was read: the sum
+//! of a hash (XXH3, 128 bits) per entry, over the entry's path below the top, its type, its
+//! permissions and its content (bytes, link target, or device number). The source is hashed once,
+//! and every copy is compared with that digest. Only if they differ is the copy compared with the
+//! source entry by entry, to report where.
 //!
 //! ```text
-//!   walker (caller) ── batches of paths, at most QUEUE_BATCHES of them ──► workers: lstat, read, hash, add
+//!   walker (caller) ── batches of paths, at most QUEUE_BATCHES ──► workers: lstat, read, hash, add
 //! ```
 //!
-//! Nothing is kept per file: see `measure` for why the benchmark has to stay small.
+//! Nothing is kept per file: `measure` explains why the benchmark has to stay small.
 //!
-//! Promises: bytes, types, link targets and permissions are all looked at, of every entry and of the top
-//! directory. Permissions are compared as a plain `cp -r` is held to them: the nine bits without those
-//! the benchmark's umask, 022, takes away. Owners, times, extended attributes, holes and hard links are
-//! not looked at, because `cp -r` does not preserve them. Chance hides a difference once in 2^128; it is
-//! no defence against somebody who wants to hide one.
+//! Promises: bytes, types, link targets and permissions are checked, for every entry and the top
+//! directory. Permissions are held to what a plain `cp -r` must produce: the nine mode bits, less
+//! those in the benchmark's umask, 022. Owners, times, extended attributes, holes and hard links
+//! are not checked, because `cp -r` does not preserve them. A difference goes unnoticed with
+//! probability 2^-128; there is no defence against somebody who tries to hide one.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -38,10 +38,10 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::shapes::Totals;
 
-/// Permissions a plain `cp -r` under [`UMASK`] must give to a copy.
+/// Permissions that a plain `cp -r` under [`UMASK`] must give a copy.
 const PERMISSIONS: u32 = 0o777 & !UMASK;
 
-/// The umask all candidates run with.
+/// Umask of all candidates.
 pub(crate) const UMASK: u32 = 0o022;
 
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -52,7 +52,7 @@ const WORKERS_MAX: usize = 8;
 /// Paths on their way to a worker.
 type Batch = Vec<PathBuf>;
 
-/// What a whole tree holds, as one number.
+/// Digest of a whole tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digest(u128);
 
@@ -72,7 +72,7 @@ impl Serialize for Digest {
 ///
 /// # Errors
 ///
-/// [`Error::Io`] for whatever cannot be read; [`Error::Interrupted`].
+/// [`Error::Io`] if anything cannot be read; [`Error::Interrupted`] after a signal.
 pub(crate) fn digest(top: &Path, interrupt: &Interrupt) -> Result<Digest> {
     let (sender, receiver) = sync_channel(QUEUE_BATCHES);
     let receiver = Arc::new(Mutex::new(receiver));
@@ -84,14 +84,14 @@ pub(crate) fn digest(top: &Path, interrupt: &Interrupt) -> Result<Digest> {
                 scope.spawn(move || digest_batches(top, &batches, interrupt))
             })
             .collect();
-        // The workers alone hold the receiver now: should all of them fail, the walker's next send fails
-        // too, and nobody waits for ever.
+        // From here on only the workers hold the receiver. If all of them fail, the walker's next
+        // send fails too, so nobody waits forever.
         drop(receiver);
         let walked = send_paths(top, &sender);
         drop(sender);
         let mut sum = Digest::default();
         for worker in running {
-            // A worker's panic is a defect of this module and goes on in the caller.
+            // A panicking worker is a bug in this module: propagate it.
             let part = worker.join().unwrap_or_else(|payload| resume_unwind(payload))?;
             sum.0 = sum.0.wrapping_add(part.0);
         }
@@ -99,13 +99,13 @@ pub(crate) fn digest(top: &Path, interrupt: &Interrupt) -> Result<Digest> {
     })
 }
 
-/// Sums up batches until the walker has no more.
+/// Hashes batches until the walker has no more.
 fn digest_batches(top: &Path, batches: &Mutex<Receiver<Batch>>, interrupt: &Interrupt) -> Result<Digest> {
     let mut reader = Reader::new();
     let mut sum = Digest::default();
     loop {
         let received = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        // An error says that the walker is done, well or not.
+        // Disconnected: the walker is done, successfully or not.
         let Ok(batch) = received else { return Ok(sum) };
         interrupt.check()?;
         for path in batch {
@@ -125,15 +125,15 @@ fn send_paths(top: &Path, batches: &SyncSender<Batch>) -> Result<()> {
         if batch.len() == BATCH_PATHS {
             receivers_left = batches.send(std::mem::take(&mut batch)).is_ok();
         }
-        // With nobody left to receive, the workers have the error to report.
+        // If no receiver is left, the workers hold the error to report.
         Ok(receivers_left)
     })?;
-    // As above.
+    // Likewise.
     batches.send(batch).ok();
     Ok(())
 }
 
-/// Visits everything in a tree, the top first, until `visit` returns false.
+/// Visits every entry of a tree, the top first, until `visit` returns false.
 fn walk(top: &Path, mut visit: impl FnMut(PathBuf, FileType) -> Result<bool>) -> Result<()> {
     let facts = fs::symlink_metadata(top).map_err(Error::doing("look at", top))?;
     let mut directories = Vec::new();
@@ -159,11 +159,11 @@ fn walk(top: &Path, mut visit: impl FnMut(PathBuf, FileType) -> Result<bool>) ->
     Ok(())
 }
 
-/// Counts what is below a directory.
+/// Counts the entries below a directory.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] for whatever cannot be read.
+/// [`Error::Io`] if anything cannot be read.
 pub(crate) fn census(top: &Path) -> Result<Totals> {
     let mut totals = Totals::default();
     walk(top, |path, file_type| {
@@ -172,7 +172,7 @@ pub(crate) fn census(top: &Path) -> Result<Totals> {
             totals.bytes += facts.len();
         }
         if file_type.is_dir() {
-            // The top one is not below itself.
+            // Only directories below the top are counted.
             totals.directories += u64::from(path != top);
         } else {
             totals.files += 1;
@@ -182,11 +182,11 @@ pub(crate) fn census(top: &Path) -> Result<Totals> {
     Ok(totals)
 }
 
-/// Compares a copy with its source and returns the first differences, `most` of them at most.
+/// Compares a copy with its source and returns the first `most` differences.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] for whatever cannot be read; [`Error::Interrupted`].
+/// [`Error::Io`] if anything cannot be read; [`Error::Interrupted`] after a signal.
 pub(crate) fn differences(
     source: &Path,
     copy: &Path,
@@ -201,7 +201,7 @@ pub(crate) fn differences(
         if found.len() >= most {
             break;
         }
-        // A join with an empty path would end in a slash, which follows a link.
+        // Joining an empty path would append a slash, and the kernel then follows a symbolic link.
         let [here, there] = [source, copy]
             .map(|top| if relative.as_os_str().is_empty() { top.to_owned() } else { top.join(&relative) });
         let name = if relative.as_os_str().is_empty() { Path::new(".") } else { &relative };
@@ -254,7 +254,7 @@ fn type_name(file_type: FileType) -> &'static str {
     }
 }
 
-/// What is compared of one entry.
+/// The compared properties of an entry.
 struct Entry {
     type_name: &'static str,
     permissions: u32,
@@ -270,7 +270,7 @@ enum Content {
 }
 
 impl Entry {
-    /// Says what is wrong with `copied`, a copy of this.
+    /// Describes what is wrong with `copied`, a copy of this entry.
     fn difference(&self, copied: &Entry) -> Option<String> {
         if self.type_name != copied.type_name {
             return Some(format!("is a {}, should be a {}", copied.type_name, self.type_name));
@@ -294,7 +294,7 @@ impl Entry {
     }
 }
 
-/// Reads entries, with one buffer and one hasher for all of them.
+/// Reads entries, reusing one buffer and one hasher.
 struct Reader {
     buffer: Vec<u8>,
     hasher: Box<Xxh3>,
@@ -316,7 +316,7 @@ impl Reader {
         let facts = fs::symlink_metadata(path).map_err(Error::doing("look at", path))?;
         let content = self.content(path, &facts).map_err(Error::doing("read", path))?;
         let file_type = facts.file_type();
-        // A link's own permissions mean nothing and cannot be set.
+        // A symbolic link's own permissions are meaningless and cannot be set.
         let permissions = if file_type.is_symlink() { 0 } else { facts.mode() & PERMISSIONS };
         Ok(Entry { type_name: type_name(file_type), permissions, content })
     }
@@ -348,8 +348,9 @@ impl Reader {
         }
     }
 
-    /// Hashes an entry with its name. Every field has a fixed width or ends in a zero byte, which no name,
-    /// link or type has in it, so that two different entries never look the same to the hash.
+    /// Hashes an entry together with its name. Every field has a fixed width or ends in a NUL,
+    /// which no name, link or type contains, so two different entries never give the hash the
+    /// same input.
     fn hash(&mut self, relative: &Path, entry: &Entry) -> u128 {
         let hasher = &mut self.hasher;
         hasher.reset();
@@ -376,7 +377,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// A tree with all that can be made without privilege, and a right copy of it.
+    /// A tree of everything that can be made without privileges, and a correct copy of it.
     struct Pair {
         top: tempfile::TempDir,
     }
@@ -406,7 +407,7 @@ mod tests {
             self.top.path().join("copy")
         }
 
-        /// Expects the verifier to find this and nothing else.
+        /// Asserts that the verifier finds this difference and no other.
         fn assert_finds(&self, expected: &str) {
             let never = Interrupt::never();
             let digests = [self.source(), self.copy()].map(|top| digest(&top, &never).unwrap());

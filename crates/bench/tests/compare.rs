@@ -1,6 +1,7 @@
-//! The whole of `compare`, over real images: with GNU cp, with rivals that fail and lie, and interrupted.
+//! Tests all of `compare` over real images: with GNU cp, with rivals that fail or cheat,
+//! and interrupted.
 //!
-//! The trees are tiny; the tests need root and loop devices, and say so where they are not there.
+//! The trees are tiny. The tests need root and loop devices, and are skipped without them.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at whatever it did not expect, its own parts included")]
 
@@ -16,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The example, which cargo builds with the tests and puts beside them.
+/// Returns the example program, which cargo builds with the tests and puts beside them.
 fn bench(arguments: &[&str], work: &Path) -> Command {
     let here = std::env::current_exe().unwrap();
     let program = here.parent().unwrap().parent().unwrap().join("examples/bench");
@@ -26,7 +27,7 @@ fn bench(arguments: &[&str], work: &Path) -> Command {
     command
 }
 
-/// A directory on a disk for the images: the usual temporary one may be memory.
+/// Creates a directory on disk for the images: the usual temporary directory may be in memory.
 fn work() -> TempDir {
     tempfile::tempdir_in("/var/tmp").unwrap()
 }
@@ -43,13 +44,13 @@ fn run(arguments: &[&str], work: &Path) -> (Output, Value) {
     (output, value)
 }
 
-/// Expects that no image, loop device or mount is left of a comparison in `work`.
+/// Asserts that a comparison in `work` left no image, loop device or mount behind.
 fn assert_clean(work: &Path) {
     let left: Vec<PathBuf> = fs::read_dir(work).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
     let name = work.file_name().unwrap().to_str().unwrap();
-    // A device that somebody else looks at in the moment of its detaching (losetup of another test, for
-    // one) goes when they close it.
+    // If somebody else has the device open while it is detached (for example losetup in another
+    // test), it goes away when they close it.
     let mut loops = String::new();
     let gone = wait::until(Duration::from_secs(60), || {
         loops = text(&Command::new("losetup").arg("--all").output().unwrap().stdout);
@@ -79,7 +80,7 @@ fn gnu_cp_is_measured_cold_and_warm_and_nothing_is_left() {
     for (index, cache) in ["cold", "warm"].into_iter().enumerate() {
         let series = &results["series"][index];
         assert_eq!(series["cache"], cache);
-        // One round more is run than is counted.
+        // One round more is run than counted.
         assert_eq!(series["runs"].as_array().unwrap().len(), 3);
         let timed = &series["outcomes"][0]["timed"];
         assert_eq!(timed["seconds"]["count"], 2);
@@ -118,7 +119,7 @@ fn rivals_that_fail_or_lie_have_no_time() {
         nothing_made.starts_with("wrong copy: ") && nothing_made.contains("No such file"),
         "{nothing_made}"
     );
-    // Who failed once is not run again.
+    // A candidate that failed once is not run again.
     let runs = results["series"][0]["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2 + 3);
     assert_clean(work.path());
@@ -128,7 +129,7 @@ fn rivals_that_fail_or_lie_have_no_time() {
 fn a_terminated_comparison_cleans_up() {
     require!(needs::loop_mount("ext4"));
     let (work, rivals) = (work(), tempfile::tempdir().unwrap());
-    // It never ends by itself, and says when it has begun.
+    // Never ends by itself, and reports when it has started.
     script(rivals.path(), "wcp", &format!("echo begun > {}; exec sleep 1000", pipe(rivals.path()).display()));
     let folder = rivals.path().to_str().unwrap();
     let line = ["compare", "many", "--scale", "0.002", "--only", "wcp", "--rivals-path", folder];
@@ -143,7 +144,7 @@ fn a_terminated_comparison_cleans_up() {
     assert_clean(work.path());
 }
 
-/// A named pipe, made at the first call.
+/// Returns a named pipe, created on the first call.
 fn pipe(folder: &Path) -> PathBuf {
     let path = folder.join("pipe");
     if !path.exists() {
@@ -161,7 +162,7 @@ fn an_ordinary_user_is_told_why_not() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
     let output = command.arg(inner.get_program()).args(inner.get_args()).output().unwrap();
-    // Where that user may not even run the program, the shell's own words say so: nothing to see then.
+    // If that user may not even execute the program, setpriv fails first; nothing to test then.
     if output.status.code() == Some(126) {
         haul_testkit::skip!("the build directory is not open to an ordinary user");
     }

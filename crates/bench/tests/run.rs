@@ -1,8 +1,8 @@
-//! The whole of `run`, over real images: each study at a small scale, with the built haul where there is
-//! one, and with a stand-in for it that refuses an engine, copies wrong, or is interrupted.
+//! Tests all of `run` over real images: each study at a small scale, with the built haul if there
+//! is one, and with a fake haul that refuses an engine or makes wrong copies.
 //!
-//! No time is asserted, only that every figure is there or has its reason. The tests need root and loop
-//! devices, and say so where they are not there.
+//! Times are not checked, only that every figure is there or has its reason. The tests need root
+//! and loop devices, and are skipped without them.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at whatever it did not expect, its own parts included")]
 
@@ -15,7 +15,7 @@ use haul_testkit::{needs, require};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a study left behind.
+/// Everything a study produced.
 struct Ran {
     output: Output,
     json: Value,
@@ -23,7 +23,7 @@ struct Ran {
     html: String,
 }
 
-/// The example, which cargo builds with the tests and puts beside them.
+/// Returns the example program, which cargo builds with the tests and puts beside them.
 fn bench() -> Command {
     let here = std::env::current_exe().unwrap();
     Command::new(here.parent().unwrap().parent().unwrap().join("examples/bench"))
@@ -33,7 +33,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a study with images on a disk; the usual temporary directory may be memory.
+/// Runs a study with images on disk; the usual temporary directory may be in memory.
 fn run(line: &str, haul: &Path) -> Ran {
     let (work, results) = (tempfile::tempdir_in("/var/tmp").unwrap(), tempfile::tempdir().unwrap());
     let file = |name: &str| results.path().join(name);
@@ -50,8 +50,8 @@ fn run(line: &str, haul: &Path) -> Ran {
     Ran { output, json, csv: read("csv"), html: read("html") }
 }
 
-/// Makes a program that stands in for haul: `body` sees the words behind `haul cp` as its own, with the
-/// last two in `$source` and `$target`; `haul bench aio` prints a rate.
+/// Makes a fake haul. `body` sees the arguments after `haul cp` as its own, with the last two in
+/// `$source` and `$target`; `haul bench aio` prints a rate.
 fn stand_in(body: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("haul");
@@ -68,7 +68,7 @@ fn stand_in(body: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Looks for the haul that was built with the tests, or that HAUL_BIN names.
+/// Finds the haul built with the tests, or the one that HAUL_BIN names.
 fn built_haul() -> Option<PathBuf> {
     let here = std::env::current_exe().unwrap();
     let beside = here.parent().unwrap().parent().unwrap().join("haul");
@@ -76,8 +76,8 @@ fn built_haul() -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// Expects figures or a reason of every setting, and the same number of lines in all reports; returns
-/// the lines with their parts.
+/// Asserts that every setting has figures or a reason, and that all reports have the same number of
+/// lines. Returns the lines with their parts.
 fn lines(ran: &Ran, study: &str, rounds: u64) -> Vec<(String, Value)> {
     assert_eq!(ran.json["study"], study, "{}", text(&ran.output.stderr));
     let mut lines = Vec::new();
@@ -120,7 +120,7 @@ fn an_engine_that_is_refused_has_a_reason_and_the_others_have_figures() {
     assert_eq!(posix["timed"]["test"]["against"], "cp");
     assert!((0.0..=1.0).contains(&posix["timed"]["test"]["welch"]["p"].as_f64().unwrap()), "{posix}");
     assert!(posix["command"].as_str().unwrap().contains("--engine=posix-aio --block-size=4096"), "{posix}");
-    // Said wherever it is shown.
+    // Reported in all outputs.
     for said in [&text(&ran.output.stdout), &ran.html, &ran.csv] {
         assert!(said.contains("no such engine"), "{said}");
     }

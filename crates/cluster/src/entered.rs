@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! process that walks              process that was given the part
-//! Job::Enter ─► Parcel ─────────► visit: open, list, Tool::enter ─► Entered
+//! Job::Enter ─► Parcel ─────────► visit: open, list, Tool::enter_dir ─► Entered
 //! node, shares its entries ◄───── Entered
 //! ```
 //!

@@ -1,11 +1,12 @@
-//! Measures what each operation costs done in place, and what it costs through a ring.
+//! Measures the cost of each operation, synchronously or through a ring.
 //!
-//! `measure_ops place|ring DEPTH inode|shuffled SOURCE TARGET` takes the regular files of the directory SOURCE, in inode
-//! order or in none, and runs one operation after the other over all of them: open, stat, read, close; then it creates as
-//! many files in the directory TARGET, and writes, synchronizes (a twentieth of them) and closes those. It prints
-//! microseconds of wall-clock and of processor time (of this process, the kernel threads of its ring included) for each.
+//! Usage: `measure_ops place|ring DEPTH inode|shuffled SOURCE TARGET`. Runs one operation after
+//! another over all regular files in the directory SOURCE, in inode or random order: open, stat,
+//! read, close. Then it creates as many files in the directory TARGET and writes, syncs (every
+//! twentieth) and closes them. For each operation it prints wall-clock and CPU time per file, in
+//! microseconds. CPU time is that of this process, including the kernel threads of its ring.
 //!
-//! Cold figures need SOURCE mounted anew before each run: see `docs/measurements/engine-ops.md`.
+//! Cold figures require remounting SOURCE before each run: see `docs/measurements/engine-ops.md`.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -21,7 +22,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-/// Bytes read from and written to each file.
+/// Number of bytes read from and written to each file.
 const FILE_BYTES: usize = 4096;
 
 type Failure = Box<dyn Error>;
@@ -57,7 +58,7 @@ fn open_directory(path: &std::ffi::CStr) -> Result<Arc<Fd>, Failure> {
     Ok(Arc::new(haul_sys::open_path(path, Open::DIRECTORY)?))
 }
 
-/// Lists the regular files, in inode order or in a random one that is always the same.
+/// Lists the regular files, in inode order or in a fixed random order.
 fn list(directory: &Fd, shuffled: bool) -> Result<Vec<Name>, Failure> {
     let mut names = Names::new();
     DirectoryReader::new().read(directory, &mut names, usize::MAX)?;
@@ -131,7 +132,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs one kind of operation over all files, the engine full all the time, and prints what it cost.
+    /// Runs one kind of operation over all files, keeping the engine full, and prints its cost.
     fn phase(
         &mut self,
         what: &str,
@@ -160,7 +161,8 @@ impl Bench {
         Ok(outcomes)
     }
 
-    /// Takes the buffer back, and fails for any error: a figure of failed operations is none.
+    /// Recycles the buffer. Any error fails the run, because the cost of a failed operation
+    /// means nothing.
     fn keep(&mut self, outcome: Outcome) -> Result<Outcome, Failure> {
         match outcome {
             Outcome::Read { buffer, result } => {
@@ -180,7 +182,8 @@ impl Bench {
     }
 }
 
-/// Returns the processor seconds that this process has used: fields 14 and 15 of its `stat` (proc(5)), in hundredths.
+/// Returns the CPU time of this process in seconds: fields 14 and 15 of its `stat` (proc(5)),
+/// in hundredths.
 fn processor_time() -> Result<f64, Failure> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = text.rsplit_once(") ").ok_or("no command name")?;

@@ -1,11 +1,11 @@
-//! An engine that misbehaves within the contract, by seed, around any engine.
+//! Wraps any engine and injects faults, within the contract, from a seed.
 //!
-//! It fails operations, shortens transfers, holds completions back and hands them out in another order: all that a
-//! caller must be able to take, at a rate no kernel shows. The same seed and the same submissions give the same
-//! mischief; print the seed.
+//! It fails operations, shortens transfers, delays completions and reorders them: everything a
+//! caller must tolerate, at a rate no kernel shows. The same seed and submissions give the same
+//! faults; print the seed.
 //!
-//! What it does not do: it never reports the end of a file that has not ended (a read is cut to 1 byte at least), and a
-//! close that it fails has run.
+//! It never reports a false EOF (a shortened read keeps at least 1 byte), and a close that it fails
+//! has still run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,34 +16,33 @@ use rand::{Rng, SeedableRng};
 
 use crate::{Call, Caps, Done, Engine, Op, Outcome, Used, Wait};
 
-/// How much mischief to do; the rates are in thousandths of the operations they can strike.
+/// Configures the faults. Rates are per thousand of the operations they apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mischief {
-    /// Where the random numbers start.
+    /// Seed of the random number generator.
     pub seed: u64,
-    /// How many operations fail, of all.
+    /// Rate of operations that fail, of any kind.
     pub errors: u16,
-    /// How many reads, writes and copies move less than they could.
+    /// Rate of shortened reads, writes and copies.
     pub shorts: u16,
-    /// How many completions are held back beyond the reap that could have had them, and how many reads that must not
-    /// wait find nothing.
+    /// Rate of completions delayed to a later reap, and of nonblocking reads that miss the cache.
     pub delays: u16,
-    /// Whether completions are handed out in random order.
+    /// True to return completions in random order.
     pub reorder: bool,
 }
 
-/// Does mischief around an engine.
+/// Injects faults into an engine.
 pub struct Faulty<E> {
     engine: E,
     mischief: Mischief,
     random: StdRng,
-    /// Completions that wait here; they count as in flight.
+    /// Delayed completions, which count as in flight.
     held: Vec<Done>,
     struck: Arc<AtomicU64>,
 }
 
 impl<E: Engine> Faulty<E> {
-    /// Puts `mischief` around `engine`.
+    /// Wraps `engine` to inject the faults configured by `mischief`.
     #[must_use]
     pub fn new(engine: E, mischief: Mischief) -> Self {
         let held = Vec::with_capacity(engine.caps().depth);
@@ -51,7 +50,8 @@ impl<E: Engine> Faulty<E> {
         Self { engine, mischief, random, held, struck: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Returns the count of failures and shortened transfers so far, for tests to prove that there were some.
+    /// Returns the number of failures and shortened transfers so far, so that tests can prove
+    /// there were some.
     #[must_use]
     pub fn struck(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.struck)
@@ -65,8 +65,9 @@ impl<E: Engine> Faulty<E> {
         self.struck.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Cuts what the call may move; returns whether it did.
+    /// Randomly shortens the transfer.
     fn shorten(&mut self, call: &mut Call) {
+        // Reading 0 bytes would be a false EOF; copying 0 bytes is not EOF.
         let (whole, least) = match &*call {
             Call::Read { length, .. } | Call::Pair { length, .. } => (*length, 1),
             Call::Write { range, .. } => (range.len(), 1),
@@ -87,7 +88,7 @@ impl<E: Engine> Faulty<E> {
         self.strike();
     }
 
-    /// Ends the call without its engine, if it is this one's turn.
+    /// Randomly completes the call without passing it to the engine; returns it otherwise.
     fn spoil(&mut self, call: Call) -> std::result::Result<Outcome, Call> {
         if self.happens(self.mischief.errors) {
             let errnos = [Errno::IO, Errno::NOSPC, Errno::NOMEM, Errno::ACCESS, Errno::MFILE];
@@ -106,7 +107,7 @@ impl<E: Engine> Faulty<E> {
     }
 }
 
-/// Fails a call as its engine could have.
+/// Fails a call the way an engine would.
 fn fail(call: Call, errno: Errno) -> Outcome {
     let error = Error::new(call.operation(), "mischief".to_owned(), errno);
     match call {
@@ -117,6 +118,7 @@ fn fail(call: Call, errno: Errno) -> Outcome {
         Call::Pair { buffer, .. } => Outcome::Paired { buffer, read: Err(error), written: Ok(0) },
         Call::CopyRange { .. } => Outcome::Copied(Err(error)),
         Call::Synchronize { .. } => Outcome::Synchronized(Err(error)),
+        // A close always runs, even if it fails.
         Call::Close { file } => Outcome::Closed(file.close().and(Err(error))),
     }
 }

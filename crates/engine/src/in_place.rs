@@ -1,18 +1,19 @@
-//! Operations done in place: the synchronous twin of every [`Call`].
+//! Synchronous implementation of every [`Call`].
 //!
-//! The synchronous engine is nothing but this; the asynchronous ones come here for what they cannot, or by measurement
-//! should not, hand to the kernel's queue. It promises what the contract asks of any engine: the buffer comes back
-//! whatever happened, short transfers stay short, and the outcome's variant is that of the call.
+//! The synchronous engine is nothing else. Asynchronous engines use it for operations that they
+//! can't submit to the kernel's queue, or that measurements show they shouldn't. It keeps the
+//! engine contract: the buffer is always returned, short transfers stay short, and the outcome's
+//! variant matches the call.
 
 use haul_sys as sys;
 use haul_sys::Transfer;
 
 use crate::op::{Call, Outcome, Wait};
 
-/// Does the operation now, waiting for the disk where the call waits.
+/// Performs the operation now, waiting for the disk if the call allows it.
 ///
 /// # Panics
-/// When a read or write names bytes that its buffer does not have: the caller's mistake, not the kernel's.
+/// If a read or write exceeds its buffer, which is a bug in the caller.
 pub(crate) fn perform(call: Call) -> Outcome {
     match call {
         Call::Open { directory, name, how } => Outcome::Opened(sys::open(&*directory, name.as_c_str(), how)),

@@ -1,17 +1,20 @@
-//! The kernel's AIO engine: reads in one context, writes in another, and a pair goes from the first to the second.
+//! The kernel AIO engine: reads in one context, writes in another. A pair moves from the first
+//! to the second.
 //!
-//! The contexts, with their slots, their retries and the rules for memory the kernel may touch, are
-//! [`haul_sys::KernelAio`]. Reads, writes, pairs and fsyncs go there; the rest is done in place, by the synchronous
-//! engine's code, and its completions wait here to be reaped.
+//! [`haul_sys::KernelAio`] implements the contexts, with their slots, retries and the rules for
+//! memory the kernel may touch. Reads, writes, pairs and fsyncs go there. All other operations are
+//! performed synchronously, and their completions are queued here to be reaped.
 //!
-//! Files opened past the page cache are in flight while the worker goes on. Of others, the kernel does the transfers inside
-//! [`Engine::flush`], one after the other: right, and asynchronous in name only.
+//! Only transfers of files opened with `O_DIRECT` are in flight while the worker continues.
+//! The kernel performs all others sequentially inside [`Engine::flush`]: correct, but
+//! asynchronous in name only.
 //!
-//! AIO that the kernel refuses for good, after it has worked, costs at most the operations in flight: they fail, one error
-//! is returned, and from then on everything is done in place ([`Caps::blocks`] says so).
+//! If the kernel permanently refuses AIO after it has worked, at most the operations in flight
+//! fail. One error is returned, and every later operation is synchronous ([`Caps::blocks`]
+//! becomes true).
 //!
-//! Invariant: completions waiting here and requests in the contexts together never exceed the depth, so both fit in memory
-//! set aside when the engine is made.
+//! Invariant: completions queued here and requests in the contexts together never exceed the depth,
+//! so both fit in memory reserved when the engine is created.
 
 use std::collections::VecDeque;
 
@@ -25,24 +28,25 @@ use crate::{Caps, Done, Engine, Op, Used};
 /// Keeps operations in flight in two AIO contexts.
 pub struct KernelAio {
     aio: sys::KernelAio,
-    /// Completions of what was done in place.
+    /// Completions of synchronous operations.
     ready: VecDeque<Done>,
 }
 
 impl KernelAio {
-    /// The name `--engine` takes.
+    /// Name for `--engine`.
     pub const NAME: &'static str = "kernel-aio";
 
-    /// Makes the engine, for `depth` operations in flight (at least 1, at most 32,768).
+    /// Creates an engine for `depth` operations in flight (at least 1, at most 32,768).
     ///
     /// # Errors
-    /// When the kernel refuses the contexts: `EAGAIN` because `fs.aio-max-nr` is exhausted, `ENOSYS`, `EPERM`.
+    /// If the kernel refuses the contexts: `EAGAIN` if `fs.aio-max-nr` is exhausted,
+    /// `ENOSYS`, `EPERM`.
     pub fn new(depth: usize, gather: Gather) -> Result<Self> {
         let aio = sys::KernelAio::new(depth, gather)?;
         Ok(Self { ready: VecDeque::with_capacity(aio.depth()), aio })
     }
 
-    /// Returns how many operations the kernel has taken: reads, and writes with fsyncs.
+    /// Returns how many operations the kernel has accepted: reads, then writes and fsyncs.
     #[must_use]
     pub fn taken(&self) -> [u64; 2] {
         self.aio.taken()

@@ -1,20 +1,22 @@
-//! The I/O engines of haul: one small trait, several ways to the kernel.
+//! The I/O engines of haul: one small trait, several paths to the kernel.
 //!
-//! An engine takes operations on descriptors and gives back completions. A synchronous engine completes an operation
-//! inside [`Engine::submit`]; an asynchronous one later. The caller does not care. Engines know descriptors, offsets,
-//! buffers and completions; they do not know paths, options, or why a file is read.
+//! An engine accepts operations on file descriptors and returns completions. A synchronous engine
+//! completes an operation inside [`Engine::submit`]; an asynchronous one later. The caller doesn't
+//! care. Engines know descriptors, offsets, buffers and completions. They don't know paths,
+//! options, or why a file is read.
 //!
-//! The contract, each line of which is a test generated for every engine (`tests/contract.rs`):
-//! 1. An accepted operation comes back exactly once, with its buffer.
-//! 2. A refused one is handed back untouched.
-//! 3. What the engine cannot do natively it does in place, and completes by the same path.
-//! 4. Short transfers are reported, never hidden; going on is the caller's job.
-//! 5. No order is promised between operations.
+//! The contract. Each rule is a test generated for every engine (`tests/contract.rs`):
+//! 1. An accepted operation completes exactly once, with its buffer.
+//! 2. A rejected operation is returned unchanged.
+//! 3. An operation the engine can't do natively is performed synchronously and
+//!    completes the same way.
+//! 4. Short transfers are reported, never hidden; the caller continues them.
+//! 5. No order is guaranteed between operations.
 //! 6. A close always runs.
-//! 7. The results of synchronize and close are results.
-//! 8. Drop waits for the kernel, or leaks; memory the kernel may still touch is never freed.
+//! 7. Errors of fsync and close are reported.
+//! 8. Drop waits for the kernel, or leaks. Memory the kernel may still touch is never freed.
 //! 9. In-flight slots are a fixed pool: no map, no allocation, no lock per operation.
-//! 10. A pair writes nothing that it has not read, and says how much of both.
+//! 10. A pair never writes what it hasn't read, and reports both byte counts.
 
 mod faulty;
 mod in_place;
@@ -45,64 +47,68 @@ pub use uring::Uring;
 pub use haul_sys::Used;
 use haul_sys::{Buffer, Result};
 
-/// What an engine can do, found out once when it is made.
+/// Capabilities of an engine, determined once when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// The engine's name, as `--engine` takes it.
+    /// Name of the engine, as accepted by `--engine`.
     pub name: &'static str,
-    /// How many operations it takes before it is full; 1 for an engine that completes inside `submit`.
+    /// Maximum operations in flight; 1 for an engine that completes inside `submit`.
     pub depth: usize,
-    /// Whether `submit` itself waits for the disk. If so, the caller asks for cached data first ([`Wait::Never`]) and
-    /// lets the kernel fetch the rest while it goes on with other files.
+    /// True if `submit` itself waits for the disk. The caller then asks for cached data first
+    /// ([`Wait::Never`]) and lets the kernel fetch the rest while it works on other files.
     pub blocks: bool,
-    /// Whether a pair ([`Call::Pair`]) is better than a read and then a write: the engine does the two in one go.
+    /// True if a pair ([`Call::Pair`]) is better than a read followed by a write.
     pub pairs: bool,
-    /// Whether reads and writes can leave nothing in the page cache ([`Cache::Drop`](haul_sys::Cache::Drop)).
+    /// True if reads and writes can bypass the page cache ([`Cache::Drop`](haul_sys::Cache::Drop)).
     pub drops_cache: bool,
 }
 
-/// A way to the kernel. One worker owns one engine; engines are not shared.
+/// A path to the kernel. Each worker owns one engine; engines are not shared.
 ///
-/// An engine may be made on one thread and moved to another, but only before its first operation: some are then bound
-/// to the thread that uses them.
+/// An engine may be created on one thread and moved to another, but only before its first
+/// operation: some engines are then bound to the thread that uses them.
 pub trait Engine: Send {
-    /// Says what the engine can do.
+    /// Returns the engine's capabilities.
     fn caps(&self) -> Caps;
 
-    /// Takes an operation.
+    /// Accepts an operation.
     ///
     /// # Errors
-    /// Hands it back, untouched, when [`Caps::depth`] operations are in flight: reap first.
+    /// Returns the operation unchanged if [`Caps::depth`] operations are in flight; reap first.
     fn submit(&mut self, op: Op) -> std::result::Result<(), Box<Op>>;
 
-    /// Passes what was taken to the kernel, in as few calls as it can.
+    /// Submits the accepted operations to the kernel, in as few calls as possible.
     ///
     /// # Errors
-    /// When the kernel refuses for good. The operations in flight then come back by the next `reap`, those that the
-    /// kernel had taken as failed; and the engine does what it is given afterwards in place.
+    /// If the kernel permanently refuses. The next `reap` then returns the operations in flight,
+    /// and those the kernel had accepted have failed. Later operations are performed synchronously.
     fn flush(&mut self) -> Result<()>;
 
-    /// Appends completions to `done`, waiting until there are at least `min` (or nothing is in flight).
+    /// Appends completions to `done`. Waits until there are at least `min`, or
+    /// nothing is in flight.
     ///
     /// # Errors
-    /// As [`Engine::flush`].
+    /// Same as [`Engine::flush`].
     fn reap(&mut self, min: usize, done: &mut Vec<Done>) -> Result<()>;
 
-    /// Says how many operations were taken and not yet reaped.
+    /// Returns the number of operations accepted but not yet reaped.
     fn in_flight(&self) -> usize;
 
-    /// Tells the engine that these buffers will be used over and over by its operations, before the first. An engine that
-    /// can, makes them known to the kernel once and for all; the others have nothing to do.
+    /// Announces buffers that the engine's operations will use repeatedly. Must be called
+    /// before the first operation. An engine that can registers them with the kernel; the
+    /// others do nothing.
     ///
     /// # Errors
-    /// The kernel's, such as `ENOMEM` where locked memory is limited. The buffers can then be used as any others.
+    /// From the kernel, such as `ENOMEM` if locked memory is limited. The buffers remain
+    /// usable unregistered.
     fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
         let _ = buffers;
         Ok(())
     }
 
-    /// Says what it has used so far of what not every engine has, and in how many calls operations were passed on and
-    /// waited for. What an engine does not count is zero: all of it, for one that does everything in place.
+    /// Returns counts of the optional features used so far, and of the calls that submitted
+    /// operations or waited for them. Counts that don't apply are zero; a synchronous engine
+    /// returns only zeros.
     fn used(&self) -> Used {
         Used::default()
     }

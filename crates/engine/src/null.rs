@@ -1,7 +1,8 @@
-//! An engine that moves nothing: what remains of a run's time is what haul's own code costs.
+//! An engine that moves no data, to measure the cost of haul's own code.
 //!
-//! Every operation succeeds at once. Every file is a regular file of the configured size, full of zeros, and no two are
-//! the same; what is written is forgotten. Descriptors are real ones (of `/dev/null`), because they are closed for real.
+//! Every operation succeeds immediately. Each file is a distinct regular file of the configured
+//! size, full of zeros; written data is discarded. Descriptors are real (of `/dev/null`), because
+//! they are really closed.
 
 use std::collections::VecDeque;
 
@@ -9,18 +10,18 @@ use haul_sys::{FileType, Identity, Mode, Open, Result, Stat, Timestamp};
 
 use crate::{Call, Caps, Done, Engine, Op, Outcome};
 
-/// Completes everything at once and touches no file.
+/// Completes every operation immediately and touches no file.
 #[derive(Debug)]
 pub struct Null {
     depth: usize,
     file_bytes: u64,
-    /// How many files were looked at: the inode number of the next.
+    /// Number of files examined, which is also the last inode number given out.
     looked_at: u64,
     ready: VecDeque<Done>,
 }
 
 impl Null {
-    /// Makes the engine for `depth` operations (at least 1) on files of `file_bytes` bytes.
+    /// Creates an engine for `depth` operations (at least 1) on files of `file_bytes` bytes.
     #[must_use]
     pub fn new(depth: usize, file_bytes: u64) -> Self {
         let depth = depth.max(1);
@@ -48,7 +49,7 @@ impl Null {
         }
     }
 
-    /// Returns how many of `length` bytes at `offset` a file has.
+    /// Returns how many of the `length` bytes at `offset` lie within a file.
     fn available(&self, offset: u64, length: usize) -> usize {
         usize::try_from(self.file_bytes.saturating_sub(offset)).map_or(length, |left| left.min(length))
     }

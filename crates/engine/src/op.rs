@@ -7,41 +7,42 @@ use std::sync::Arc;
 use crate::Caps;
 use haul_sys::{Buffer, Cache, Fd, Name, Open, Operation, Result, Stat};
 
-/// The caller's mark on an operation; engines return it and do not look at it.
+/// Identifies an operation to its caller. Engines return it unexamined.
 pub type Token = u64;
 
-/// Whether a read may wait for the disk.
+/// Controls whether a read may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It may.
+    /// The read may wait.
     Allowed,
-    /// Only what is in the page cache is read. If nothing is, the kernel begins to fetch it and the completion is
-    /// [`Outcome::Read`] with `None`. An engine that never blocks its caller treats this as [`Wait::Allowed`].
+    /// Read only what is in the page cache. If nothing is, the kernel starts to fetch it and the
+    /// completion is [`Outcome::Read`] with `None`. An engine that never blocks its caller treats
+    /// this as [`Wait::Allowed`].
     Never,
 }
 
-/// An operation on its way to the kernel.
+/// An operation and the token that identifies its completion.
 #[derive(Debug)]
 pub struct Op {
-    /// The caller's mark.
+    /// Token returned with the completion.
     pub token: Token,
-    /// What to do.
+    /// The operation.
     pub call: Call,
 }
 
-/// What an operation does. It owns, or shares in owning, everything that the kernel will look at.
+/// The operation itself. It owns, or shares ownership of, everything that the kernel accesses.
 #[derive(Debug)]
 pub enum Call {
-    /// Open one name in a held directory.
+    /// Open a name in an open directory.
     Open {
         /// The directory.
         directory: Arc<Fd>,
         /// The name, a single component.
         name: Name,
-        /// How.
+        /// Flags and mode.
         how: Open,
     },
-    /// Look at an open file.
+    /// Get the metadata of an open file.
     Stat {
         /// The file.
         file: Arc<Fd>,
@@ -50,77 +51,77 @@ pub enum Call {
     Read {
         /// The file.
         file: Arc<Fd>,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// Where to; filled from its start.
+        /// Destination; filled from its start.
         buffer: Buffer,
-        /// How many bytes at most; no more than the buffer holds.
+        /// Maximum length, in bytes; no more than the buffer holds.
         length: usize,
-        /// Whether it may wait for the disk.
+        /// Controls waiting for the disk.
         wait: Wait,
-        /// What it leaves in the page cache; an engine without [`Caps::drops_cache`] is never asked to leave nothing.
+        /// Use of the page cache. [`Cache::Drop`] only if [`Caps::drops_cache`] is true.
         cache: Cache,
     },
     /// Write from a buffer.
     Write {
         /// The file.
         file: Arc<Fd>,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// Where from.
+        /// Source of the data.
         buffer: Buffer,
-        /// Which bytes of the buffer.
+        /// Range of the buffer to write.
         range: Range<usize>,
-        /// What it leaves in the page cache, as with a read.
+        /// Use of the page cache, as for a read.
         cache: Cache,
     },
-    /// Read a block of one file, and write what was read to the same place of another. An engine for which
-    /// [`Caps::pairs`] holds does both without coming back to its caller in between.
+    /// Read a block of one file and write it at the same offset of another. If [`Caps::pairs`] is
+    /// true, the engine does both without returning to its caller in between.
     Pair {
-        /// The file read.
+        /// File to read.
         source: Arc<Fd>,
-        /// The file written.
+        /// File to write.
         target: Arc<Fd>,
-        /// Where in both files, in bytes.
+        /// Offset in both files, in bytes.
         offset: u64,
-        /// Between the two; filled from its start.
+        /// Holds the data in between; filled from its start.
         buffer: Buffer,
-        /// How many bytes at most; no more than the buffer holds.
+        /// Maximum length, in bytes; no more than the buffer holds.
         length: usize,
-        /// What it leaves in the page cache, as with a read.
+        /// Use of the page cache, as for a read.
         cache: Cache,
     },
-    /// Copy inside the kernel, between the same offsets.
+    /// Copy inside the kernel, at the same offset of both files.
     CopyRange {
-        /// The file read.
+        /// File to read.
         source: Arc<Fd>,
-        /// The file written.
+        /// File to write.
         target: Arc<Fd>,
-        /// Where in both files, in bytes.
+        /// Offset in both files, in bytes.
         offset: u64,
-        /// How many bytes at most.
+        /// Maximum length, in bytes.
         length: usize,
     },
-    /// Wait until the file is on the disk.
+    /// Flush the file to disk.
     Synchronize {
         /// The file.
         file: Arc<Fd>,
     },
-    /// Close a file for good.
+    /// Close a file.
     Close {
-        /// The file; nobody else holds it.
+        /// The file, with no other owner.
         file: Fd,
     },
 }
 
 impl Call {
-    /// Returns the system call that does it, the first one for a pair.
+    /// Returns the system call that performs it; for a pair, the first one.
     #[must_use]
     pub fn operation(&self) -> Operation {
         match self {
             Self::Open { .. } => Operation::Openat,
             Self::Stat { .. } => Operation::Statx,
-            // A pair begins with its read, and an error before it begins is one of reading.
+            // An error before a pair starts is reported as one of its read.
             Self::Read { .. } | Self::Pair { .. } => Operation::Read,
             Self::Write { .. } => Operation::Write,
             Self::CopyRange { .. } => Operation::CopyFileRange,
@@ -130,52 +131,53 @@ impl Call {
     }
 }
 
-/// A finished operation.
+/// A completed operation.
 #[derive(Debug)]
 pub struct Done {
-    /// The caller's mark.
+    /// Token from the [`Op`].
     pub token: Token,
-    /// What came of it.
+    /// Its result.
     pub outcome: Outcome,
 }
 
-/// What came of an operation; the variant is that of its [`Call`].
+/// The result of an operation. Its variant corresponds to that of the [`Call`].
 #[derive(Debug)]
 pub enum Outcome {
     /// The opened file.
     Opened(Result<Fd>),
-    /// What the kernel knows of the file.
+    /// Metadata of the file.
     Looked(Result<Stat>),
-    /// The buffer, and how many bytes it now holds; 0 is the end of the file, `None` that the read would have waited.
+    /// A read's buffer and its number of bytes: 0 at EOF, `None` if the read would have waited.
     Read {
         /// The operation's buffer.
         buffer: Buffer,
-        /// How many bytes were read.
+        /// Number of bytes read.
         result: Result<Option<usize>>,
     },
-    /// The buffer, and how many bytes of the range were written.
+    /// A write's buffer and its number of bytes.
     Wrote {
         /// The operation's buffer.
         buffer: Buffer,
-        /// How many bytes were written.
+        /// Number of bytes written.
         result: Result<usize>,
     },
-    /// The buffer, what was read, and how much of that was written.
+    /// A pair's buffer, the number of bytes read, and how many of those were written.
     ///
-    /// What was read is in the buffer from its start. `written` counts from there too and never exceeds it; it is less
-    /// when the write was short, or did not take place because the read was short: then the rest is still to be written.
+    /// The data is at the start of the buffer. `written` also counts from there and never exceeds
+    /// `read`. It is less if the write was short, or was skipped because the read was short; the
+    /// caller must write the rest.
     Paired {
         /// The operation's buffer.
         buffer: Buffer,
-        /// How many bytes were read; 0 is the end of the file.
+        /// Number of bytes read; 0 at EOF.
         read: Result<usize>,
-        /// How many of them were written.
+        /// Number of these bytes that were written.
         written: Result<usize>,
     },
-    /// How many bytes were copied; 0 is not the end of the file.
+    /// Number of bytes copied; 0 does not mean EOF.
     Copied(Result<usize>),
-    /// Whether the file is on the disk.
+    /// Result of the fsync.
     Synchronized(Result<()>),
-    /// Whether the close lost anything.
+    /// Result of the close, which may report lost data.
     Closed(Result<()>),
 }

@@ -1,26 +1,27 @@
-//! The POSIX AIO engine: operations are in the hands of the C library's threads while the worker goes on.
+//! The POSIX AIO engine: the C library's threads perform operations while the worker continues.
 //!
-//! The control blocks, with the rules for their lifetime and for lost notifications, are [`haul_sys::PosixAio`]. This
-//! engine decides which operations go there: reads, writes, pairs of them, and fsync. The others are done in place, by the
-//! synchronous engine's code, and their completions wait beside the others to be reaped; for the C library has no call
-//! for them.
+//! [`haul_sys::PosixAio`] implements the control blocks, with the rules for their lifetime and
+//! for lost notifications. Reads, writes, pairs and fsyncs go there. The C library has no call
+//! for the other operations, so they are performed synchronously and their completions are queued
+//! here to be reaped.
 //!
-//! The ways of `--ops`:
-//! - `single` and `multi` (the default) issue each operation by a call of its own, at `submit`: nothing would be saved by
-//!   waiting for `flush`. A pair's write is issued by the notification of its read. The two differ in what the caller
-//!   submits; here they are the same;
-//! - `batch` gathers operations until `flush` or `reap`, and passes them with one `lio_listio`. A pair's write goes into
-//!   the list after its read's.
+//! The modes of `--ops`:
+//! - `single` and `multi` (the default) issue each operation with its own call in `submit`, because
+//!   waiting for `flush` would save nothing. A pair's write is issued by the notification of its
+//!   read. The two differ in what the caller submits; here they are the same.
+//! - `batch` collects operations until `flush` or `reap`, and submits them with one `lio_listio`. A
+//!   pair's write goes into the list after its read's.
 //!
-//! The library works on one request for each descriptor at a time, so `multi` gains little over `single`: the read of one
-//! block meets the write of another, no more. Each completion costs the start of a thread.
+//! The library serves one request per descriptor at a time, so `multi` gains little over `single`:
+//! one block's read overlaps another's write. Each completion costs the start of a thread.
 //!
-//! A read that must not wait for the disk is one that may: it is not the worker who waits. What the library does not take
-//! for want of threads or memory is done in place, so the engine never breaks down. So is, if it is asked for all the same,
-//! what is to leave nothing in the page cache: a control block cannot say so, hence no [`Caps::drops_cache`].
+//! [`Wait::Never`](crate::Wait::Never) is ignored because the worker never waits. If the library
+//! refuses an operation for lack of threads or memory, it is performed synchronously, so the engine
+//! never breaks down. The same applies to [`Cache::Drop`](haul_sys::Cache::Drop), which a control
+//! block can't express; hence no [`Caps::drops_cache`].
 //!
-//! Invariant: completions waiting here and requests in the library together never exceed the depth, so both fit in
-//! memory set aside when the engine is made.
+//! Invariant: completions queued here and requests in the library together never exceed the depth,
+//! so both fit in memory reserved when the engine is created.
 
 use std::collections::VecDeque;
 
@@ -34,21 +35,21 @@ use crate::{Caps, Done, Engine, Op, Ops, Setup, Used};
 /// Keeps operations in flight in the C library's threads.
 pub struct PosixAio {
     aio: sys::PosixAio,
-    /// Completions of what was done in place.
+    /// Completions of synchronous operations.
     ready: VecDeque<Done>,
 }
 
 impl PosixAio {
-    /// The name `--engine` takes.
+    /// Name for `--engine`.
     pub const NAME: &'static str = "posix-aio";
 
-    /// Makes the engine, for `setup.queue_depth` operations in flight (at least 1, at most 4096).
+    /// Creates an engine for `setup.queue_depth` operations in flight (at least 1, at most 4096).
     ///
-    /// The number of threads follows the depth, but the C library keeps one set for the whole process: the last engine
-    /// made before the first operation decides.
+    /// The depth determines the number of threads, but the C library has one pool per process: the
+    /// last engine created before the first operation decides.
     ///
     /// # Errors
-    /// `ENOSYS` where the C library is not glibc.
+    /// `ENOSYS` if the C library is not glibc.
     pub fn new(setup: &Setup) -> Result<Self> {
         let passing = match setup.ops {
             Some(Ops::Batch) => AioPassing::Lists,
@@ -58,19 +59,20 @@ impl PosixAio {
         Ok(Self { ready: VecDeque::with_capacity(aio.depth()), aio })
     }
 
-    /// Returns how many threads it asked the C library for.
+    /// Returns how many threads it requested from the C library.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.aio.threads()
     }
 
-    /// Returns how many lists it passed to the C library, and how many reads and writes in all of them.
+    /// Returns how many lists it submitted, and how many reads and writes those contained in total.
     #[must_use]
     pub fn lists(&self) -> (u64, u64) {
         self.aio.lists()
     }
 
-    /// Returns how many operations were done in place because the C library did not say that they are over.
+    /// Returns how many operations were performed synchronously because the C library never
+    /// reported their completion.
     #[must_use]
     pub fn rescued(&self) -> u64 {
         self.aio.rescued()
@@ -90,6 +92,7 @@ impl Engine for PosixAio {
         let outcome = match transfer(call) {
             Ok(transfer) => match self.aio.push(token, transfer) {
                 Ok(()) => return Ok(()),
+                // `Cache::Drop`, which a control block can't express.
                 Err(transfer) => transfer.in_place().into(),
             },
             Err(call) => perform(call),

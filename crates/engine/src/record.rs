@@ -1,7 +1,7 @@
-//! Counting an engine's calls by kind, around any engine.
+//! Wraps any engine and counts its operations by kind.
 //!
-//! For tests that pin what a file costs: they count, and so do not depend on a clock. The counts outlive the engine and
-//! can be read while a worker has it.
+//! Used by tests that pin the cost of a file: they count calls instead of relying on a clock. The
+//! counts outlive the engine and can be read while a worker owns it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use haul_sys::{Buffer, Operation, Result};
 
 use crate::{Caps, Done, Engine, Op, Used};
 
-/// Counts what passes through an engine.
+/// Counts the operations that pass through an engine.
 pub struct Record<E> {
     engine: E,
     tally: Arc<Tally>,
 }
 
-/// How often each operation was taken, and how often the engine was flushed and reaped.
+/// Number of operations accepted by kind, of flushes and of reaps.
 #[derive(Debug)]
 pub struct Tally {
     operations: [AtomicU64; Operation::ALL.len()],
@@ -33,13 +33,13 @@ impl Tally {
         }
     }
 
-    /// Returns how many operations of one kind the engine has taken.
+    /// Returns how many operations of this kind the engine has accepted.
     #[must_use]
     pub fn taken(&self, operation: Operation) -> u64 {
         self.operations[operation as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns how many operations the engine has taken.
+    /// Returns how many operations the engine has accepted.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.operations.iter().map(|count| count.load(Ordering::Relaxed)).sum()
@@ -59,7 +59,7 @@ impl Tally {
 }
 
 impl<E: Engine> Record<E> {
-    /// Begins to count around `engine`.
+    /// Wraps `engine` with all counts at zero.
     #[must_use]
     pub fn new(engine: E) -> Self {
         Self { engine, tally: Arc::new(Tally::new()) }

@@ -1,33 +1,40 @@
-//! The retry engine: a read that would wait is left, and tried again when the kernel has fetched the data.
+//! The retry engine: a read that would block is deferred, and retried once the kernel has
+//! fetched the data.
 //!
-//! This is the kernel patch set's "regular I/O minus blocking, plus retries" in user space: `preadv2(RWF_NOWAIT)` takes
-//! what is in the page cache, and where nothing is, the kernel begins to fetch it and says `EAGAIN`. Nobody wakes us when
-//! the data is there, so whoever waits comes round again:
+//! This is the "regular I/O minus blocking, plus retries" of the kernel patch set, in user space.
+//! `preadv2(RWF_NOWAIT)` reads what is in the page cache. If nothing is, the kernel starts to
+//! fetch it and returns `EAGAIN`. Nothing wakes us when the data arrives, so `reap` retries
+//! deferred reads:
 //!
 //! ```text
-//!  submit            at once            not there                     there: done
+//!  submit            cached             not cached                cached: done
 //!  ───────► try ───────────────► done      │              ┌──────────────────────────────► done
-//!            └─────────────────────────────┴──► waiting ──┤ round after round (`reap`)
+//!            └─────────────────────────────┴──► waiting ──┤ pass after pass (`reap`)
 //!                                                         └──────────────────────────────► done
-//!                                                           oldest, out of patience: a read that waits
+//!                                                           oldest, out of patience: blocking read
 //! ```
 //!
-//! - A round begins at the oldest and gives up after [`MISSES_MAX`] in a row that are not there: data arrives about in the
-//!   order in which it was asked for, and a round over hundreds would cost more than it finds.
-//! - What is not there in the second round is asked for once more, by advice: kernels before 5.10 fetch nothing for a read
-//!   that does not wait.
-//! - When a round finds nothing and the caller wants something, the engine sleeps, longer from time to time (20 us to 2 ms).
-//! - A pair is a read tried like any other, and its write in place as soon as it is there.
-//! - Everything else is done in place. So is a read past the page cache (`O_DIRECT`), in which there is nothing to find; and
-//!   one from a file system that cannot refuse to wait, after the kernel was advised to fetch it.
+//! - A pass starts at the oldest read and stops after [`MISSES_MAX`] consecutive misses. Data
+//!   arrives roughly in the order of the requests, and a pass over hundreds would cost more
+//!   than it finds.
+//! - A read that misses in the second pass is also requested with `posix_fadvise`: before Linux
+//!   5.10 a nonblocking read fetches nothing.
+//! - If a pass finds nothing and the caller wants completions, the engine sleeps, with exponential
+//!   backoff from 20 us to 2 ms.
+//! - A pair is retried like a read, and written synchronously as soon as it is read.
+//! - Everything else is synchronous. So is a read with `O_DIRECT`, which never hits the page cache,
+//!   and one from a file system without `RWF_NOWAIT`, after `posix_fadvise` has asked for the data.
 //!
-//! Termination: `reap` wants a completion only while something waits. For each it makes at most [`PAUSES_MAX`] pauses,
-//! about 0.1 s; then the oldest is read with the call that waits, which comes back when the disk answers. So it ends even
-//! when fetched data is thrown out before it is read, or the file system answers `EAGAIN` for ever. In the second case the
-//! patience is spent soon too: it is halved each time it was in vain, and restored when a read was there after all.
+//! Termination: `reap` waits for a completion only while a read is deferred. For each one it sleeps
+//! at most [`PAUSES_MAX`] times, about 0.1 s in total. Then it reads the oldest with a blocking
+//! call, which returns when the disk responds. So it terminates even if fetched data is evicted
+//! before it is read, or if the file system returns `EAGAIN` forever. In the latter case patience
+//! is soon exhausted too: it is halved each time it was in vain, and restored once a nonblocking
+//! read succeeds.
 //!
-//! Invariant: completions and waiting reads together never exceed the depth, so both fit in memory set aside when the
-//! engine is made. No thread, and nothing to do while nothing waits.
+//! Invariant: completions and deferred reads together never exceed the depth, so both fit in
+//! memory reserved when the engine is created. There is no thread, and nothing to do if no
+//! read is deferred.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,36 +46,36 @@ use crate::in_place::perform;
 use crate::transfer::transfer;
 use crate::{Call, Caps, Done, Engine, Op, Token};
 
-/// The most reads that wait at a time: as many as a ring holds.
+/// Maximum deferred reads: as many as a ring holds.
 const DEPTH_MAX: usize = 32_768;
 
-/// How many reads in a row may turn out not to be there before a round ends.
+/// Maximum consecutive misses before a pass ends.
 const MISSES_MAX: usize = 8;
 
 /// The first pause, and the longest.
 const PAUSE: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
-/// How many pauses without any progress the oldest read is given at most: about 0.1 s.
+/// Maximum pauses without progress before the oldest read blocks: about 0.1 s.
 const PAUSES_MAX: u32 = 56;
 
-/// The answers to a read that must not wait, after which one that may is worth a try.
+/// Errors of a nonblocking read after which a blocking one is tried.
 const REFUSALS: [Errno; 3] = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM];
 
-/// Reads what is there and comes back for the rest.
+/// Reads what is cached and retries the rest.
 #[derive(Debug)]
 pub struct Retry {
     depth: usize,
-    /// Reads and pairs that were not there, the oldest first.
+    /// Deferred reads and pairs, oldest first.
     waiting: VecDeque<Waiting>,
     ready: VecDeque<Done>,
-    /// How many pauses without any progress the oldest read is given.
+    /// Number of pauses without progress before the oldest read blocks.
     patience: u32,
     misses: u64,
     insisted: u64,
 }
 
-/// A read, or a pair that has not read.
+/// A read, or a pair that has not been read yet.
 #[derive(Debug)]
 struct Waiting {
     token: Token,
@@ -78,21 +85,21 @@ struct Waiting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Not tried.
+    /// Not tried yet.
     New,
-    /// Tried once; the kernel fetches it if it is recent.
+    /// Tried once; recent kernels are fetching the data.
     Tried,
-    /// Tried more than once, and asked for by advice.
+    /// Tried more than once, and requested with `posix_fadvise`.
     Advised,
-    /// Trying is no use: the next time, the read waits.
+    /// Nonblocking reads don't work here: the next attempt blocks.
     Insist,
 }
 
 impl Retry {
-    /// The name `--engine` takes.
+    /// Name for `--engine`.
     pub const NAME: &'static str = "retry";
 
-    /// Makes the engine, for `depth` operations in flight (at least 1); there is nothing that could be refused.
+    /// Creates an engine for `depth` operations in flight (at least 1). It cannot fail.
     #[must_use]
     pub fn new(depth: usize) -> Self {
         let depth = depth.clamp(1, DEPTH_MAX);
@@ -106,23 +113,25 @@ impl Retry {
         }
     }
 
-    /// Returns how often a read was tried and its data was not there.
+    /// Returns how many attempts missed the page cache.
     #[must_use]
     pub fn misses(&self) -> u64 {
         self.misses
     }
 
-    /// Returns how many reads were done with the call that waits.
+    /// Returns how many reads used the blocking call.
     #[must_use]
     pub fn insisted(&self) -> u64 {
         self.insisted
     }
 
-    /// Tries waiting reads, the oldest first, and those that are there become ready; returns whether any did.
+    /// Retries deferred reads, oldest first, and completes those that are cached. Returns true if
+    /// any completed.
     fn go_round(&mut self) -> bool {
         let (mut index, mut missed, mut moved) = (0, 0, false);
         while index < self.waiting.len() && missed < MISSES_MAX {
-            // One read that waits is enough for a round that has found nothing else: the caller may want no more.
+            // One blocking read is enough if the pass has completed something: the caller may
+            // not need more.
             let leave = moved && self.waiting[index].state == State::Insist;
             if !leave && let Some(result) = self.attempt(index) {
                 self.complete(index, result);
@@ -134,7 +143,7 @@ impl Retry {
         moved
     }
 
-    /// Tries the read at `index`; returns what came of it, if it is over.
+    /// Tries the read at `index`. Returns its result if it completed.
     fn attempt(&mut self, index: usize) -> Option<Result<usize>> {
         let waiting = &mut self.waiting[index];
         let (file, offset, bytes, cache) = waiting.call.as_read()?;
@@ -152,8 +161,8 @@ impl Retry {
                 self.patience = PAUSES_MAX;
                 return Some(Ok(length));
             }
-            // The file system cannot refuse to wait, or it cannot leave the cache alone, or a filter forbids this very
-            // call: then the read that waits says so.
+            // `RWF_NOWAIT` is not supported by the file system, or not together with the cache
+            // policy, or seccomp forbids `preadv2`. The blocking read reports any real error.
             Err(error) if REFUSALS.into_iter().any(|errno| error.is(errno)) => {
                 fetch(file, offset, length, cache);
                 State::Insist
@@ -165,12 +174,13 @@ impl Retry {
         None
     }
 
-    /// Ends the read at `index`, with its write if it is a pair.
+    /// Completes the read at `index`; for a pair, also writes what was read.
     fn complete(&mut self, index: usize, result: Result<usize>) {
         let Some(Waiting { token, call, .. }) = self.waiting.remove(index) else { return };
         let outcome = match transfer(call) {
             Ok(transfer) => transfer.finish(result).into(),
-            // Cannot be: nothing else waits. If it did, its turn has come.
+            // Unreachable: only reads and pairs are deferred. If another call ever is,
+            // perform it now.
             Err(call) => perform(call),
         };
         self.ready.push_back(Done { token, outcome });
@@ -178,7 +188,7 @@ impl Retry {
 }
 
 impl State {
-    /// Says how to go on with a read that is not there.
+    /// Returns the next state after a miss.
     fn after_miss(self, file: &Fd, offset: u64, length: u64, cache: Cache) -> Result<Self> {
         match self {
             Self::New => Ok(Self::Tried),
@@ -192,16 +202,16 @@ impl State {
     }
 }
 
-/// Has the kernel begin to fetch what is to be read. Only advice: a refusal changes nothing but the speed.
+/// Asks the kernel to start fetching. Errors are ignored because this is only advice.
 fn fetch(file: &Fd, offset: u64, length: u64, cache: Cache) {
-    // To advice a length of 0 means the whole file; and what is advised stays in the cache.
+    // For `posix_fadvise`, length 0 means the whole file. Advised data stays in the cache.
     if cache == Cache::Keep && length > 0 {
         sys::advise_range(file, Advice::WillNeed, offset, length).unwrap_or_default();
     }
 }
 
 impl Call {
-    /// Returns what a read, or the read of a pair, reads: file, offset, where to, and what is left in the cache.
+    /// Returns the file, offset, destination and cache policy of a read or of a pair's read.
     fn as_read(&mut self) -> Option<(&Fd, u64, &mut [u8], Cache)> {
         match self {
             Self::Read { file, offset, buffer, length, cache, .. }
@@ -250,7 +260,7 @@ impl Engine for Retry {
                 return Ok(());
             }
             if moved {
-                // There may be more, as a round is short.
+                // A pass is short, so more may be cached by now.
                 pauses = 0;
             } else if pauses < self.patience {
                 std::thread::sleep(PAUSE_MAX.min(PAUSE * (1 << pauses.min(16))));

@@ -1,10 +1,11 @@
-//! Choosing an engine by name, and what to do when the kernel refuses it.
+//! Selects an engine by name, and falls back if the kernel refuses it.
 //!
-//! There is one list, in [`engines!`](crate::engines): the choices, their names for `--engine`, the help text and the
-//! contract tests are all made from it. To add an engine, write its module and add its line.
+//! There is a single list, [`engines!`](crate::engines). The choices, their names for `--engine`,
+//! the help text and the contract tests are all generated from it. To add an engine, write its
+//! module and add a line.
 //!
-//! Promise: a choice always yields an engine. One that the kernel refuses is replaced by `sync`, and the note says so;
-//! nothing falls back in silence.
+//! Promise: every choice yields an engine. If the kernel refuses it, `sync` replaces it and a note
+//! explains why. No fallback is silent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,8 +14,9 @@ use haul_sys::{Gather, Result};
 
 use crate::{Engine, KernelAio, PosixAio, Retry, Sync, Uring};
 
-/// Passes the list of engines to another macro, a line each: the identifier of its tests, the type, and what `--help`
-/// says of it. The type has a `NAME`, and is also a variant of [`Choice`].
+/// Passes the list of engines to another macro, one line each: the identifier of its tests,
+/// its type, and its description in `--help`. The type has a `NAME` and is also a variant
+/// of [`Choice`].
 #[macro_export]
 macro_rules! engines {
     ($then:ident) => {
@@ -30,16 +32,16 @@ macro_rules! engines {
 
 macro_rules! choices {
     ($($module:ident $engine:ident $about:literal;)+) => {
-        /// Which engine to use.
+        /// Selects an engine.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub enum Choice {
-            /// The one that measurements found best.
+            /// The fastest in measurements.
             #[default]
             Auto,
             $(#[doc = $about] $engine),+
         }
 
-        /// Every engine that can be asked for.
+        /// All engines, as the user can select them.
         pub const ENGINES: &[Listed] = &[
             $(Listed {
                 name: $engine::NAME,
@@ -53,60 +55,60 @@ macro_rules! choices {
 
 engines!(choices);
 
-/// An engine in the list.
+/// An entry in [`ENGINES`].
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
-    /// Its name, as `--engine` takes it.
+    /// Name, as accepted by `--engine`.
     pub name: &'static str,
-    /// What it is, for the help text.
+    /// Description for the help text.
     pub about: &'static str,
-    /// The choice that stands for it.
+    /// The corresponding choice.
     pub choice: Choice,
     make: fn(&Setup) -> Result<Box<dyn Engine>>,
 }
 
 impl Listed {
-    /// Makes the engine.
+    /// Creates the engine.
     ///
     /// # Errors
-    /// When the kernel refuses what the engine is built on.
+    /// If the kernel refuses what the engine needs.
     pub fn make(&self, setup: &Setup) -> Result<Box<dyn Engine>> {
         (self.make)(setup)
     }
 }
 
-/// How many operations are in flight for one file, and how they reach the kernel: the three ways of the engines that
+/// How many operations are in flight per file, and how they are submitted, for engines that can
 /// have several in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ops {
-    /// One pair of a read and a write for each file, several files.
+    /// One pair of a read and a write per file, several files.
     Single,
-    /// Several pairs for each file, several files.
+    /// Several pairs per file, several files.
     Multi,
-    /// As `Multi`, but gathered: passed to the kernel together, and waited for together.
+    /// Like `Multi`, but operations are submitted together and waited for together.
     Batch,
 }
 
-/// How an engine is to be made.
+/// Options for creating an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// How many operations the worker means to keep in flight, as far as the engine can have several.
+    /// Number of operations the worker wants in flight, if the engine can have several.
     pub queue_depth: usize,
-    /// How it uses them; `None` for what measurements found best for the engine.
+    /// How operations are submitted; `None` selects the engine's fastest mode in measurements.
     pub ops: Option<Ops>,
-    /// Whether files should be made known to the kernel once, rather than with each operation.
+    /// True to register files with the kernel once, instead of passing them with each operation.
     pub direct_descriptors: bool,
 }
 
 impl Setup {
-    /// Makes the plain setup for so many operations in flight.
+    /// Creates the default setup for `queue_depth` operations in flight.
     #[must_use]
     pub fn of_depth(queue_depth: usize) -> Self {
         Self { queue_depth, ops: None, direct_descriptors: false }
     }
 }
 
-/// An engine that the list can make.
+/// An engine that can be created from a [`Setup`].
 trait Make {
     fn make(setup: &Setup) -> Result<Box<dyn Engine>>;
 }
@@ -146,15 +148,15 @@ impl Make for Retry {
 }
 
 impl Choice {
-    /// The name for leaving the choice to haul.
+    /// Name of the automatic choice.
     pub const AUTO: &'static str = "auto";
 
-    /// Names every choice, `auto` first.
+    /// Returns the names of all choices, `auto` first.
     pub fn names() -> impl Iterator<Item = &'static str> {
         std::iter::once(Self::AUTO).chain(ENGINES.iter().map(|listed| listed.name))
     }
 
-    /// Returns the engine in the list that this choice means.
+    /// Returns the listed engine for this choice.
     fn listed(self) -> Option<&'static Listed> {
         let wanted = match self {
             Self::Auto => Self::Sync,
@@ -164,7 +166,7 @@ impl Choice {
     }
 }
 
-/// A name that is not an engine's.
+/// Error for an unknown engine name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownEngine(String);
 
@@ -189,17 +191,17 @@ impl FromStr for Choice {
     }
 }
 
-/// An engine, and what there is to say about how it was chosen.
+/// A created engine, and a note if it is a fallback.
 pub struct Made {
     /// The engine.
     pub engine: Box<dyn Engine>,
-    /// Why it is not the one that was asked for, for `--debug`; `None` if it is.
+    /// Why it differs from the chosen engine, for `--debug`; `None` if it doesn't.
     pub note: Option<String>,
 }
 
-/// Makes the chosen engine, or `sync` where the kernel refuses it.
+/// Creates the chosen engine, or `sync` if the kernel refuses it.
 ///
-/// Every worker makes its own, on its own thread.
+/// Each worker creates its own, on its own thread.
 #[must_use]
 pub fn make(choice: Choice, setup: &Setup) -> Made {
     match choice.listed().map(|listed| (listed.name, listed.make(setup))) {

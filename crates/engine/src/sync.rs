@@ -1,10 +1,11 @@
 //! The synchronous engine: every operation completes inside `submit`.
 //!
-//! It is the simplest way to the kernel and the yardstick for the others. It can keep nothing in flight, so the caller
-//! makes the disk busy by other means: it opens and advises files ahead, and asks with [`Wait::Never`] for what is
-//! already in memory (see [`Caps::blocks`]).
+//! It is the simplest path to the kernel and the baseline for the others. It keeps nothing in
+//! flight, so the caller keeps the disk busy by other means: it opens files and calls
+//! `posix_fadvise` on them ahead, and uses [`Wait::Never`] to read what is already cached
+//! (see [`Caps::blocks`]).
 //!
-//! Invariant: at most one completion waits to be reaped, and it sits in the engine itself, so no operation allocates.
+//! Invariant: at most one completion waits to be reaped, stored inline, so no operation allocates.
 
 use haul_sys::Result;
 
@@ -21,10 +22,10 @@ pub struct Sync {
 }
 
 impl Sync {
-    /// The name `--engine` takes.
+    /// Name for `--engine`.
     pub const NAME: &'static str = "sync";
 
-    /// Makes the engine; there is nothing that could be refused.
+    /// Creates the engine. It cannot fail.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -1,12 +1,13 @@
-//! Calls that are transfers: what the asynchronous engines hand on, and what comes back of it.
+//! Conversion between calls and the transfers that asynchronous engines submit.
 
 use haul_sys::{Transfer, Transferred};
 
 use crate::{Call, Outcome};
 
-/// Turns a call into a transfer, or gives it back if it is none.
+/// Converts a call into a transfer, or returns it if it isn't one.
 ///
-/// A read that must not wait for the disk becomes one that may: it is not the worker who waits.
+/// [`Wait::Never`](crate::Wait::Never) is dropped, because the worker doesn't wait
+/// for the transfer.
 pub(crate) fn transfer(call: Call) -> std::result::Result<Transfer, Call> {
     Ok(match call {
         Call::Read { file, offset, buffer, length, cache, .. } => {

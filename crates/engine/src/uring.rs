@@ -1,25 +1,26 @@
-//! The io_uring engine: operations are in the kernel's hands while the worker goes on with other files.
+//! The io_uring engine: the kernel performs operations while the worker continues with other files.
 //!
-//! The ring itself, with its slots, its retries and the rules for memory the kernel may touch, is [`haul_sys::Ring`].
-//! This engine decides which operations go there. The others are done in place, by the synchronous engine's code, and
-//! their completions wait beside the ring's to be reaped:
-//! - those a ring has no operation for (`copy_file_range`), or this kernel does not take in a ring;
-//! - those the [`Placement`] keeps out, because handing them over costs more than doing them.
+//! [`haul_sys::Ring`] implements the ring, with its slots, retries and the rules for memory the
+//! kernel may touch. This engine decides which operations go there. The others are performed
+//! synchronously, and their completions are queued here to be reaped:
+//! - operations the ring doesn't have (`copy_file_range`) or this kernel doesn't support in a ring;
+//! - operations excluded by [`Placement`], because submitting them costs more than performing them.
 //!
-//! What it does only on request ([`Setup`]), each told by a count ([`Engine::used`]):
-//! - pairs: a read and its write are given to the kernel bound together, and come back as one;
-//! - registered buffers: the kernel keeps hold of their pages, instead of looking them up for each transfer;
-//! - direct descriptors: the kernel keeps the files at hand, instead of looking them up for each transfer;
-//! - batches need nothing of the engine: a caller that does not flush, and reaps all that is in flight, has it passed on
-//!   and waited for in one call (`io_uring_enter`, as liburing's `submit_and_wait`).
+//! Features that are off by default ([`Setup`]), each with a count ([`Engine::used`]):
+//! - pairs: a read and its write are submitted as linked requests, and complete as one;
+//! - registered buffers: the kernel pins their pages once, instead of for each transfer;
+//! - direct descriptors: the kernel looks up each file once, instead of for each transfer;
+//! - batches, which need no support here: if the caller doesn't flush and reaps everything in
+//!   flight, one call submits and waits (`io_uring_enter`, like liburing's `submit_and_wait`).
 //!
-//! A ring that the kernel refuses for good, after it has worked, costs the operations in flight: they fail, one error is
-//! returned, and from then on everything is done in place ([`Caps::blocks`] says so).
+//! If the kernel permanently refuses a ring that has worked, the operations in flight fail. One
+//! error is returned, and every later operation is synchronous ([`Caps::blocks`] becomes true).
 //!
-//! Threads: the engine may be made anywhere, but belongs to the thread that first uses it (see [`haul_sys::Ring`]).
+//! Threads: the engine may be created on any thread, but belongs to the one that first uses it
+//! (see [`haul_sys::Ring`]).
 //!
-//! Invariant: completions waiting here and requests in the ring together never exceed the depth, so both fit in memory
-//! set aside when the engine is made.
+//! Invariant: completions queued here and requests in the ring together never exceed the depth, so
+//! both fit in memory reserved when the engine is created.
 
 use std::collections::VecDeque;
 
@@ -33,26 +34,28 @@ use crate::{Call, Caps, Done, Engine, Op, Outcome, Placement, Setup, Used};
 pub struct Uring {
     ring: Ring,
     placement: Placement,
-    /// Completions of what was done in place.
+    /// Completions of synchronous operations.
     ready: VecDeque<Done>,
 }
 
 impl Uring {
-    /// The name `--engine` takes.
+    /// Name for `--engine`.
     pub const NAME: &'static str = "io-uring";
 
-    /// Makes the engine, for `depth` operations in flight (at least 1, at most what the kernel allows).
+    /// Creates an engine for `depth` operations in flight (at least 1, at most what the
+    /// kernel allows).
     ///
     /// # Errors
-    /// When the kernel refuses the ring: `EPERM`, `ENOSYS`, `ENOMEM` are the common reasons.
+    /// If the kernel refuses the ring, commonly with `EPERM`, `ENOSYS` or `ENOMEM`.
     pub fn new(depth: usize) -> Result<Self> {
         Self::with_placement(depth, Placement::default())
     }
 
-    /// Makes the engine as it is asked for. With [`Setup::ops`] set, writes too go through the ring, and pairs do.
+    /// Creates an engine with these options. If [`Setup::ops`] is set, writes and pairs also go
+    /// through the ring.
     ///
     /// # Errors
-    /// As [`Uring::new`]; and when direct descriptors are asked for and refused.
+    /// Same as [`Uring::new`]; also if direct descriptors are requested and refused.
     pub fn with_setup(setup: &Setup) -> Result<Self> {
         let placement = match setup.ops {
             None => Placement::default(),
@@ -65,10 +68,11 @@ impl Uring {
         Ok(engine)
     }
 
-    /// Makes the engine with a choice of what goes through the ring; what the kernel does not take there, does not.
+    /// Creates an engine with a custom placement, without the operations this kernel's ring
+    /// doesn't support.
     ///
     /// # Errors
-    /// As [`Uring::new`].
+    /// Same as [`Uring::new`].
     pub fn with_placement(depth: usize, placement: Placement) -> Result<Self> {
         let ring = if placement.has_pairs() { Ring::with_pairs(depth)? } else { Ring::new(depth)? };
         let taken = Placement::CANDIDATES
@@ -79,21 +83,23 @@ impl Uring {
         Ok(Self { ready: VecDeque::with_capacity(ring.depth()), ring, placement })
     }
 
-    /// Keeps the files that are read and written in the ring at hand in the kernel, from now on.
+    /// Registers files that are read or written in the ring, from now on.
     ///
     /// # Errors
-    /// The kernel's: `EINVAL` before Linux 5.19, `EMFILE` where descriptors are limited. The engine works without.
+    /// From the kernel: `EINVAL` before Linux 5.19, `EMFILE` if descriptors are limited. The engine
+    /// works without it.
     pub fn use_direct_descriptors(&mut self) -> Result<()> {
         self.ring.use_direct_descriptors()
     }
 
-    /// Returns what goes through the ring.
+    /// Returns the operations that go through the ring.
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// Names the flags that would have made the ring better and that this kernel does not know.
+    /// Returns the names of the setup flags that would have improved the ring but that this
+    /// kernel rejects.
     pub fn refused_flags(&self) -> impl Iterator<Item = &'static str> {
         self.ring.refused_flags()
     }
@@ -119,10 +125,11 @@ impl Engine for Uring {
         let outcome = match request {
             Ok(request) => match self.ring.push(token, request) {
                 Ok(()) => return Ok(()),
-                // A pair that the ring stopped taking.
+                // The ring has stopped accepting pairs.
                 Err(request) => outcome(request.in_place()),
             },
             Err(call) => {
+                // A direct descriptor would keep the file open after the close.
                 if let Call::Close { file } = &call {
                     self.ring.release(file);
                 }
@@ -156,7 +163,7 @@ impl Engine for Uring {
     }
 }
 
-/// Turns a call into a request for the ring, or gives it back if it is to be done in place.
+/// Converts a call into a ring request, or returns it if it must be performed synchronously.
 fn request(call: Call, placement: Placement) -> std::result::Result<RingRequest, Call> {
     let placed = match &call {
         Call::Pair { .. } => placement.has_pairs(),

@@ -1,6 +1,6 @@
-//! Line 9 of the contract: in-flight slots are a fixed pool; no operation allocates.
+//! Rule 9 of the contract: in-flight slots are a fixed pool; no operation allocates.
 //!
-//! Counted, not timed: an allocator that counts what each thread asks of it.
+//! Counted, not timed: a global allocator counts the allocations of each thread.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,16 +27,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every request is passed on unchanged to the system's allocator, which upholds the contract.
+// SAFETY: every request is passed unchanged to the system allocator, which upholds the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as required of our caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: as required of our caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe { System.dealloc(start, layout) }
     }
 }
@@ -46,7 +46,7 @@ static ALLOCATOR: Counting = Counting;
 
 const ROUNDS: usize = 200;
 
-/// Checks that an operation went well, and returns its buffer if it had one.
+/// Checks that an operation succeeded. Returns its buffer, if any.
 fn succeeded(outcome: Outcome) -> Option<Buffer> {
     match outcome {
         Outcome::Read { buffer, result } => {
@@ -69,7 +69,7 @@ fn succeeded(outcome: Outcome) -> Option<Buffer> {
     None
 }
 
-/// Runs rounds of every operation through the engine, and returns how many were done and how many allocations made.
+/// Runs rounds of every operation. Returns the number of operations and of allocations.
 fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
     let source = ground.file(c"source", 1, 4096);
     let (written, copied) = (ground.target(c"written"), ground.target(c"copied"));
@@ -79,7 +79,7 @@ fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
     let (mut operations, mut before) = (0, 0);
     for round in 0..ROUNDS {
         if round == 1 {
-            // The first round may set up what lasts.
+            // Allocations that last may happen in the first round.
             (operations, before) = (0, ALLOCATIONS.with(Cell::get));
         }
         let [reading, writing, pairing] = std::array::from_fn(|_| buffers.pop().unwrap());
@@ -167,7 +167,7 @@ fn line_9_no_operation_in_a_ring_allocates() {
     }
 }
 
-/// With pairs bound together, the files in the ring's table and each file there for the first time in every round.
+/// With linked pairs, and with direct descriptors for files that are new in every round.
 #[test]
 fn line_9_nothing_that_is_asked_for_allocates() {
     for depth in [16, 2] {

@@ -1,8 +1,9 @@
-//! The engines' contract: one test a line, for every engine in the list, made for 1, 2, 8 and 256 operations in flight,
-//! plain and wrapped in `faulty`.
+//! The engine contract: one test per rule, for every engine in the list, at queue depths 1, 2, 8
+//! and 256, both plain and wrapped in `faulty`.
 //!
-//! The lines are those of the crate's documentation; line 9 (no allocation) is in `allocation.rs`, as it needs an
-//! allocator of its own. An engine that this kernel refuses is skipped, and says why.
+//! The rules are listed in the crate's documentation. Rule 9 (no allocation) is tested in
+//! `allocation.rs`, which needs its own global allocator. Tests of an engine that this kernel
+//! refuses are skipped, with the reason.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +36,7 @@ use registered::Registered;
 /// An engine under test.
 struct Subject {
     engine: Box<dyn Engine>,
-    /// How often `faulty` struck; `None` for a plain engine.
+    /// Number of injected faults; `None` for a plain engine.
     struck: Option<Arc<AtomicU64>>,
     seed: u64,
 }
@@ -56,7 +57,7 @@ impl Subject {
         self.struck.is_none()
     }
 
-    /// Checks that the test met what it was for: a run around `faulty` in which nothing went wrong proves nothing.
+    /// Checks that `faulty` injected at least one fault: without any, the test proves nothing.
     fn met_mischief(&self) {
         if let Some(struck) = &self.struck {
             assert!(struck.load(Ordering::Relaxed) > 0, "faulty never struck");
@@ -118,22 +119,22 @@ macro_rules! contract {
 
 haul_engine::engines!(contract);
 
-/// Everything goes through the ring that can, whatever the measurements say of it.
+/// Submits every supported operation to the ring, regardless of measurements.
 mod io_uring_for_everything {
     plain_and_faulty! { crate::placed(haul_engine::Placement::EVERYTHING) }
 }
 
-/// Everything, and pairs bound together.
+/// Submits everything, with linked pairs.
 mod io_uring_pairs {
     plain_and_faulty! { crate::placed(haul_engine::Placement::EVERYTHING.with_pairs()) }
 }
 
-/// Everything and pairs, every byte through a registered buffer.
+/// Everything and pairs, with only registered buffers.
 mod io_uring_registered_buffers {
     plain_and_faulty! { crate::registered() }
 }
 
-/// Everything and pairs, every file in the ring's own table; closes in the ring, and in place.
+/// Everything and pairs, with direct descriptors; files are closed in the ring and synchronously.
 mod io_uring_direct_descriptors {
     use haul_sys::Operation;
 
@@ -145,12 +146,12 @@ mod io_uring_direct_descriptors {
     }
 }
 
-/// As `--ops` and the switches beside it ask for it.
+/// As configured by `--ops` and the related switches.
 mod io_uring_asked_for {
     plain_and_faulty! { crate::asked_for() }
 }
 
-/// Every operation masked off.
+/// Every operation synchronous.
 mod io_uring_for_nothing {
     plain_and_faulty! { crate::placed(haul_engine::Placement::NOTHING) }
 }
@@ -253,10 +254,10 @@ fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Sub
     subject.met_mischief();
 }
 
-/// What an operation on one of the files asked for.
+/// Operation, buffer address, file index, offset and length of a request.
 type Asked = (Operation, usize, u64, usize, usize);
 
-/// Checks that the outcome is that of what was asked, with its buffer.
+/// Checks that the outcome matches the request and has its buffer.
 fn belongs(subject: &Subject, outcome: Outcome, (operation, mark, which, offset, length): Asked) {
     assert_eq!(operation_of(&outcome), operation);
     let has_read = |buffer: Buffer, got: usize| {
@@ -285,7 +286,7 @@ fn belongs(subject: &Subject, outcome: Outcome, (operation, mark, which, offset,
     }
 }
 
-/// Returns the value; a plain engine must have one.
+/// Returns the value, which a plain engine must have.
 fn check<T>(subject: &Subject, result: Result<T>) -> Option<T> {
     assert!(!subject.is_plain() || result.is_ok(), "{:?}", result.err());
     result.ok()
@@ -446,7 +447,7 @@ fn line_5_outcomes_belong_to_tokens_not_to_an_order(mut subject: Subject) {
     subject.met_mischief();
 }
 
-/// Tells whether nobody holds the writing end of the FIFO any more.
+/// Returns true if no writer has the FIFO open.
 fn ended(reader: &Fd) -> bool {
     match duplicate(reader).read(&mut [0; 8]) {
         Ok(0) => true,
@@ -469,7 +470,7 @@ fn line_6_a_close_always_runs(mut subject: Subject) {
         check(&subject, result);
         assert!(ended(&fifo.reader), "the descriptor is still open");
     }
-    // A file that was written through the engine may be known to it by more than its descriptor.
+    // The engine may hold other references to a file it has written, besides its descriptor.
     for round in 0..20 {
         let fifo = ground.fifo(&CString::new(format!("written{round}")).unwrap());
         let writer = Arc::new(fifo.writer);
@@ -484,7 +485,7 @@ fn line_6_a_close_always_runs(mut subject: Subject) {
             },
             |outcome| match outcome {
                 Outcome::Wrote { result: Ok(1), .. } => Some(()),
-                // No offset in a FIFO: an engine may say so, having touched the file.
+                // A FIFO has no offsets, which an engine may report after it has touched the file.
                 Outcome::Wrote { result: Err(error), .. } => error.is(Errno::SPIPE).then_some(()),
                 other => panic!("{other:?}"),
             },
@@ -492,14 +493,14 @@ fn line_6_a_close_always_runs(mut subject: Subject) {
         let file = Arc::into_inner(writer).expect("the engine holds a file that it has given back");
         let outcome = run_one(&mut *subject.engine, Call::Close { file });
         let Outcome::Closed(result) = outcome else { panic!("{outcome:?}") };
-        // A close that `faulty` fails is made behind the engine's back.
+        // If `faulty` fails a close, the engine doesn't see it.
         if check(&subject, result).is_some() {
             drop(duplicate(&fifo.reader).read(&mut [0; 8]));
             assert!(ended(&fifo.reader), "the file is still open");
         }
     }
     subject.met_mischief();
-    // Neither reaped nor flushed.
+    // Not reaped, not flushed.
     let fifo = ground.fifo(c"dropped");
     subject.engine.submit(Op { token: 1, call: Call::Close { file: fifo.writer } }).unwrap();
     drop(subject);
@@ -518,7 +519,7 @@ fn line_7_synchronize_and_close_have_results(mut subject: Subject) {
             other => panic!("{other:?}"),
         },
     );
-    // A FIFO cannot be synchronized: the failure must arrive, as the call that failed.
+    // A FIFO can't be synced. The error must name the failed call.
     let reader = Arc::new(ground.fifo(c"fifo").reader);
     let error = insist(
         engine,
@@ -530,7 +531,8 @@ fn line_7_synchronize_and_close_have_results(mut subject: Subject) {
     );
     assert_eq!(error.operation(), Operation::Fsync);
     assert_eq!(format!("{error:#}"), format!("fsync({}) = -1 (Invalid argument)", ground::number(&reader)));
-    // A failed close is made by the fault hook, in `faults.rs`; here: a result for each.
+    // Failed closes are tested with the fault hook in `faults/`. Here, each close must
+    // have a result.
     for _ in 0..20 {
         let file = haul_sys::open(&*ground.directory, c"target", Open::WRITE).unwrap();
         let Outcome::Closed(result) = run_one(&mut *subject.engine, Call::Close { file }) else {
@@ -566,7 +568,7 @@ fn line_8_drop_waits_or_leaks(mut subject: Subject) {
         (1, 1),
         "it leaked, on its own thread"
     );
-    // If a read were still in the kernel's hands it would take these bytes.
+    // A read still in the kernel would consume these bytes.
     duplicate(&fifo.writer).write_all(b"mine").unwrap();
     let mut bytes = [0; 16];
     assert_eq!(duplicate(&reader).read(&mut bytes).unwrap(), 4);
@@ -574,7 +576,7 @@ fn line_8_drop_waits_or_leaks(mut subject: Subject) {
     drop(held);
 }
 
-/// Where a sandbox refuses rings, every test of the ring is recorded as skipped: none may look as if it had passed.
+/// If a sandbox refuses rings, every ring test must be recorded as skipped, not pass.
 #[test]
 fn without_rings_each_test_of_them_is_a_recorded_skip() {
     let program = std::env::current_exe().unwrap();
@@ -593,7 +595,7 @@ fn without_rings_each_test_of_them_is_a_recorded_skip() {
     }
 }
 
-/// Returns the test that a line of the record names, if it was skipped for the lack of a ring.
+/// Returns the test named by a skip record, if it was skipped for lack of a ring.
 fn skipped_test(line: &str) -> Option<&str> {
     let (test, reason) = line.strip_prefix("SKIPPED haul-engine/contract::")?.split_once(": ")?;
     reason.contains("io_uring_setup").then_some(test)

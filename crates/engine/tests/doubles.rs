@@ -1,4 +1,4 @@
-//! The test doubles do what they say.
+//! Tests of the test doubles.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! What can go wrong with the kernel's AIO, one test each. What needs an injected fault is in `faults.rs`.
+//! Failure modes of the kernel's AIO, one test each. Those that need an injected fault
+//! are in `faults/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,10 +20,10 @@ use haul_testkit::{mount::Mount, needs, or_skip, require, skip};
 
 const BLOCK: usize = 64 << 10;
 
-/// Held to read by a test that needs contexts, and to write by the one that takes all there are.
+/// Locked for reading by tests that need contexts, and for writing by the one that exhausts them.
 static CONTEXTS: RwLock<()> = RwLock::new(());
 
-/// Makes the engine, or records a skip.
+/// Creates the engine, or records a skip.
 fn engine(depth: usize, gather: Gather) -> Option<KernelAio> {
     or_skip!(KernelAio::new(depth, gather), "the kernel refuses AIO")
 }
@@ -41,12 +42,12 @@ fn write(token: u64, file: &Arc<Fd>, offset: usize, bytes: &[u8]) -> Op {
 fn pair(source: &Arc<Fd>, target: &Arc<Fd>, offset: usize, length: usize) -> Op {
     let (source, target, token) = (Arc::clone(source), Arc::clone(target), offset as u64);
     let mut buffer = Buffer::new(length);
-    // What a write that overtakes its read would bring to light.
+    // Filler that exposes a write that overtakes its read.
     buffer.bytes_mut().fill(0xaa);
     Op { token, call: Call::Pair { source, target, offset: token, buffer, length, cache: Cache::Keep } }
 }
 
-/// Runs pairs over the whole file, and returns what was read and written at each offset, in order.
+/// Runs pairs over the whole file. Returns their offsets and byte counts, sorted by offset.
 fn pairs(
     engine: &mut dyn Engine,
     source: &Arc<Fd>,
@@ -101,7 +102,7 @@ fn its_calls_are_counted() {
     assert_eq!(engine.used().calls, 1, "one io_submit");
     engine.reap(4, &mut done).unwrap();
     assert_eq!((done.len(), engine.used().calls), (4, 2), "one io_getevents");
-    // A pair: submitted and fetched in one context, and then in the other.
+    // A pair: submit and fetch in one context, then in the other.
     engine.submit(pair(&source, &target, 0, BLOCK)).unwrap();
     engine.flush().unwrap();
     engine.reap(1, &mut done).unwrap();
@@ -132,7 +133,7 @@ fn direct_files_are_copied_and_their_tails_reported() {
             "the end of a file needs no alignment to be read"
         );
         if target_is_direct {
-            // It does to be written: the caller does it, through the page cache.
+            // But a direct write does. The caller writes the tail through the page cache.
             assert_eq!(written.unwrap_err().errno(), Errno::INVAL);
             let tail = Arc::new(haul_sys::open(&*ground.directory, name, Open::WRITE).unwrap());
             let done = run(&mut engine, [write(0, &tail, 196_608, &pattern(seed as u64, 196_608, 3392))]);
@@ -148,7 +149,7 @@ fn direct_files_are_copied_and_their_tails_reported() {
     }
 }
 
-/// Reads and writes in flight at once, in both contexts: whichever ends first must end the wait.
+/// Reads and writes are in flight in both contexts: whichever completes first must end the wait.
 #[test]
 fn direct_pairs_keep_both_contexts_busy() {
     require!(needs::loop_mount("ext4"));
@@ -195,7 +196,8 @@ fn dropping_it_with_operations_in_flight_waits_for_them() {
             engine.submit(read(0, &source, block * BLOCK, BLOCK)).unwrap();
             engine.submit(pair(&source, &target, block * BLOCK, BLOCK)).unwrap();
         }
-        // Dropped with everything still here, with reads in the kernel, and with writes there too.
+        // Dropped with everything still queued here, with reads in the kernel, and also
+        // with writes there.
         if round % 3 > 0 {
             engine.flush().unwrap();
         }
@@ -207,7 +209,7 @@ fn dropping_it_with_operations_in_flight_waits_for_them() {
     }
 }
 
-/// More at once than one call passes on, and among them some that the kernel refuses to take at all.
+/// More operations than one call submits, including some that the kernel rejects at submission.
 #[test]
 fn what_the_kernel_refuses_to_take_does_not_stop_the_others() {
     let _contexts = CONTEXTS.read().unwrap();
@@ -261,13 +263,13 @@ fn it_may_be_made_on_one_thread_and_used_on_another() {
     assert!(ground.content("target") == pattern(1, 0, 200_000));
 }
 
-/// `fs.aio-max-nr` is one number for the whole machine; who comes last gets nothing.
+/// `fs.aio-max-nr` is a limit for the whole machine, so the last process may get nothing.
 #[test]
 fn without_contexts_left_it_becomes_sync_and_says_why() {
     let _contexts = CONTEXTS.write().unwrap();
     let mut hoard = Vec::new();
     let mut depth = 32_768;
-    // Few and big ones first: the kernel takes its time over the end of each.
+    // Start with few large ones, because the kernel destroys each context slowly.
     while depth >= 32 {
         match KernelAio::new(depth, Gather::One) {
             Ok(engine) => hoard.push(engine),
@@ -303,17 +305,17 @@ fn aio_that_is_forbidden_from_the_start_becomes_sync() {
     }
 }
 
-/// What is left when calls were forbidden while operations were in flight.
+/// Results after calls were forbidden while operations were in flight.
 struct Aftermath {
     error: haul_sys::Error,
-    /// By token.
+    /// Sorted by token.
     done: Vec<Done>,
-    /// The addresses of the buffers that the kernel had.
+    /// Addresses of the buffers the kernel had.
     marks: Vec<usize>,
     content: Vec<u8>,
 }
 
-/// Submits a read and a pair, which the kernel takes, and forbids the calls; then a read and a pair more.
+/// Submits a read and a pair to the kernel, forbids the calls, then submits another read and pair.
 fn forbidden(calls: &'static [libc::c_long]) -> Option<Aftermath> {
     let _contexts = CONTEXTS.read().unwrap();
     let mut engine = engine(8, Gather::One)?;
@@ -353,7 +355,7 @@ fn forbidden(calls: &'static [libc::c_long]) -> Option<Aftermath> {
     Some(worker.join().unwrap())
 }
 
-/// Tells of each operation whether all of its 1000 bytes were read, and written.
+/// For each operation: its token, and whether all 1000 bytes were read, and written.
 fn succeeded(done: &[Done]) -> Vec<(u64, bool, bool)> {
     let tell = |done: &Done| match &done.outcome {
         Outcome::Read { result, .. } => (done.token, *result == Ok(Some(1000)), false),
@@ -381,7 +383,7 @@ fn when_fetching_events_is_forbidden_what_was_in_flight_fails() {
         return;
     };
     assert_eq!((error.operation().name(), error.errno()), ("io_getevents", Errno::PERM));
-    // The second two went to the kernel with the flush: they too are lost.
+    // The other two were submitted by the flush, so they are lost too.
     assert_eq!(
         succeeded(&done),
         [(0, false, false), (2, false, false), (1000, false, false), (3000, false, false)]

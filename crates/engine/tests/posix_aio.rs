@@ -1,7 +1,7 @@
-//! What can go wrong with POSIX AIO, one test each.
+//! Failure modes of POSIX AIO, one test each.
 //!
-//! The C library's threads, and the fault hook, are one for the whole process: such cases run this test binary again, for
-//! one ignored test.
+//! The C library's threads and the fault hook are per process, so cases that depend on them run
+//! this test binary again with one ignored test.
 
 #![cfg(all(target_env = "gnu", target_pointer_width = "64"))]
 #![allow(
@@ -42,7 +42,7 @@ fn write(token: u64, file: &Arc<Fd>, offset: usize, buffer: Buffer, range: std::
     Op { token, call: Call::Write { file, offset, buffer, range, cache: Cache::Keep } }
 }
 
-/// A pair whose buffer shows it when the write does not wait for the read.
+/// Creates a pair whose filler exposes a write that doesn't wait for its read.
 fn pair(source: &Arc<Fd>, target: &Arc<Fd>, offset: usize, length: usize) -> Op {
     let mut buffer = Buffer::new(length);
     buffer.bytes_mut().fill(0xaa);
@@ -51,7 +51,7 @@ fn pair(source: &Arc<Fd>, target: &Arc<Fd>, offset: usize, length: usize) -> Op 
     Op { token: offset as u64, call }
 }
 
-/// Copies by pairs, going on where one fell short; returns how many pairs it took.
+/// Copies with pairs, continuing after short ones. Returns the number of pairs.
 fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, block: usize) -> Result<usize> {
     let mut pairs = 0;
     let mut waiting: Vec<_> = (0..LENGTH).step_by(block).map(|at| (at, block.min(LENGTH - at))).collect();
@@ -65,7 +65,7 @@ fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, block: usiz
             assert!(written <= read && (read > 0 || written == 0));
             assert_eq!(buffer.bytes()[..read], pattern(1, at, read));
             if read == 0 {
-                // The end, though the file has not ended: the fault hook's work. It is not silent.
+                // A false EOF, injected by the fault hook. It must be reported.
                 return Err(haul_sys::Error::new(Operation::Read, String::new(), Errno::IO));
             }
             if written < lengths[&at] {
@@ -92,7 +92,7 @@ fn every_way_copies_every_block_size_right() {
             let (lists, listed) = engine.lists();
             assert_eq!(engine.used(), Used { calls: lists, ..Used::default() });
             match ops {
-                // Each pair goes into one list to be read and into a later one to be written.
+                // Each pair is in one list for its read and in a later one for its write.
                 Some(Ops::Batch) => assert!(lists >= 2 && listed == 2 * pairs as u64, "{lists} {listed}"),
                 _ => assert_eq!((lists, listed), (0, 0)),
             }
@@ -123,7 +123,7 @@ fn a_batch_is_one_list() {
     }
 }
 
-/// A control block cannot say it, so the C library must not have it.
+/// A control block can't express `Cache::Drop`, so the C library must not get the request.
 #[test]
 fn what_is_to_leave_nothing_in_the_cache_is_done_in_place() {
     let ground = Ground::new();
@@ -140,7 +140,7 @@ fn what_is_to_leave_nothing_in_the_cache_is_done_in_place() {
     assert_eq!((result, engine.lists()), (expected, (0, 0)));
 }
 
-/// What is gathered goes on without a flush of its own, and what is looked at without waiting arrives.
+/// Collected operations are submitted without an explicit flush, and complete even if only polled.
 #[test]
 fn a_reap_passes_what_is_gathered() {
     let ground = Ground::new();
@@ -189,13 +189,13 @@ fn drop_in_flight_gives_everything_back() {
     }
 }
 
-/// Makes reads of the descriptor wait.
+/// Clears `O_NONBLOCK`.
 fn make_blocking(file: &Fd) {
-    // SAFETY: changes flags of a descriptor that is open.
+    // SAFETY: the descriptor is open, and the call takes no pointers.
     assert_eq!(unsafe { libc::fcntl(number(file), libc::F_SETFL, 0) }, 0);
 }
 
-/// Runs one of the ignored tests in a process of its own, and returns what it says after `=`.
+/// Runs an ignored test in its own process. Returns what it prints after `=`.
 fn alone(test: &str, environment: &[(&str, &str)]) -> String {
     let output = Command::new("timeout")
         .arg("300")
@@ -214,7 +214,7 @@ fn answer(text: &str) {
     ground::say(&format!("\n={text}"));
 }
 
-/// The way that the environment names.
+/// Returns the mode set in the environment.
 fn ops() -> Option<Ops> {
     (std::env::var("HAUL_TEST_OPS").unwrap() == "batch").then_some(Ops::Batch)
 }
@@ -227,7 +227,8 @@ fn come_back_late() {
     make_blocking(&fifo.reader);
     let reader = Arc::new(fifo.reader);
     let mut engine = engine(4, ops());
-    // The first request of a process gets the thread made for it, so it cannot be cancelled any more.
+    // The first request of a process goes straight to a new thread, so it can no
+    // longer be cancelled.
     assert!(engine.submit(read(1, &reader, 0, 4096)).is_ok());
     engine.flush().unwrap();
     let began = Instant::now();
@@ -249,7 +250,7 @@ fn what_does_not_come_back_is_freed_by_its_late_notification() {
     }
 }
 
-/// Counts the threads of this process.
+/// Returns the number of threads in this process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
@@ -263,7 +264,7 @@ fn count_threads() {
     let (readers, writers): (Vec<_>, Vec<_>) =
         fifos.into_iter().map(|fifo| (Arc::new(fifo.reader), fifo.writer)).unzip();
     let before = threads();
-    // Reads that wait, one a thread, and as many for which there is no thread.
+    // Blocking reads, one per thread, and as many more requests without a thread.
     let mut other = PosixAio::new(&Setup::of_depth(5)).unwrap();
     let source = ground.file(c"source", 1, 4096);
     for (token, reader) in (0..).zip(&readers) {
@@ -296,7 +297,7 @@ fn lose_notifications() {
     let source = ground.file(c"source", 1, LENGTH);
     let target = ground.target(c"target");
     let mut engine = engine(8, ops());
-    // One thread for all, which waits for the FIFO while the rest is queued.
+    // A single thread for everything, blocked on the FIFO while the rest is queued.
     drop(PosixAio::new(&Setup::of_depth(1)).unwrap());
     assert!(engine.submit(read(0, &reader, 0, 64)).is_ok());
     engine.flush().unwrap();
@@ -305,16 +306,16 @@ fn lose_notifications() {
     }
     engine.flush().unwrap();
     let mut done = Vec::with_capacity(8);
-    // No room for the stack of another thread, which notifications need.
+    // Leave no room for another thread's stack, which a notification needs.
     let pages: u64 =
         std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse().unwrap();
     let room = libc::rlimit { rlim_cur: pages * 4096 + (64 << 10), rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `room` is a valid limit, only read.
+    // SAFETY: `room` is a valid limit, and only read.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const room) }, 0);
     duplicate(&fifo.writer).write_all(b"go on").unwrap();
     engine.reap(4, &mut done).unwrap();
     let room = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: as above.
+    // SAFETY: same as above.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const room) }, 0);
     let mut pairs = 0;
     for Done { token, outcome } in done {
@@ -324,14 +325,14 @@ fn lose_notifications() {
                 assert_eq!(buffer.bytes()[..4096], pattern(1, token as usize, 4096));
                 pairs += 1;
             }
-            // A FIFO has no offset at which to do it again.
+            // The read can't be repeated, because a FIFO has no offsets.
             Outcome::Read { result, .. } => assert!(result.is_err_and(|error| error.is(Errno::SPIPE))),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(ground.content("target")[4096..], pattern(1, 4096, 12_288));
     assert_eq!((Arc::strong_count(&source), Arc::strong_count(&target)), (1, 1));
-    // The engine goes on.
+    // The engine still works.
     copy(&mut engine, &source, &target, 4096).unwrap();
     assert!(ground.content("target") == pattern(1, 0, LENGTH));
     answer(&format!("{pairs} pairs, {} rescued", engine.rescued()));
@@ -421,7 +422,8 @@ mod faults {
 
     use super::{alone, ground::say};
 
-    /// Runs one copy with a fault; returns what came of it, how often each operation ran, and whether the fault struck.
+    /// Runs one copy with a fault. Returns the verdict, the count of each operation, and whether
+    /// the fault fired.
     fn case(ops: &str, fault: &str) -> (String, BTreeMap<String, u64>, bool) {
         let log = tempfile::NamedTempFile::new().unwrap();
         let path = log.path().to_str().unwrap();
@@ -439,7 +441,7 @@ mod faults {
 
     fn expected(operation: &str, effect: &str) -> &'static str {
         match (operation, effect) {
-            // What the library does not take is done in place, whatever the reason.
+            // If the library rejects a request for whatever reason, it is performed synchronously.
             ("aio_read" | "aio_write" | "aio_fsync" | "lio_listio", _) => "copied",
             (_, "EINTR" | "EAGAIN") => "copied",
             ("read", "short=0") => "failed",
@@ -463,7 +465,7 @@ mod faults {
                     let fault = format!("{operation}:{occurrence}:{effect}");
                     let (said, counted, fired) = case(ops, &fault);
                     if !fired && operation == "lio_listio" {
-                        // How many lists there are depends on how many reads are over at a time.
+                        // The number of lists depends on how many reads complete together.
                         assert!(said == "posix-aio copied" && counted[operation] < occurrence);
                         continue;
                     }
@@ -495,7 +497,7 @@ mod faults {
     }
 }
 
-/// Without the hook there is nothing to sweep: that must not look like a sweep that passed.
+/// Skipped visibly, so that a build without the hook doesn't look like a sweep that passed.
 #[cfg(not(feature = "fault"))]
 #[test]
 fn the_sweep_is_built() {

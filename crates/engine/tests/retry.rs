@@ -1,4 +1,4 @@
-//! What the retry engine does when data is not there, for a while or for ever.
+//! Tests of the retry engine with data that is not cached yet, or never will be.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize, cache: Cache) 
     Op { token, call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache } }
 }
 
-/// Makes a file that is on the disk and not in memory.
+/// Creates a file that is on disk but not in the page cache.
 fn cold(ground: &Ground, name: &CStr, seed: u64, length: usize) -> Arc<Fd> {
     let file = ground.file(name, seed, length);
     chill(&file);
@@ -38,7 +38,7 @@ fn chill(file: &Fd) {
     haul_sys::advise(file, Advice::DontNeed, 0).unwrap();
 }
 
-/// Copies by pairs, going on after short transfers.
+/// Copies with pairs, continuing after short transfers.
 fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, length: usize, cache: Cache) {
     let mut offsets: Vec<usize> = (0..length).step_by(BLOCK).collect();
     while !offsets.is_empty() {
@@ -51,7 +51,7 @@ fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, length: usi
             let Outcome::Paired { read, written, .. } = done.outcome else { panic!("not a pair") };
             let (offset, written) = (done.token as usize, written.unwrap());
             assert_eq!(read.unwrap(), written, "a file takes all that it is given");
-            // A read of which a part was not there is short; it ends inside the block.
+            // A read whose data is only partly cached is short: it ends inside the block.
             if offset % BLOCK + written < BLOCK && offset + written < length {
                 offsets.push(offset + written);
             }
@@ -73,7 +73,7 @@ fn cold_files_are_waited_for_and_copied() {
         assert!(ground.content(&names[1]) == pattern(round, 0, 200_000), "round {round}");
     }
     assert!(engine.misses() >= 8, "{} misses: the files were not cold", engine.misses());
-    // The files are now in memory: what is there comes at once.
+    // The files are cached now, so reads complete at once.
     let before = (engine.misses(), engine.insisted());
     let source = ground.file(c"warm", 9, 200_000);
     copy(&mut engine, &source, &ground.target(c"copy"), 200_000, Cache::Keep);
@@ -90,7 +90,7 @@ fn what_is_to_leave_no_trace_in_the_cache_is_copied_too() {
     let mut bytes = [0; 1];
     match haul_sys::try_read(&*source, 0, &mut bytes, Cache::Drop) {
         Err(error) if error.is(Errno::OPNOTSUPP) => {
-            // A kernel that does not know the flag: the caller hears of it.
+            // The kernel doesn't know the flag. The caller gets the error.
             let Outcome::Read { result, .. } =
                 run_one(&mut engine, read(0, &source, 0, BLOCK, Cache::Drop).call)
             else {
@@ -108,7 +108,8 @@ fn what_is_to_leave_no_trace_in_the_cache_is_copied_too() {
     }
 }
 
-/// A file system that answers `EAGAIN` for ever: made by a filter, which strikes only reads that do not wait.
+/// Simulates a file system that returns `EAGAIN` forever. The filter only affects
+/// nonblocking reads.
 #[test]
 fn data_that_is_never_there_is_waited_for_in_the_end() {
     let worker = thread::spawn(|| {
@@ -126,13 +127,14 @@ fn data_that_is_never_there_is_waited_for_in_the_end() {
         }
         assert_eq!(engine.insisted(), 32);
         assert!(engine.misses() > 32);
-        // The bound is 0.2 s, for patience is halved 6 times; the rest is for a machine that has other things to do.
+        // The bound is 0.2 s, because patience is halved 6 times; the rest is margin for
+        // a busy machine.
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     });
     worker.join().unwrap();
 }
 
-/// A file system that cannot refuse to wait (tmpfs is one): no round is spent on asking again.
+/// Simulates a file system without `RWF_NOWAIT`, such as tmpfs: no attempts are wasted on retries.
 #[test]
 fn where_waiting_cannot_be_refused_the_read_waits() {
     let worker = thread::spawn(|| {
@@ -147,7 +149,7 @@ fn where_waiting_cannot_be_refused_the_read_waits() {
     worker.join().unwrap();
 }
 
-/// Past the page cache there is nothing to find, however often one looks.
+/// With `O_DIRECT`, no retry ever hits the page cache.
 #[test]
 fn direct_reads_are_not_tried_for_long() {
     require!(needs::loop_mount("ext4"));
@@ -171,7 +173,7 @@ fn direct_reads_are_not_tried_for_long() {
     worker.join().unwrap();
 }
 
-/// What stops being readable while it waits fails, as the read that it is.
+/// A deferred read that starts to fail is reported as a failed read.
 #[test]
 fn a_read_that_fails_later_is_reported() {
     let worker = thread::spawn(|| {

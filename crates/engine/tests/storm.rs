@@ -1,14 +1,16 @@
-//! Thousands of operations in flight, and thousands of failures among them, for every engine in the list.
+//! Thousands of operations in flight, with thousands of failures, for every engine in the list.
 //!
-//! Each engine is driven by several workers at once, all of them full before the first reaps anything. Everything accepted
-//! comes back exactly once with its buffer; engines dropped while full let everything go; no descriptor stays open; and
-//! all of it ends, which a clock watches.
+//! Several workers drive each engine at once; all are full before the first reaps. Everything
+//! accepted completes exactly once, with its buffer. Engines dropped while full release everything,
+//! no descriptor stays open, and a watchdog checks that it all ends.
 //!
-//! Under `AddressSanitizer`, which says whether this process used memory after it was freed (the kernel's own accesses it
-//! does not see: those go to mapped pages, of which a check is that each buffer comes back with its content):
+//! Also meant for `AddressSanitizer`, which detects use after free by this process. It can't
+//! see the kernel's accesses to user pages; for those, the tests check the content of each
+//! returned buffer:
 //!
 //! ```text
-//! RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu -p haul-engine --test storm
+//! RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu -p
+//! haul-engine --test storm
 //! ```
 
 #![allow(
@@ -35,15 +37,15 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 const WORKERS: usize = 4;
-/// How many operations each worker's engine is made for.
+/// Queue depth of each worker's engine.
 const DEPTH: usize = 1024;
-/// How many operations each worker submits, before those that are dropped.
+/// Number of operations per worker, not counting those dropped at the end.
 const OPERATIONS: u64 = 8000;
 const INJECTED_MIN: usize = 2000;
 const FILES: usize = 16;
 const FILE_BYTES: usize = 20_000;
 const BUFFER_BYTES: usize = 4096;
-/// Longer than any machine takes, shorter than anybody waits.
+/// Watchdog timeout, longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 macro_rules! storms {
@@ -57,13 +59,13 @@ macro_rules! storms {
 
 haul_engine::engines!(storms);
 
-/// What all workers of one engine share.
+/// State shared by all workers of one engine.
 struct Sea {
     ground: Ground,
     names: Vec<CString>,
     sources: Vec<Arc<Fd>>,
     targets: Vec<Arc<Fd>>,
-    /// Passed when every worker's engine is full.
+    /// Passed once every worker's engine is full.
     full: Barrier,
     in_flight: AtomicUsize,
     injected: AtomicUsize,
@@ -135,13 +137,14 @@ fn make(choice: Choice) -> Option<Box<dyn Engine>> {
     )
 }
 
-/// Counts this process's descriptors of files below a directory; the directory is one, and may be gone by now.
+/// Counts this process's open descriptors for the directory, which may be deleted, and
+/// files below it.
 fn open_below(place: &Path) -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     links.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|file| file.starts_with(place))).count()
 }
 
-/// What an operation asked for: which, the address of its buffer, which file, where and how much.
+/// The operation, buffer address, file index, offset and length of a request.
 type Asked = (Operation, usize, usize, usize, usize);
 
 struct Worker<'a> {
@@ -182,7 +185,7 @@ impl<'a> Worker<'a> {
         self.settle(&mut done);
         assert!(self.outstanding.is_empty(), "never came back: {:?}", self.outstanding);
         assert_eq!(self.engine.in_flight(), 0);
-        // Full once more, and dropped.
+        // Fill it once more and drop it while full.
         self.fill(&mut next);
         self.engine.flush().unwrap();
         drop(self.engine);
@@ -198,7 +201,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Makes a random operation, and says what it asks for.
+    /// Returns a random operation and its request.
     fn call(&mut self) -> (Call, Asked) {
         let random = &mut self.random;
         let which = random.random_range(0..FILES);
@@ -232,7 +235,7 @@ impl<'a> Worker<'a> {
         (call, asked)
     }
 
-    /// Checks what came back.
+    /// Checks the completions.
     fn settle(&mut self, done: &mut Vec<Done>) {
         for Done { token, outcome } in done.drain(..) {
             let asked = self.outstanding.remove(&token).expect("a token came back twice, or was never given");
@@ -278,7 +281,7 @@ impl<'a> Worker<'a> {
         self.buffers.push(buffer);
     }
 
-    /// Counts a failure; there are no others than those of `faulty`.
+    /// Counts a failure. Only injected failures are allowed.
     fn injected(&self, error: &Error) {
         assert!(format!("{error:#}").contains("(mischief)"), "{error:#}");
         self.sea.injected.fetch_add(1, Ordering::Relaxed);

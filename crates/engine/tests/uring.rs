@@ -1,4 +1,4 @@
-//! What can go wrong with a ring, one test each. What needs an injected fault is in `faults.rs`.
+//! Failure modes of a ring, one test each. Those that need an injected fault are in `faults/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Setup, Syn
 use haul_sys::{Buffer, Cache, Errno, Fd, Open};
 use haul_testkit::{or_skip, record_skip, skip};
 
-/// Makes a ring through which everything goes, or records a skip.
+/// Creates a ring for every operation, or records a skip.
 fn everything(depth: usize) -> Option<Uring> {
     or_skip!(Uring::with_placement(depth, Placement::EVERYTHING), "the kernel refuses a ring")
 }
@@ -42,7 +42,7 @@ fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize) -> Op {
     }
 }
 
-/// Copies `length` bytes in blocks, as many in flight as the engine takes; each write follows its read.
+/// Copies `length` bytes in blocks, with the engine full. Each write is submitted after its read.
 fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, length: usize, block: usize) -> usize {
     let mut waiting: Vec<Op> =
         (0..length).step_by(block).rev().map(|at| read(at as u64, source, at, block)).collect();
@@ -93,7 +93,7 @@ fn thousands_of_operations_pass_through_a_shallow_ring() {
     }
 }
 
-/// Each operation has a synchronous twin, for the kernel or the sandbox that takes all but that one.
+/// Each operation has a synchronous fallback, for a kernel or sandbox that rejects only that one.
 #[test]
 fn each_operation_can_be_masked_off() {
     let ground = Ground::new();
@@ -121,7 +121,8 @@ fn each_operation_can_be_masked_off() {
     }
 }
 
-/// The last read of a file that is no multiple of the block is short: in a linked chain it would cancel its write.
+/// The last read is short if the file isn't a multiple of the block. In a linked chain, a short
+/// read would cancel its write.
 #[test]
 fn a_short_read_loses_no_write() {
     let ground = Ground::new();
@@ -132,8 +133,8 @@ fn a_short_read_loses_no_write() {
     assert_eq!(ground.content("target"), pattern(1, 0, 200_000));
 }
 
-/// Files in `/proc` and `/sys` know nothing of `IOCB_NOWAIT`, and every source is opened with `O_NONBLOCK`: a ring may
-/// answer `EAGAIN`, which must not reach the caller.
+/// Files in `/proc` and `/sys` don't support `IOCB_NOWAIT`, and every source is opened with
+/// `O_NONBLOCK`. A ring may return `EAGAIN`, which must not reach the caller.
 #[test]
 fn files_without_nowait_are_read_all_the_same() {
     let Some(mut engine) = everything(8) else { return };
@@ -162,7 +163,7 @@ fn the_first_thread_that_submits_owns_the_ring() {
     assert_eq!(ground.content("target"), pattern(1, 0, 1000));
 }
 
-/// A ring bound to one thread and used by another is refused by the kernel (`EEXIST`), for good.
+/// The kernel permanently refuses (`EEXIST`) a ring bound to another thread.
 #[test]
 fn a_ring_that_breaks_down_answers_everything_and_goes_on_in_place() {
     let ground = Ground::new();
@@ -191,7 +192,7 @@ fn a_ring_that_breaks_down_answers_everything_and_goes_on_in_place() {
     assert_eq!((tokens, engine.in_flight()), (vec![1, 2, 3], 0));
     for Done { token, outcome } in done {
         match (token, outcome) {
-            // Whether the end of its thread cancelled it first, or the kernel still has it, is not ours to say.
+            // Either the exit of its thread cancelled it first, or the kernel still has it.
             (1, Outcome::Read { buffer, result }) => {
                 assert!(result.is_err(), "{result:?}");
                 assert_eq!(buffer.capacity(), 4096);
@@ -222,7 +223,7 @@ fn what_the_kernel_still_has_is_leaked_when_another_thread_drops_the_ring() {
         engine.flush().unwrap();
         drop(reader_there);
         sender.send(engine).unwrap();
-        // The thread lives on, so that the kernel does not cancel its read.
+        // Keep the thread alive, or the kernel cancels its read.
         while !held_there.load(Ordering::Acquire) {
             thread::park();
         }
@@ -235,7 +236,7 @@ fn what_the_kernel_still_has_is_leaked_when_another_thread_drops_the_ring() {
     owner.join().unwrap();
 }
 
-/// Waits until the thread of this process sleeps in the kernel.
+/// Waits until this thread of the process sleeps in the kernel.
 fn await_sleep(thread: i32) {
     let stat = format!("/proc/self/task/{thread}/stat");
     loop {
@@ -256,7 +257,7 @@ fn a_wait_goes_on_after_signals() {
     let ground = Ground::new();
     let Some(mut engine) = everything(8) else { return };
     let handler: extern "C" fn(i32) = count;
-    // SAFETY: the handler only adds to an atomic, and no other test uses this signal.
+    // SAFETY: the handler only increments an atomic, and no other test uses this signal.
     let previous = unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
     assert_ne!(previous, libc::SIG_ERR);
     let fifo = ground.fifo(c"fifo");
@@ -264,7 +265,7 @@ fn a_wait_goes_on_after_signals() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let waiter = thread::spawn(move || {
         engine.submit(read(1, &reader, 0, 100)).unwrap();
-        // SAFETY: it takes no arguments and cannot fail.
+        // SAFETY: the call takes no arguments and cannot fail.
         sender.send(unsafe { libc::gettid() }).unwrap();
         let mut done = Vec::new();
         engine.reap(1, &mut done).unwrap();
@@ -272,7 +273,7 @@ fn a_wait_goes_on_after_signals() {
     });
     let thread = receiver.recv().unwrap();
     for sent in 1..=10 {
-        // It sleeps nowhere but in the wait for the read.
+        // It only sleeps while waiting for the read.
         await_sleep(thread);
         // SAFETY: the thread has not been joined, so its identifier is valid.
         assert_eq!(unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGUSR1) }, 0);
@@ -314,7 +315,7 @@ fn a_ring_that_is_refused_becomes_sync_and_says_why() {
     assert_eq!((made.engine.caps().name, made.note), (Uring::NAME, None));
 }
 
-/// The kernel has a read, and then `io_uring_enter` is taken away: nobody will ever say what became of the read.
+/// The kernel has a read when `io_uring_enter` is forbidden, so its result can never be known.
 #[test]
 fn a_ring_that_is_forbidden_while_it_works_frees_nothing() {
     let ground = Ground::new();

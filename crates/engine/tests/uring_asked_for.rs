@@ -1,4 +1,5 @@
-//! What the io_uring engine does only on request is done when it is asked for, and not otherwise: told by its counts.
+//! The io_uring engine's optional features are used if requested, and only then. Checked
+//! by its counts.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,17 +20,17 @@ use haul_engine::{
 use haul_sys::{Advice, Buffer, Cache, Fd};
 use haul_testkit::{or_skip, skip};
 
-/// A file whose length is no multiple of the block, nor a block's of a page.
+/// The file length is not a multiple of the block, and its last block is not a multiple of a page.
 const LENGTH: usize = 200_000;
 const BLOCK: usize = 64 << 10;
 const BLOCKS: u64 = 4;
 
-/// Makes the engine, or records a skip.
+/// Creates the engine, or records a skip.
 fn made(setup: &Setup) -> Option<Uring> {
     or_skip!(Uring::with_setup(setup), "the kernel refuses a ring")
 }
 
-/// Makes a file that is on the disk only.
+/// Creates a file that is on disk but not in the page cache.
 fn cold(ground: &Ground, name: &str, seed: u64) -> Arc<Fd> {
     let file = ground.file(&CString::new(name).unwrap(), seed, LENGTH);
     haul_sys::synchronize(&*file).unwrap();
@@ -37,14 +38,14 @@ fn cold(ground: &Ground, name: &str, seed: u64) -> Arc<Fd> {
     file
 }
 
-/// Copies a file by pairs, all of them in flight, and closes both; gives the buffers back.
+/// Copies a file with all its pairs in flight, and closes both files. Recycles the buffers.
 fn copy(engine: &mut dyn Engine, ground: &Ground, round: u64, flushing: bool, buffers: &mut Vec<Buffer>) {
     let name = format!("target{round}");
     let source = cold(ground, &format!("source{round}"), round);
     let target = ground.target(&CString::new(name.as_str()).unwrap());
     for offset in (0..LENGTH).step_by(BLOCK) {
         let mut buffer = buffers.pop().unwrap();
-        // What a write that overtakes its read would bring to light.
+        // Filler that exposes a write that overtakes its read.
         buffer.bytes_mut().fill(0xaa);
         let length = BLOCK.min(LENGTH - offset);
         let call = Call::Pair {
@@ -116,7 +117,7 @@ fn a_batch_is_passed_on_and_waited_for_in_one_call() {
         single += u32::from(calls == before + 1);
         before = calls;
     }
-    // A wait that a busy machine interrupts is begun again, which is another call; that is rare.
+    // On a busy machine an interrupted wait takes a second call, but rarely.
     assert!(single > 5, "{single} of 10 batches took one call");
 }
 
@@ -134,7 +135,7 @@ fn the_counts_are_those_of_the_engine_inside() {
     engine.register(&mut buffers).unwrap();
     copy(&mut engine, &ground, 0, false, &mut buffers);
     let (linked_pairs, moved) = (BLOCKS, 2 * BLOCKS);
-    // How many there are is the test above.
+    // The test above checks the number of calls.
     let calls = engine.used().calls;
     assert!(calls >= 1);
     let expected = Used { linked_pairs, registered_buffers: moved, direct_descriptors: moved, calls };

@@ -6,7 +6,7 @@
 //! ```text
 //! run ─► jobs of the operands ─► Driver (who, when) ─► Worker (states of files) ─► Engine
 //!           ▲                                             │
-//!           └──────────── walk: directories ◄─────────────┘ ─► settle ─► Tool::leave (children first)
+//!           └──────────── walk: directories ◄─────────────┘ ─► settle ─► Tool::finish_dir (children first)
 //! ```
 
 mod config;

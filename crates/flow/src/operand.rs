@@ -12,7 +12,7 @@ use crate::tool::Tool;
 
 /// What a run is to do: entries of a held directory, with what the tool keeps for them.
 ///
-/// [`Tool::leave`] hears when all of them are settled.
+/// [`Tool::finish_dir`] hears when all of them are settled.
 pub struct Operand<T: Tool> {
     /// The directory they stand in.
     pub place: Arc<Held>,

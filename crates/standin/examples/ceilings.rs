@@ -1,7 +1,9 @@
-//! Shows which part of its stated ceiling the stand-in lets a simple program reach, and what it costs by itself.
+//! Measures how much of its configured rates the stand-in delivers to a simple program, and how
+//! much CPU time it uses.
 //!
-//! `ceilings [CLIENTS [MEGABYTES [OPTION]...]]`: each client writes a file of its own, then reads one of another client, with
-//! blocking calls of a mebibyte; 8 targets of 20 MB/s and clients of 25 MB/s unless the options say otherwise.
+//! `ceilings [CLIENTS [MEGABYTES [OPTION]...]]`: each client writes a file, then reads one of
+//! another client, with blocking 1 MiB calls. The defaults are 8 targets of 20 MB/s and clients of
+//! 25 MB/s.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -36,7 +38,7 @@ fn main() -> io::Result<()> {
     })
 }
 
-/// Has every client do the same at once, and tells the rate.
+/// Runs `work` for every client at once and prints the rate.
 fn report(
     what: &str,
     standin: &Standin,
@@ -66,7 +68,7 @@ fn report(
     )
 }
 
-/// The processor time of a process, in ticks.
+/// Returns the CPU time of a process, in ticks.
 fn ticks(process: u32) -> f64 {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();

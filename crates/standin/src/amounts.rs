@@ -1,11 +1,11 @@
-//! Amounts as the command line has them: `20MB`, `1M`, `500us`.
+//! Parses amounts on the command line: `20MB`, `1M`, `500us`.
 
 use std::time::Duration;
 
-/// Reads a number of bytes: `K`, `M`, `G` are powers of 1024, `KB`, `MB`, `GB` powers of 1000.
+/// Parses a number of bytes. `K`, `M`, `G` are powers of 1024, and `KB`, `MB`, `GB` powers of 1000.
 ///
 /// # Errors
-/// When it is no amount.
+/// If `text` is not an amount, or is too large.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor: u64 = match unit {
@@ -21,10 +21,10 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("'{text}' is too much"))
 }
 
-/// Reads a duration: `s`, `ms`, `us`, `ns`.
+/// Parses a duration with a unit of `s`, `ms`, `us` or `ns`.
 ///
 /// # Errors
-/// When it is none.
+/// If `text` is not a duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     match unit {

@@ -1,7 +1,9 @@
-//! One mount: what the kernel asks is done at once in the tree, and answered when the model says.
+//! One mount: a request of the kernel takes effect in the tree at once, and the reply is sent at
+//! the modelled time.
 //!
-//! What costs a metadata operation: everything that names a file or asks for its attributes. What is free: opening (the
-//! lookup before it was counted, and Lustre does both in one), closing, `statfs`.
+//! Every operation that names a file or asks for its attributes costs a metadata operation. Opening
+//! is free (the lookup before it was counted, and Lustre does both in one request), and so are
+//! closing and `statfs`.
 
 mod nodes;
 mod opens;
@@ -32,11 +34,11 @@ use crate::model::{Budget, Model};
 use crate::statistics::Kind;
 use crate::tree::{Body, Maker, Outcome, Tree, errno};
 
-/// The largest request for data that is asked of the kernel; it has its own limit of usually the same.
+/// Maximum size of a data request, in bytes; the kernel's own limit is usually the same.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Requests the kernel may have under way by itself (reading ahead, direct I/O).
+/// Maximum number of background requests of the kernel (read-ahead, direct I/O).
 const BACKGROUND_REQUESTS: u16 = 256;
-/// Bytes that clients should move at once.
+/// Preferred I/O size reported to programs (`st_blksize`), in bytes.
 const BLOCK_BYTES: u32 = 1 << 20;
 
 type Listing = Arc<Vec<(u64, u32, OsString)>>;
@@ -50,13 +52,13 @@ pub struct Client {
     next_listing: AtomicU64,
 }
 
-/// The kernel's form of an error.
+/// Converts an error to the type of the FUSE library.
 pub(crate) fn told(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
 }
 
 impl Client {
-    /// Makes the mount of a client.
+    /// Creates the mount of a client.
     #[must_use]
     pub fn new(model: Arc<Model>, number: usize) -> Self {
         let budget = Arc::new(Budget::new(number, &model.settings));
@@ -64,12 +66,11 @@ impl Client {
         Self { model, budget, opens, listings, next_listing: AtomicU64::new(1) }
     }
 
-    /// What the clients share.
     pub(crate) fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Does something to the tree, unless a fault strikes, and answers when the model says.
+    /// Applies `act` to the tree, unless a fault strikes, and calls `answer` at the modelled time.
     pub(crate) fn operate<R: Send + 'static, T: Send + 'static>(
         &self,
         (kind, about): (Kind, About<'_>),
@@ -86,23 +87,21 @@ impl Client {
     }
 }
 
-/// What an operation is about, for faults.
+/// Subject of an operation, for matching faults.
 #[derive(Clone, Copy)]
 pub(crate) enum About<'a> {
-    /// A name.
     Name(&'a OsStr),
-    /// A node.
     Node(INodeNo),
 }
 
 impl Filesystem for Client {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What the kernel does not have, it goes without; the limits are the nearest it allows.
+        // Capabilities the kernel lacks are optional; limits become the nearest allowed value.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_AUTO_INVAL_DATA,
-            // Without this the kernel asks for an attribute before every write.
+            // Otherwise the kernel asks for an attribute (security.capability) before every write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             config.add_capabilities(wanted).unwrap_or_default();
@@ -247,7 +246,7 @@ impl Filesystem for Client {
 
     fn open(&self, _request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let writes = flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
-        // A delayed create: whoever asks for it will set the layout.
+        // A delayed create: the caller will set the layout.
         let delays = flags.0 & libc::O_ASYNC != 0;
         let mut tree = self.model.tree();
         self.model.statistics.count_operation(Kind::Open);
@@ -283,7 +282,7 @@ impl Filesystem for Client {
         let cache_time = self.model.settings.cache_time;
         let make = |tree: &mut Tree| {
             let number = match tree.make(parent.0, name, maker, None) {
-                // Another client was faster; only O_EXCL minds.
+                // Another client was faster; only O_EXCL makes that an error.
                 Err(Errno::EXIST) if flags & libc::O_EXCL == 0 => tree.lookup(parent.0, name)?,
                 outcome => outcome?,
             };
@@ -426,7 +425,7 @@ impl Filesystem for Client {
         reply: ReplyDirectory,
     ) {
         if offset == 0 {
-            // Who begins again wants to see what is there now.
+            // A rewound directory must show its current contents.
             let listing = self.model.tree().list(number.0).map(Arc::new);
             if let Ok(listing) = listing {
                 let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,9 @@
-//! Faults on request: an operation of one client on certain names fails.
+//! Fault injection: makes an operation of a client on certain names fail.
 //!
-//! Set as the attribute `user.standin.faults` of the root: lines `CLIENT OPERATION NAME ERRNO`, where `*` stands for any
-//! client or name, NAME is a part of the file's name when it was made, and OPERATION is `read`, `write`, or a kind of
-//! [`Kind`](crate::statistics::Kind). What is set replaces what was.
+//! Configured by the attribute `user.standin.faults` of the root, as lines of
+//! `CLIENT OPERATION NAME ERRNO`. `*` means any client or any name. NAME is a part of the file's
+//! name at creation. OPERATION is `read`, `write`, or the name of a
+//! [`Kind`](crate::statistics::Kind). A new value replaces the old one.
 
 use std::borrow::Cow;
 use std::sync::RwLock;
@@ -18,7 +19,7 @@ struct Fault {
     errno: Errno,
 }
 
-/// The faults that are set.
+/// The configured faults.
 #[derive(Debug, Default)]
 pub struct Faults {
     any: AtomicBool,
@@ -26,10 +27,10 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Replaces the faults by those described.
+    /// Replaces all faults.
     ///
     /// # Errors
-    /// `EINVAL` for a line that is none.
+    /// `EINVAL` if a line is malformed.
     pub fn set(&self, text: &[u8]) -> Result<(), Errno> {
         let text = std::str::from_utf8(text).map_err(|_| Errno::INVAL)?;
         let list = text.lines().map(parse).collect::<Option<Vec<_>>>().ok_or(Errno::INVAL)?;
@@ -38,10 +39,10 @@ impl Faults {
         Ok(())
     }
 
-    /// Tells whether an operation is to fail. `name` is only asked for when something may.
+    /// Fails if a fault matches the operation. `name` is only called if any faults are set.
     ///
     /// # Errors
-    /// The one that was asked for.
+    /// The errno of the fault.
     pub fn check<'a>(
         &self,
         client: usize,

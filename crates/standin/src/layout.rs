@@ -1,96 +1,97 @@
-//! Layouts: which target a byte of a file belongs to.
+//! Layouts: which target each byte of a file belongs to.
 //!
-//! A layout has one component, or several that each cover a part of the file (a composite layout). A component's bytes go
-//! round its targets, one stripe after the other. Components are placed on targets when they are first needed: the first when
-//! the file is made, the others when something is written there.
+//! A layout has one component, or several that each cover a part of the file (a composite layout).
+//! The stripes of a component are distributed round-robin over its targets. Components are placed
+//! on targets when they are first needed: the first when the file is created, the others when they
+//! are written to.
 
 use std::ops::Range;
 
-/// The stripe count that means all targets.
+/// Stripe count that means all targets.
 pub const ALL_TARGETS: u16 = 0xffff;
-/// The first target that means any.
+/// First target that means any.
 pub const ANY_TARGET: u16 = 0xffff;
-/// Stripe sizes are multiples of this.
+/// Unit of stripe sizes, in bytes.
 pub const STRIPE_BYTES_UNIT: u32 = 64 << 10;
-/// The pattern of stripes over targets.
+/// Pattern: striped over targets.
 pub const RAID0: u32 = 1;
-/// The pattern of a component that lies with the metadata.
+/// Pattern: stored with the metadata.
 pub const WITH_METADATA: u32 = 0x100;
-/// The bit of patterns that may have several stripes on one target.
+/// Pattern bit: several stripes may be on one target.
 pub const OVERSTRIPING: u32 = 0x200;
 
-/// How a component is striped, as it was asked for.
+/// Requested striping of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stripes {
-    /// The pattern.
+    /// Pattern.
     pub pattern: u32,
-    /// Bytes of a stripe; 0 for what is usual.
+    /// Stripe size in bytes; 0 for the default.
     pub stripe_bytes: u32,
-    /// How many targets; 0 for what is usual.
+    /// Number of targets; 0 for the default.
     pub count: u16,
-    /// The first target.
+    /// First target.
     pub first: u16,
-    /// The pool's name, padded; all zeros for none.
+    /// Name of the pool, zero-padded; all zeros for none.
     pub pool: [u8; 16],
-    /// Targets that were asked for one by one.
+    /// Targets requested one by one.
     pub asked: Vec<u16>,
 }
 
 impl Stripes {
-    /// Says what is meant where nothing is asked for.
+    /// Returns the striping of an empty request.
     #[must_use]
     pub fn unspecified() -> Self {
         let (first, pool) = (ANY_TARGET, [0; 16]);
         Self { pattern: RAID0, stripe_bytes: 0, count: 0, first, pool, asked: Vec::new() }
     }
 
-    /// Tells whether a pool was asked for.
+    /// True if a pool was requested.
     #[must_use]
     pub fn has_pool(&self) -> bool {
         self.pool[0] != 0
     }
 }
 
-/// A part of a file that is striped in one way.
+/// A part of a file with one kind of striping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Component {
-    /// Its number in the layout.
+    /// ID in the layout.
     pub id: u32,
-    /// Its flags.
+    /// Flags.
     pub flags: u32,
-    /// The bytes it covers.
+    /// Bytes it covers.
     pub extent: Range<u64>,
-    /// How it is striped.
+    /// Requested striping.
     pub stripes: Stripes,
-    /// The targets it was placed on, in order.
+    /// Targets it was placed on, in order; `None` before placement.
     pub placed: Option<Vec<u16>>,
 }
 
-/// A layout, of a file or for the files of a directory.
+/// Layout of a file, or default layout of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Flags and number of mirrors of a composite layout; `None` for a plain one.
     pub composite: Option<(u16, u16)>,
-    /// The components, in order; a plain layout has one.
+    /// Components, in order; a plain layout has one.
     pub components: Vec<Component>,
 }
 
 impl Layout {
-    /// Makes a plain layout.
+    /// Creates a plain layout.
     #[must_use]
     pub fn plain(stripes: Stripes) -> Self {
         let component = Component { id: 0, flags: 0, extent: 0..u64::MAX, stripes, placed: None };
         Self { composite: None, components: vec![component] }
     }
 
-    /// Tells whether this asks for nothing, which takes a directory's layout away.
+    /// True if it requests nothing; setting it removes a directory's layout.
     #[must_use]
     pub fn is_unspecified(&self) -> bool {
         self.composite.is_none()
             && self.components.first().is_some_and(|only| only.stripes == Stripes::unspecified())
     }
 
-    /// Splits a range of the file by target; `None` for bytes that lie with the metadata, or nowhere yet.
+    /// Splits a range of the file by target; `None` if stored with the metadata or not placed yet.
     #[must_use]
     pub fn spread(&self, range: Range<u64>) -> Vec<(Option<u16>, u64)> {
         let mut parts = Vec::new();
@@ -104,7 +105,7 @@ impl Layout {
         parts
     }
 
-    /// Finds the target of a byte, and the end of what lies there beside it.
+    /// Returns the target of the byte at `at`, and the end of the contiguous bytes there.
     fn locate(&self, at: u64) -> (Option<u16>, u64) {
         let Some(component) = self.components.iter().find(|component| component.extent.contains(&at)) else {
             let next = self.components.iter().map(|component| component.extent.start);
@@ -126,20 +127,20 @@ impl Layout {
 /// Places components on targets.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// How many targets there are.
+    /// Number of targets.
     pub targets: u16,
-    /// The usual stripe size.
+    /// Default stripe size.
     pub stripe_bytes: u32,
-    /// The usual stripe count.
+    /// Default stripe count.
     pub count: u16,
-    /// The pools: padded names and targets.
+    /// Pools: zero-padded names, and their targets.
     pub pools: Vec<([u8; 16], Vec<u16>)>,
-    /// Where the next component begins that may begin anywhere.
+    /// Start of the next component that may start anywhere.
     pub next: usize,
 }
 
 impl Placement {
-    /// Places the components of a file's layout that cover a part of `range`.
+    /// Places the components of a layout that overlap `range`.
     pub fn place(&mut self, layout: &mut Layout, range: Range<u64>) {
         for component in &mut layout.components {
             let touches = component.extent.start < range.end && range.start < component.extent.end;

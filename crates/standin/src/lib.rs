@@ -1,24 +1,27 @@
-//! A striped file system of stated speed, for tests and benchmarks: it stands in for Lustre where there is none.
+//! A striped file system with configurable speed, for tests and benchmarks: a stand-in for Lustre.
 //!
-//! One process serves several mounts. Each mount is a **client**, as a node of a cluster is one; all of them show the same
-//! tree, whose files lie in **targets**, as [`layout`] says. Bytes are really stored and really read back ([`tree`]); what is
-//! made up is time ([`pace`]): each target and each client moves so many bytes a second, each request takes so long, and each
-//! metadata operation too. Answers are given by a timer ([`timer`]), so that requests overlap as they do on a network.
+//! One process serves several mounts. Each mount is a **client**, like a node of a cluster. All
+//! clients see the same tree, whose files are striped over **targets** as described in
+//! [`layout`]. Data is really stored and read back ([`tree`]); only the timing is simulated
+//! ([`pace`]): each target and each client has a maximum rate, and each request and each metadata
+//! operation has a latency. A timer ([`timer`]) sends the replies, so that requests overlap as
+//! they do on a network.
 //!
 //! ```text
-//! mount 0 ─┐                     ┌─► target 0 (bytes a second)
-//! mount 1 ─┼─► client (bytes a   ├─► target 1
-//!   ...    │   second, window) ──┤     ...
-//! mount K ─┘                     └─► tree (operations a second, time for each)
+//! mount 0 ─┐                       ┌─► target 0 (bytes per second)
+//! mount 1 ─┼─► client (bytes per   ├─► target 1
+//!   ...    │   second, window) ────┤     ...
+//! mount K ─┘                       └─► tree (operations per second, latency of each)
 //! ```
 //!
-//! What it promises:
-//! - no target and no client moves more than its rate, over any time longer than the burst;
-//! - layouts are set and read as on Lustre, by the attribute `lustre.lov` ([`lov`]), with its oddities;
-//! - what one client wrote, another that opens the file afterwards reads.
+//! Promises:
+//! - no target and no client exceeds its rate over any time longer than the burst;
+//! - layouts are set and read as on Lustre, with the attribute `lustre.lov` ([`lov`]),
+//!   quirks included;
+//! - a client that opens a file sees what other clients wrote to it before.
 //!
-//! What it does not do: survive its end (the tree is in memory, only the bytes are in files), check permissions (the kernel
-//! does), access lists, locks between clients.
+//! Not provided: persistence (the tree is in memory, only file contents are in files), permission
+//! checks (the kernel does them), ACLs, and locks between clients.
 
 pub mod amounts;
 pub mod client;

@@ -1,6 +1,7 @@
-//! The attribute `lustre.lov`: layouts as bytes, the way Lustre's clients read and write them (`lov_user_md`).
+//! The attribute `lustre.lov`: the binary format of layouts that Lustre clients read and
+//! write (`lov_user_md`).
 //!
-//! Written apart from haul's own reader on purpose: what both agree on is no mistake of one.
+//! Deliberately independent of haul's own parser, so that a bug in either shows as a disagreement.
 
 use rustix::io::Errno;
 
@@ -12,7 +13,7 @@ const SPECIFIC: u32 = 0x0bd5_0bd0;
 const COMPOSITE: u32 = 0x0bd6_0bd0;
 const COMPOSITE_HEADER: usize = 32;
 const ENTRY: usize = 48;
-/// The flag of a component that is placed.
+/// Flag of a component that has been placed.
 const PLACED: u32 = 0x10;
 
 struct Reader<'a>(&'a [u8]);
@@ -37,10 +38,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads what somebody asks for.
+/// Parses a requested layout.
 ///
 /// # Errors
-/// `EINVAL` for what is no layout, or one that cannot be.
+/// `EINVAL` if it is malformed or impossible.
 pub fn decode(bytes: &[u8], targets: u16) -> Result<Layout, Errno> {
     if Reader(bytes).u32()? != COMPOSITE {
         return stripes(bytes, targets).map(Layout::plain);
@@ -69,7 +70,7 @@ pub fn decode(bytes: &[u8], targets: u16) -> Result<Layout, Errno> {
     Ok(Layout { composite: Some((flags, mirrors)), components })
 }
 
-/// Numbers components that have no numbers, as the metadata server does.
+/// Numbers components without an ID, like the metadata server does.
 fn number(components: &mut [Component]) {
     for (component, id) in components.iter_mut().zip(1..) {
         if component.id == 0 {
@@ -107,16 +108,16 @@ fn stripes(bytes: &[u8], targets: u16) -> Result<Stripes, Errno> {
     Ok(Stripes { pattern, stripe_bytes, count, first, pool, asked })
 }
 
-/// What a layout belongs to.
+/// Owner of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A file with this number.
+    /// A file with this inode number.
     File(u64),
-    /// A directory: what its files are to get.
+    /// A directory: the default for its new files.
     Directory,
 }
 
-/// Writes a layout as it is read back.
+/// Formats a layout as clients read it.
 #[must_use]
 pub fn encode(layout: &Layout, owner: Owner) -> Vec<u8> {
     let Some((flags, mirrors)) = layout.composite else {
@@ -169,7 +170,7 @@ fn plain(component: &Component, owner: Owner) -> Vec<u8> {
         (false, false) => PLAIN,
     };
     let (count, first) = match placed {
-        // Read back, the word of the first target holds the layout's generation.
+        // When read back, the field of the first target holds the layout generation.
         Some(targets) => (targets.len() as u16, 0),
         None => (stripes.count, stripes.first),
     };
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
     use crate::layout::{ANY_TARGET, RAID0};
 
-    /// Three stripes of 2 MiB from target 1, as `lfs setstripe -c 3 -S 2M -i 1` asks for it.
+    /// Three stripes of 2 MiB from target 1, as requested by `lfs setstripe -c 3 -S 2M -i 1`.
     const ASKED: [u8; 32] = [
         0xd0, 0x0b, 0xd1, 0x0b, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 3,
         0, 1, 0,

@@ -1,4 +1,4 @@
-//! `haul-standin`: mounts the striped stand-in until it is told to end. See the library.
+//! `haul-standin`: mounts the striped stand-in until it is told to stop. See the library.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,11 +7,11 @@ use clap::Parser;
 use haul_standin::serve::serve;
 use haul_standin::settings::Settings;
 
-/// Storage has processors of its own: who copies must not make it slow by being busy.
+/// Nice value. Real storage has processors of its own: a busy copier must not slow it down.
 const PRIORITY: i32 = -15;
 
 fn main() -> ExitCode {
-    // As root; without, its times are less exact.
+    // Needs root; without it, the timing is less exact.
     rustix::process::setpriority_process(None, PRIORITY).unwrap_or_default();
     let outcome = serve(Settings::parse());
     let code = match outcome {
@@ -21,6 +21,6 @@ fn main() -> ExitCode {
             1
         }
     };
-    // Not by returning: that would wait for mounts that somebody still uses. With the process, they fail at once.
+    // Returning from `main` would wait for busy mounts. They fail at once when the process exits.
     std::process::exit(code)
 }

@@ -1,4 +1,4 @@
-//! All that the clients share: the tree, the targets' rates, the counters. And what each client has of its own.
+//! State shared by all clients (tree, target rates, counters), and the limits of each client.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,19 +14,19 @@ use crate::statistics::{Kind, Statistics};
 use crate::timer::Timer;
 use crate::tree::Tree;
 
-/// What the clients share.
+/// State shared by all clients.
 pub struct Model {
-    /// The time.
+    /// Clock that all times refer to.
     pub clock: Clock,
-    /// Who answers.
+    /// Sends replies when they are due.
     pub timer: Arc<Timer>,
-    /// The counters.
+    /// Counters of requests and bytes.
     pub statistics: Statistics,
-    /// Faults that were asked for.
+    /// Injected faults.
     pub faults: Faults,
-    /// The options.
+    /// Command-line options.
     pub settings: Settings,
-    /// Whether anything takes time.
+    /// False while pacing is off and nothing takes time.
     pub paced: AtomicBool,
     tree: Mutex<Tree>,
     targets: Vec<Road>,
@@ -36,10 +36,10 @@ pub struct Model {
 }
 
 impl Model {
-    /// Makes an empty file system.
+    /// Creates an empty file system.
     ///
     /// # Errors
-    /// When the timer cannot be started.
+    /// If the timer cannot be started.
     pub fn new(settings: Settings) -> io::Result<Self> {
         let clock = Clock::start();
         let together = settings.directions == Directions::Together;
@@ -76,32 +76,32 @@ impl Model {
         self.paced.load(Ordering::Relaxed)
     }
 
-    /// Gives the tree, alone.
+    /// Locks the tree.
     pub fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a client has of its own.
+/// Limits of one client.
 pub struct Budget {
-    /// Its number.
+    /// Number of the client.
     pub number: usize,
     road: Road,
     metadata: Lane,
     behind: Mutex<Behind>,
 }
 
-/// What a client has written that is not on the targets yet.
+/// Write-behind: data a client has written that is not on the targets yet.
 #[derive(Debug, Default)]
 struct Behind {
-    /// Bytes by the time at which they will be there; the second number keeps times apart.
+    /// Bytes by (completion time, sequence number); the number keeps equal times apart.
     under_way: BTreeMap<(u64, u64), u64>,
     bytes: u64,
     next: u64,
 }
 
 impl Behind {
-    /// Adds bytes that will be there at `done`, and tells from when on at most `most` are under way.
+    /// Adds bytes that complete at `done`; returns when at most `most` bytes will be in flight.
     fn add(&mut self, now: u64, done: u64, bytes: u64, most: u64) -> u64 {
         self.expire(now);
         self.under_way.insert((done, self.next), bytes);
@@ -128,14 +128,14 @@ impl Behind {
         }
     }
 
-    /// Tells when all will be there.
+    /// Returns the time at which everything has completed.
     fn drained(&self) -> u64 {
         self.under_way.last_key_value().map_or(0, |((at, _), _)| *at)
     }
 }
 
 impl Budget {
-    /// Makes the budget of one client.
+    /// Creates the limits of one client.
     #[must_use]
     pub fn new(number: usize, settings: &Settings) -> Self {
         let together = settings.directions == Directions::Together;
@@ -147,7 +147,7 @@ impl Budget {
         }
     }
 
-    /// Counts a metadata operation and tells when it will be done.
+    /// Counts a metadata operation and returns the time at which it completes.
     pub fn operate(&self, model: &Model, kind: Kind) -> u64 {
         let now = model.clock.now();
         model.statistics.count_operation(kind);
@@ -158,12 +158,13 @@ impl Budget {
         model.metadata.reserve(now, 1).max(asked).saturating_add(model.metadata_latency)
     }
 
-    /// Counts a read of a file and tells when it will be done.
+    /// Counts a read and returns the time at which it completes.
     pub fn read(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
         self.transfer(model, Way::Read, layout, range)
     }
 
-    /// Counts a write and tells when the client is told that it was done.
+    /// Counts a write and returns the time of the reply, which write-behind may send before the
+    /// data is on the targets.
     pub fn write(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
         let bytes = range.end - range.start;
         let done = self.transfer(model, Way::Write, layout, range);
@@ -175,7 +176,7 @@ impl Budget {
         self.behind.lock().unwrap_or_else(PoisonError::into_inner).add(now, done, bytes, most)
     }
 
-    /// Tells when all that this client wrote will be on the targets.
+    /// Returns the time at which everything this client wrote is on the targets.
     pub fn drained(&self, model: &Model) -> u64 {
         let drained = self.behind.lock().unwrap_or_else(PoisonError::into_inner).drained();
         drained.max(model.clock.now().saturating_add(model.latency))

@@ -1,16 +1,17 @@
-//! Rates: when something is done that was asked for now.
+//! Rate limits: compute when an operation requested now completes.
 //!
-//! A [`Lane`] is a virtual clock. What is asked for begins when what was asked for before is done, and takes its amount
-//! divided by the rate; nothing waits inside, the caller is told the time at which to answer. Times are nanoseconds of
-//! [`Clock`].
+//! A [`Lane`] is a virtual clock. A request starts when the previous one completes, and takes its
+//! amount divided by the rate. Nothing sleeps here; callers are told when to reply. Times are
+//! nanoseconds of [`Clock`].
 //!
-//! A lane that stood still may make up for [`Lane::burst`](Lane) of that: whoever answers a little late would else lower the
-//! rate each time. Over any time the amount stays below rate x (time + burst) (test: `a_lane_keeps_its_rate`).
+//! A lane that was idle may catch up by at most [`Lane::burst`](Lane). Otherwise every slightly
+//! late reply would lower the rate. Invariant: over any period, the amount stays below
+//! `rate x (time + burst)` (test: `a_lane_keeps_its_rate`).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time since the file system began.
+/// Time since the file system started.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
@@ -21,20 +22,20 @@ impl Clock {
         Self(Instant::now())
     }
 
-    /// Tells the time, in nanoseconds.
+    /// Returns the time in nanoseconds.
     #[must_use]
     pub fn now(&self) -> u64 {
         nanoseconds(self.0.elapsed())
     }
 }
 
-/// Turns a duration into nanoseconds.
+/// Converts a duration to nanoseconds.
 #[must_use]
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Something that does so much a second.
+/// A rate limit.
 #[derive(Debug)]
 pub struct Lane {
     rate: Option<u64>,
@@ -43,13 +44,13 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Makes a lane of `rate` a second, or of no limit.
+    /// Creates a lane of `rate` units per second; `None` or 0 means no limit.
     #[must_use]
     pub fn new(rate: Option<u64>, burst: Duration) -> Self {
         Self { rate: rate.filter(|rate| *rate > 0), burst: nanoseconds(burst), free_at: Mutex::new(0) }
     }
 
-    /// Has `amount` done as soon as it is its turn, and tells when that will be.
+    /// Queues `amount` behind earlier requests and returns the time at which it completes.
     pub fn reserve(&self, now: u64, amount: u64) -> u64 {
         let Some(rate) = self.rate else { return now };
         let took = u128::from(amount) * 1_000_000_000 / u128::from(rate);
@@ -61,30 +62,30 @@ impl Lane {
     }
 }
 
-/// A lane for each direction, or one for both.
+/// A lane per direction, or one shared by both.
 #[derive(Debug)]
 pub struct Road {
     reads: Lane,
     writes: Option<Lane>,
 }
 
-/// The way that bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To the client.
     Read,
-    /// From it.
+    /// From the client.
     Write,
 }
 
 impl Road {
-    /// Makes a road; `together` says whether both directions share the rate.
+    /// Creates a road; if `together`, both directions share the rate.
     #[must_use]
     pub fn new(rate: Option<u64>, burst: Duration, together: bool) -> Self {
         Self { reads: Lane::new(rate, burst), writes: (!together).then(|| Lane::new(rate, burst)) }
     }
 
-    /// Has `bytes` moved, and tells when that will be done.
+    /// Queues a transfer of `bytes` and returns the time at which it completes.
     pub fn reserve(&self, way: Way, now: u64, bytes: u64) -> u64 {
         let lane = match (way, &self.writes) {
             (Way::Write, Some(writes)) => writes,
@@ -103,10 +104,10 @@ mod tests {
         let lane = Lane::new(Some(1_000_000), Duration::from_millis(10));
         let mut done = 0;
         for _ in 0..100 {
-            // Each is asked for a little after the one before was done.
+            // Each is requested shortly after the previous one completes.
             done = lane.reserve(done + 2_000_000, 100_000);
         }
-        // Ten seconds of work; the pauses of two milliseconds are made up for, except for the last ten.
+        // Ten seconds of work: the 2 ms pauses are made up for, as they are shorter than the burst.
         assert!((9_990_000_000..=10_012_000_000).contains(&done), "{done}");
     }
 

@@ -1,4 +1,4 @@
-//! Mounting all clients, waiting for the end, and taking the mounts away.
+//! Mounts all clients, waits for a request to stop, and unmounts them.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -16,13 +16,12 @@ use crate::client::Client;
 use crate::model::Model;
 use crate::settings::Settings;
 
-/// The line that is printed when all clients are mounted.
+/// The line printed when all clients are mounted.
 pub const READY: &str = "mounted";
 
-/// A mounted client.
 struct Mounted {
     point: PathBuf,
-    /// Answers the kernel until the mount goes away.
+    /// Serves the kernel's requests until the mount goes away.
     _session: BackgroundSession,
 }
 
@@ -47,7 +46,7 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Sets how far the kernel reads ahead, above what it offers by itself.
+    /// Sets the kernel's read-ahead, which FUSE limits by default.
     fn read_ahead(&self, bytes: u64) -> io::Result<()> {
         let device = rustix::fs::stat(&self.point)?.st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -55,7 +54,7 @@ impl Mounted {
     }
 }
 
-/// Names the mount point of a client.
+/// Returns the mount point of a client.
 #[must_use]
 pub fn mount_point(settings: &Settings, number: usize) -> PathBuf {
     let mut point = settings.mount_prefix.clone().into_os_string();
@@ -63,13 +62,14 @@ pub fn mount_point(settings: &Settings, number: usize) -> PathBuf {
     point.into()
 }
 
-/// Mounts all clients, says so, waits for SIGTERM, SIGINT or the end of standard input, and unmounts them.
+/// Mounts all clients, prints [`READY`], waits for SIGTERM, SIGINT or EOF on standard input, and
+/// unmounts all clients.
 ///
 /// # Errors
-/// When a client cannot be mounted or unmounted; those that were are unmounted all the same.
+/// If a client cannot be mounted or unmounted; all mounted clients are unmounted all the same.
 pub fn serve(settings: Settings) -> io::Result<()> {
     fs::create_dir_all(&settings.backing)?;
-    // Timers of this process are to fire on time rather than together; an older kernel goes on as usual.
+    // Let timers fire on time instead of together; an older kernel carries on with its default.
     fs::write("/proc/self/timerslack_ns", "1000").unwrap_or_default();
     let clients = settings.clients;
     let model = Arc::new(Model::new(settings)?);
@@ -90,24 +90,24 @@ pub fn serve(settings: Settings) -> io::Result<()> {
         outcome = writeln!(io::stdout(), "{READY} {clients}").and_then(|()| io::stdout().flush());
     }
     if outcome.is_ok() {
-        // The senders live as long as the process does.
+        // The senders live as long as the process, so this cannot fail.
         ended.recv().unwrap_or_default();
     }
     mounted.iter().map(|client| take_down(&client.point)).fold(outcome, io::Result::and)
 }
 
-/// Takes the name of a mount away at once; the mount goes with its last user, or with this process.
+/// Detaches the mount from the tree at once. It goes away with its last user, or with this process.
 fn take_down(point: &Path) -> io::Result<()> {
     let path = std::ffi::CString::new(point.as_os_str().as_bytes())?;
     unmount(path.as_c_str(), UnmountFlags::DETACH)?;
     fs::remove_dir(point)
 }
 
-/// Has everything that means the end tell `end`.
+/// Starts threads that send to `end` on a signal and on EOF of standard input.
 fn listen(end: mpsc::Sender<()>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let at_signal = end.clone();
-    // A receiver that is gone has ended already.
+    // If the receiver is gone, the process is already stopping.
     let tell = |end: &mpsc::Sender<()>| end.send(()).unwrap_or_default();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for _ in signals.forever() {

@@ -1,4 +1,4 @@
-//! How large and how fast the file system is: the command line.
+//! Command line: size and speed of the file system.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use clap::{Parser, ValueEnum};
 
 use crate::amounts::{bytes, duration};
 
-/// Whether reading and writing share a rate.
+/// How reads and writes use a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Directions {
-    /// Each has the whole rate, as on a network.
+    /// Each has the full rate, as on a network
     Apart,
-    /// They share it, as on a disk.
+    /// They share it, as on a disk
     Together,
 }
 
-/// Some targets with a name, from which layouts can ask.
+/// A named set of targets that layouts can request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name, up to fifteen letters.
+    /// Name, at most 15 characters.
     pub name: String,
-    /// Its targets.
+    /// Numbers of its targets.
     pub targets: Vec<u16>,
 }
 
@@ -41,66 +41,67 @@ impl std::str::FromStr for Pool {
     }
 }
 
-/// The options. Rates are in bytes a second; without one there is no limit.
+/// Command-line options. Rates are in bytes per second; a missing rate means no limit.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "haul-standin",
     about = "Mounts a striped file system of stated speed, until SIGTERM or the end of input"
 )]
 pub struct Settings {
-    /// The directory in which the bytes are kept, best in memory
+    /// Directory for file contents, ideally in memory
     pub backing: PathBuf,
-    /// The path of the mount points, to which the client's number is added
+    /// Path of the mount points, to which the client's number is appended
     pub mount_prefix: PathBuf,
-    /// How many clients
+    /// Number of clients
     #[arg(long, default_value_t = 1)]
     pub clients: usize,
-    /// How many targets
+    /// Number of targets
     #[arg(long, default_value_t = 4)]
     pub targets: u16,
-    /// Bytes a second of each target
+    /// Rate of each target, in bytes per second
     #[arg(long, value_parser = bytes)]
     pub target_rate: Option<u64>,
-    /// Bytes a second of each client
+    /// Rate of each client, in bytes per second
     #[arg(long, value_parser = bytes)]
     pub client_rate: Option<u64>,
     /// Whether reads and writes share these rates
     #[arg(long, value_enum, default_value = "apart")]
     pub directions: Directions,
-    /// How long what was not used of a rate can be made up for
+    /// Maximum idle time whose unused rate can be used later
     #[arg(long, value_parser = duration, default_value = "10ms")]
     pub burst: Duration,
-    /// What each request for data takes besides
+    /// Latency added to each data request
     #[arg(long, value_parser = duration, default_value = "0")]
     pub latency: Duration,
-    /// What each metadata operation takes
+    /// Latency of each metadata operation
     #[arg(long, value_parser = duration, default_value = "0")]
     pub metadata_latency: Duration,
-    /// Metadata operations a second of each client
+    /// Metadata operations per second of each client
     #[arg(long)]
     pub client_metadata_rate: Option<u64>,
-    /// Metadata operations a second of all clients
+    /// Metadata operations per second of all clients together
     #[arg(long)]
     pub metadata_rate: Option<u64>,
-    /// Bytes that each client may have written without their being on the targets yet: such writes return at once
+    /// Bytes each client may have written that are not on the targets yet; such writes return
+    /// at once
     #[arg(long, value_parser = bytes, default_value = "0")]
     pub write_behind: u64,
-    /// How far each client reads ahead (as root; without, the kernel's own choice)
+    /// Read-ahead of each client (needs root; the kernel's default otherwise)
     #[arg(long, value_parser = bytes)]
     pub read_ahead: Option<u64>,
-    /// How long clients may trust what they know of names and attributes
+    /// How long clients may cache names and attributes
     #[arg(long, value_parser = duration, default_value = "0")]
     pub cache_time: Duration,
-    /// The stripe size of files that nothing else is said of
+    /// Default stripe size
     #[arg(long, value_parser = bytes, default_value = "1M")]
     pub stripe_bytes: u64,
-    /// Their stripe count
+    /// Default stripe count
     #[arg(long, default_value_t = 1)]
     pub stripe_count: u16,
     /// Pools, as NAME=FIRST-LAST
     #[arg(long = "pool")]
     pub pools: Vec<Pool>,
-    /// Threads that answer
+    /// Number of threads that send replies
     #[arg(long, default_value_t = 2)]
     pub timers: usize,
 }

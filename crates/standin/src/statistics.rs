@@ -1,4 +1,5 @@
-//! What happened so far, as the attribute `user.standin.statistics` of the root tells it: lines of a name and a number.
+//! Counters. The attribute `user.standin.statistics` of the root reports them as lines of a name
+//! and a number.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,14 +47,14 @@ kinds! {
     Synchronize = "fsync",
 }
 
-/// What went one way.
+/// Traffic in one direction.
 #[derive(Debug, Default)]
 struct Moved {
     bytes: AtomicU64,
     requests: AtomicU64,
 }
 
-/// Both ways of a target or of a client.
+/// Traffic of a target or of a client.
 #[derive(Debug, Default)]
 struct Traffic {
     read: Moved,
@@ -81,7 +82,7 @@ impl Traffic {
     }
 }
 
-/// The counters.
+/// Counters of requests, bytes and metadata operations.
 #[derive(Debug)]
 pub struct Statistics {
     targets: Vec<Traffic>,
@@ -90,7 +91,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Makes counters for so many.
+    /// Creates counters for this many targets and clients.
     #[must_use]
     pub fn new(targets: usize, clients: usize) -> Self {
         let traffic = |count| std::iter::repeat_with(Traffic::default).take(count).collect();
@@ -98,26 +99,26 @@ impl Statistics {
         Self { targets: traffic(targets), clients: traffic(clients), metadata }
     }
 
-    /// Counts a request for data of a client.
+    /// Counts a client's data request.
     pub fn count_request(&self, client: usize, way: Way, bytes: u64) {
         if let Some(client) = self.clients.get(client) {
             client.count(way, bytes);
         }
     }
 
-    /// Counts what of it a target did.
+    /// Counts a target's part of a data request.
     pub fn count_part(&self, target: u16, way: Way, bytes: u64) {
         if let Some(target) = self.targets.get(usize::from(target)) {
             target.count(way, bytes);
         }
     }
 
-    /// Counts a metadata operation.
+    /// Counts one operation.
     pub fn count_operation(&self, kind: Kind) {
         self.metadata[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells everything.
+    /// Formats all counters.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut out = String::new();

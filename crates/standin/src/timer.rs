@@ -1,9 +1,10 @@
-//! Answers at their time.
+//! Runs replies at their due time.
 //!
-//! A few threads share one queue ordered by time. Each sleeps until the first is due, takes it out and runs it without the
-//! lock, so that an answer that takes a while (reading a megabyte) holds up nobody else.
+//! A few threads share one queue ordered by time. Each sleeps until the first task is due, removes
+//! it, and runs it without the lock, so a slow task (reading a megabyte) delays no other.
 //!
-//! Ends: the threads end with the process; what is still waiting then belongs to mounts that are gone.
+//! Shutdown: the threads end with the process. Tasks still queued then belong to mounts that
+//! are gone.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -46,7 +47,7 @@ struct Queue {
     next_number: u64,
 }
 
-/// The queue of what is to be done later.
+/// A queue of tasks to run later.
 pub struct Timer {
     clock: Clock,
     queue: Mutex<Queue>,
@@ -54,10 +55,10 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Makes a timer with so many threads.
+    /// Creates a timer with `threads` threads.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// If a thread cannot be started.
     pub fn start(clock: Clock, threads: usize) -> std::io::Result<Arc<Self>> {
         let timer = Arc::new(Self { clock, queue: Mutex::default(), earlier: Condvar::new() });
         for number in 0..threads.max(1) {
@@ -67,7 +68,7 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Has `task` run at the time `at`; now, and here, if that is past.
+    /// Runs `task` at time `at`, or immediately in the caller if that has passed.
     pub fn at(&self, at: u64, task: impl FnOnce() + Send + 'static) {
         if at <= self.clock.now() {
             return task();
@@ -98,7 +99,7 @@ impl Timer {
             }
             let Some(Reverse(due)) = queue.waiting.pop() else { continue };
             if !queue.waiting.is_empty() {
-                // Another thread watches the next one while this one is busy.
+                // Another thread waits for the next task while this one is busy.
                 self.earlier.notify_one();
             }
             drop(queue);

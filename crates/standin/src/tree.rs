@@ -1,7 +1,9 @@
-//! The tree: names and attributes in memory, the bytes of each file in one file of the backing directory.
+//! The tree: names and attributes in memory, the contents of each file in a file of the
+//! backing directory.
 //!
-//! Everything is under one lock of the [`Model`](crate::model::Model) except moving bytes: an [`Object`] is used without it.
-//! Numbers of files are never used twice, so nothing has to be remembered of what a client still knows.
+//! Everything is under the tree lock of the [`Model`](crate::model::Model), except for data
+//! transfers: an [`Object`] is used without it. Inode numbers are never reused, so it does not
+//! matter which ones a client still remembers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -16,36 +18,36 @@ use rustix::io::Errno;
 
 use crate::layout::{Layout, Placement};
 
-/// The number of the root.
+/// Inode number of the root.
 pub const ROOT: u64 = 1;
-/// The longest name.
+/// Maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// An outcome as the kernel wants it.
+/// A result with the errno to return to the kernel.
 pub type Outcome<T> = Result<T, Errno>;
 
-/// The bytes of a file.
+/// The backing file of a file's contents.
 pub type Object = Arc<File>;
 
-/// What a node is.
+/// The type of a node, with its content.
 #[derive(Debug)]
 pub enum Body {
     /// A directory.
     Directory {
-        /// What is in it.
+        /// Names and inode numbers in it.
         entries: BTreeMap<OsString, u64>,
-        /// Where it is.
+        /// Inode number of the parent directory.
         parent: u64,
-        /// The layout that new files get.
+        /// Default layout of new files.
         layout: Option<Layout>,
     },
     /// A regular file.
     File {
-        /// Its bytes, while it is open and has any.
+        /// Its backing file, while the node is open and has one.
         object: Option<Object>,
-        /// Whether there is an object at all.
+        /// True if a backing file exists.
         has_object: bool,
-        /// Where the bytes lie; `None` until somebody says so or writes.
+        /// Its layout; `None` until one is set or the file is written to.
         layout: Option<Layout>,
     },
     /// A symbolic link.
@@ -54,22 +56,22 @@ pub enum Body {
     Special,
 }
 
-/// A file of any type.
+/// An inode.
 #[derive(Debug)]
 pub struct Node {
-    /// What it is.
+    /// Type and content.
     pub body: Body,
     /// Type and permissions, as in `st_mode`.
     pub mode: u32,
-    /// Its owner.
+    /// Owner.
     pub user: u32,
-    /// Its group.
+    /// Group.
     pub group: u32,
-    /// Its device number, if it is one.
+    /// Device number, for a device.
     pub device: u32,
-    /// How many names it has.
+    /// Number of names.
     pub links: u32,
-    /// Its length.
+    /// Size in bytes.
     pub size: u64,
     /// Last access.
     pub accessed: SystemTime,
@@ -77,40 +79,40 @@ pub struct Node {
     pub modified: SystemTime,
     /// Last change of anything.
     pub changed: SystemTime,
-    /// Its extended attributes.
+    /// Extended attributes.
     pub xattrs: BTreeMap<OsString, Vec<u8>>,
-    /// How often it is open.
+    /// Number of opens.
     pub opens: u32,
-    /// The name it was made under, for faults.
+    /// Name at creation, for matching faults.
     pub first_name: OsString,
 }
 
-/// Who makes a node, and how.
+/// Attributes of a node to create.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
-    /// The user.
+    /// Owner.
     pub user: u32,
-    /// The group.
+    /// Group.
     pub group: u32,
     /// Type and permissions.
     pub mode: u32,
-    /// The device number.
+    /// Device number.
     pub device: u32,
 }
 
 impl Node {
-    /// Tells whether it is a directory.
+    /// True for a directory.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         matches!(self.body, Body::Directory { .. })
     }
 
-    /// Notes a change of the attributes.
+    /// Records a change of the attributes.
     pub fn touch(&mut self) {
         self.changed = SystemTime::now();
     }
 
-    /// Notes a change of the content.
+    /// Records a change of the content.
     pub fn modify(&mut self) {
         self.touch();
         self.modified = self.changed;
@@ -127,7 +129,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes an empty tree that keeps bytes in `backing`.
+    /// Creates an empty tree that stores file contents in `backing`.
     #[must_use]
     pub fn new(backing: &Path, placement: Placement) -> Self {
         let body = Body::Directory { entries: BTreeMap::new(), parent: ROOT, layout: None };
@@ -138,24 +140,24 @@ impl Tree {
         Self { backing: backing.to_owned(), nodes, next: ROOT + 1, placement }
     }
 
-    /// Counts the nodes.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Finds a node.
+    /// Returns a node.
     ///
     /// # Errors
-    /// `ESTALE` when it is gone.
+    /// `ESTALE` if it does not exist any more.
     pub fn node(&self, number: u64) -> Outcome<&Node> {
         self.nodes.get(&number).ok_or(Errno::STALE)
     }
 
-    /// Finds a node to change it.
+    /// Returns a node for modification.
     ///
     /// # Errors
-    /// `ESTALE` when it is gone.
+    /// `ESTALE` if it does not exist any more.
     pub fn node_mut(&mut self, number: u64) -> Outcome<&mut Node> {
         self.nodes.get_mut(&number).ok_or(Errno::STALE)
     }
@@ -176,10 +178,10 @@ impl Tree {
         }
     }
 
-    /// Finds a name.
+    /// Looks up a name in a directory.
     ///
     /// # Errors
-    /// `ENOENT`, and that of a directory that is none.
+    /// `ENOENT`, `ENAMETOOLONG`, `ENOTDIR`, or `ESTALE`.
     pub fn lookup(&self, directory: u64, name: &OsStr) -> Outcome<u64> {
         if name.len() > NAME_BYTES_MAX {
             return Err(Errno::NAMETOOLONG);
@@ -190,7 +192,7 @@ impl Tree {
     /// Lists a directory, `.` and `..` first.
     ///
     /// # Errors
-    /// That of a directory that is none.
+    /// `ENOTDIR` or `ESTALE`.
     pub fn list(&self, directory: u64) -> Outcome<Vec<(u64, u32, OsString)>> {
         let Body::Directory { entries, parent, .. } = &self.node(directory)?.body else {
             return Err(Errno::NOTDIR);
@@ -203,10 +205,10 @@ impl Tree {
         Ok(itself.into_iter().chain(rest).collect())
     }
 
-    /// Makes a node under a name that is free.
+    /// Creates a node under a new name.
     ///
     /// # Errors
-    /// `EEXIST`, and that of a directory that is none or gone.
+    /// `EEXIST`; `ENOENT` if the directory was removed; and the errors of [`Tree::lookup`].
     pub fn make(
         &mut self,
         directory: u64,
@@ -255,10 +257,10 @@ impl Tree {
         Ok(number)
     }
 
-    /// Gives a file another name.
+    /// Adds a hard link to a file.
     ///
     /// # Errors
-    /// `EEXIST`, `EPERM` for a directory.
+    /// `EEXIST`; `EPERM` for a directory; `ENOENT` if the file was removed.
     pub fn link(&mut self, number: u64, directory: u64, name: &OsStr) -> Outcome<()> {
         if self.node(number)?.is_directory() {
             return Err(Errno::PERM);
@@ -278,7 +280,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes a name; `directory_wanted` says what it must be of.
+    /// Removes a name. `directory_wanted` says whether it must be a directory.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`.
@@ -298,7 +300,7 @@ impl Tree {
         }
     }
 
-    /// Takes a name off a node's count, and the node away if nobody has it open.
+    /// Decrements a node's link count and frees the node if it is unused.
     fn forget_name(&mut self, directory: u64, number: u64) -> Outcome<()> {
         let node = self.node_mut(number)?;
         node.touch();
@@ -318,12 +320,12 @@ impl Tree {
             return;
         }
         if let Some(Node { body: Body::File { has_object: true, .. }, .. }) = self.nodes.remove(&number) {
-            // What cannot be removed takes room in the backing directory, nothing else.
+            // If this fails, the file only takes up space in the backing directory.
             std::fs::remove_file(self.path(number)).unwrap_or_default();
         }
     }
 
-    /// Moves a name; `replace` says whether it may take the place of another.
+    /// Renames. `replace` says whether an existing target may be replaced.
     ///
     /// # Errors
     /// Those of `renameat2`.
@@ -335,6 +337,7 @@ impl Tree {
         }
         let replaced = match self.lookup(to.0, to.1) {
             Ok(_) if !replace => return Err(Errno::EXIST),
+            // Two names of one inode: rename(2) leaves both in place.
             Ok(there) if there == number => return Ok(()),
             Ok(there) => Some(there),
             Err(Errno::NOENT) => None,
@@ -366,7 +369,7 @@ impl Tree {
         self.settle(second, other.0, one.0)
     }
 
-    /// Tells a moved node where it is now.
+    /// Updates the parent and the link counts after a move.
     fn settle(&mut self, number: u64, from: u64, to: u64) -> Outcome<()> {
         let node = self.node_mut(number)?;
         node.touch();
@@ -394,16 +397,16 @@ impl Tree {
         self.backing.join(format!("{number:x}"))
     }
 
-    /// Opens a node.
+    /// Counts an open of a node.
     ///
     /// # Errors
-    /// That of a node that is gone.
+    /// `ESTALE` if it does not exist any more.
     pub fn open(&mut self, number: u64) -> Outcome<()> {
         self.node_mut(number)?.opens += 1;
         Ok(())
     }
 
-    /// Closes a node that was opened.
+    /// Counts a close; frees the node if it is unused.
     pub fn close(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.opens = node.opens.saturating_sub(1);
@@ -414,10 +417,10 @@ impl Tree {
         self.drop_unused(number);
     }
 
-    /// Gives the bytes of a file; `None` if it has none and `make` is not set.
+    /// Returns the backing file of a file, creating it if `make` is set; `None` if there is none.
     ///
     /// # Errors
-    /// That of the backing directory.
+    /// `EINVAL` if it is not a regular file, and the errors of the backing directory.
     pub fn object(&mut self, number: u64, make: bool) -> Outcome<Option<Object>> {
         let path = self.path(number);
         let node = self.node_mut(number)?;
@@ -439,7 +442,7 @@ impl Tree {
         Ok(Some(file))
     }
 
-    /// Gives the room that a file's bytes take, in units of 512.
+    /// Returns the space a file's contents take, in units of 512 bytes.
     #[must_use]
     pub fn blocks(&self, number: u64) -> u64 {
         match self.nodes.get(&number).map(|node| &node.body) {
@@ -453,10 +456,11 @@ impl Tree {
         }
     }
 
-    /// Gives a file a layout if it has none: that of its directory, or the usual; and places what covers `range`.
+    /// Gives a file without a layout the default of its directory or of the file system, and places
+    /// the components that overlap `range`.
     ///
     /// # Errors
-    /// That of a node that is gone.
+    /// `ESTALE` if it is not an existing regular file.
     pub fn lay_out(
         &mut self,
         number: u64,
@@ -477,10 +481,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives a file the layout that was asked for, unless it has one.
+    /// Sets the layout of a file that has none, or the default layout of a directory.
     ///
     /// # Errors
-    /// That of a node that is gone or no file.
+    /// `ESTALE` if it does not exist any more; `EINVAL` if it is neither a file nor a directory.
     pub fn set_layout(&mut self, number: u64, wanted: Layout) -> Outcome<()> {
         let node = self.node_mut(number)?;
         node.touch();
@@ -489,7 +493,7 @@ impl Tree {
                 *layout = (!wanted.is_unspecified()).then_some(wanted);
                 return Ok(());
             }
-            // As on Lustre, the second one is told that all is well.
+            // Like on Lustre, setting a second layout succeeds without effect.
             Body::File { layout: Some(_), .. } => return Ok(()),
             Body::File { layout, .. } => *layout = Some(wanted),
             _ => return Err(Errno::INVAL),
@@ -517,7 +521,7 @@ fn node(body: Body, maker: Maker, name: &OsStr) -> Node {
     }
 }
 
-/// Turns an error of the standard library into the kernel's number.
+/// Converts an error of the standard library to an errno.
 #[must_use]
 pub fn errno(error: io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)

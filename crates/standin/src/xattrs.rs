@@ -1,13 +1,14 @@
-//! Extended attributes: ordinary ones, the layout, and what the root of the stand-in has to tell.
+//! Extended attributes: ordinary ones, the layout, and the control attributes on the
+//! stand-in's root.
 //!
-//! | name | on | does |
+//! | name | on | meaning |
 //! |---|---|---|
 //! | `lustre.lov`, `trusted.lov` | files, directories | the layout, see [`lov`] |
-//! | `trusted.lma`, `trusted.link` | everything | listed for root; setting them is taken and forgotten, as on Lustre |
-//! | `user.standin.statistics` | the root | what happened so far; read only |
-//! | `user.standin.pace` | the root | `off` has nothing take time, until it is `on` again; write only |
-//! | `user.standin.faults` | the root | what is to fail, see [`faults`](crate::faults); write only |
-//! | `user.`, `trusted.`, `security.` | everything | kept |
+//! | `trusted.lma`, `trusted.link` | all | listed for root; writes are ignored, as on Lustre |
+//! | `user.standin.statistics` | the root | the counters; read only |
+//! | `user.standin.pace` | the root | `off` turns pacing off, `on` turns it on; write only |
+//! | `user.standin.faults` | the root | the faults to inject, see [`crate::faults`]; write only |
+//! | `user.`, `trusted.`, `security.` | all | stored |
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +23,7 @@ use crate::statistics::Kind;
 use crate::tree::{Body, Node, Outcome, ROOT, Tree};
 
 const LAYOUT: [&str; 2] = ["lustre.lov", "trusted.lov"];
-/// Attributes of the servers that clients cannot change.
+/// Server-side attributes that clients cannot change.
 const INTERNAL: [&str; 2] = ["trusted.lma", "trusted.link"];
 const KEPT: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 const STATISTICS: &str = "user.standin.statistics";
@@ -71,7 +72,7 @@ fn set(tree: &mut Tree, number: u64, name: &OsStr, value: &[u8], flags: i32) -> 
     Ok(())
 }
 
-/// Answers with a value, or with its length where that is asked for.
+/// Replies with the value, or with its length if `size` is 0.
 fn give(reply: ReplyXattr, size: u32, outcome: Outcome<Vec<u8>>) {
     match outcome {
         Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),

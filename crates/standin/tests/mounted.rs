@@ -1,4 +1,4 @@
-//! The stand-in as its users see it: mounted, by several clients.
+//! Tests the stand-in from the outside: mounted, with several clients.
 
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ fn start(clients: usize, options: &[&str]) -> std::io::Result<Standin> {
     Standin::start_program(Path::new(env!("CARGO_BIN_EXE_haul-standin")), clients, options)
 }
 
-/// A plain layout as a client asks for it.
+/// Returns a plain layout as a client requests it.
 fn asked(stripe_bytes: u32, count: u16, first: u16) -> Vec<u8> {
     let mut out = vec![0xd0, 0x0b, 0xd1, 0x0b, 1, 0, 0, 0];
     out.resize(24, 0);
@@ -53,7 +53,7 @@ fn clients_see_each_others_files() {
         fs::metadata(here.join("a/b/f")).unwrap().ino(),
         fs::metadata(there.join("a/b/f")).unwrap().ino()
     );
-    // Parts of one file, written by both.
+    // Both clients write to parts of the same file.
     let (one, other) =
         (File::create(here.join("parts")).unwrap(), OpenOptions::new().write(true).open(there.join("parts")));
     other.unwrap().write_all_at(&[2; 1000], 3_000_000).unwrap();
@@ -92,7 +92,7 @@ fn what_cp_does_works() {
     let mut names: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["d2", "g", "new", "s"]);
-    // Removed while it is open.
+    // Removed while open.
     let mut open = File::open(at("g")).unwrap();
     fs::remove_file(at("g")).unwrap();
     fs::remove_file(at("new")).unwrap();
@@ -122,7 +122,7 @@ fn layouts_are_set_once_and_read_back() {
     fsetxattr(&file, LOV, &asked(2 << 20, 9, 2), XattrFlags::empty()).unwrap();
     let mut room = [0; 4096];
     let length = fgetxattr(&file, LOV, &mut room[..]).unwrap();
-    // Nine were asked for, four there are; the objects follow, from target 2 on.
+    // Nine were requested, but there are only four; the objects follow, starting at target 2.
     assert_eq!(length, 32 + 4 * 24);
     assert_eq!(room[24..30], [0, 0, 0x20, 0, 4, 0]);
     let targets: Vec<_> = (0..4).map(|index| room[32 + index * 24 + 20]).collect();
@@ -181,7 +181,7 @@ fn rates_hold() {
             file.write_all_at(&vec![1; 1 << 20], number << 20).unwrap();
         }
     };
-    // One client cannot do more than its own rate, two not more than the targets'.
+    // One client is limited by its own rate, two by that of the targets.
     let begin = Instant::now();
     write(0, 10);
     let one = (10 << 20) as f64 / begin.elapsed().as_secs_f64();
@@ -192,7 +192,7 @@ fn rates_hold() {
         scope.spawn(|| write(1, 20));
     });
     let both = (40 << 20) as f64 / begin.elapsed().as_secs_f64();
-    assert!(both < 84e6, "{both}"); // Without the pace, two seconds' worth takes no time.
+    assert!(both < 84e6, "{both}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn the_pace_can_be_left() {
     let standin = start(1, &["--targets=1", "--client-rate=1MB"]).unwrap();
     setxattr(standin.client(0), "user.standin.pace", b"off", XattrFlags::empty()).unwrap();
     let begin = Instant::now();
-    // By the pace these take 80 seconds.
+    // With pacing, this takes 80 seconds.
     fs::write(standin.client(0).join("f"), vec![1; 80 << 20]).unwrap();
     assert!(begin.elapsed().as_secs_f64() < 40.0);
 }

@@ -1,7 +1,7 @@
 //! How much of a file is in the page cache.
 //!
-//! For benchmarks, which say that they read from the disk and have to know. The call is younger than the C library's
-//! wrappers, so its number and its arguments are those of `linux/mman.h`.
+//! For benchmarks that must know whether they read from disk. The C library has no wrapper for the
+//! call yet, so the number and the structures follow `linux/mman.h`.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -10,24 +10,26 @@ use crate::fd::last_errno;
 use crate::gate;
 use crate::operation::Operation;
 
-/// `__NR_cachestat`: one of the calls that have the same number on every machine but Alpha.
+/// `__NR_cachestat`, the same number on every architecture but Alpha.
 const CACHESTAT: libc::c_long = 451;
 
 /// Returns how many pages of the file are in the page cache (`cachestat`, Linux 6.5).
 ///
 /// # Errors
-/// The kernel's: `ENOSYS` where it does not know the call, `EPERM` where it thinks it none of this user's business.
+/// Any error from `cachestat(2)`: `ENOSYS` if the kernel lacks it, `EPERM` if this user may not
+/// query the file.
 pub fn cached_pages(file: impl AsFd) -> Result<u64> {
     let file = file.as_fd();
     gate::call(
         Operation::Cachestat,
         || {
-            // `struct cachestat_range`: the offset and the length, of which 0 means all the rest.
+            // `struct cachestat_range`: offset and length; length 0 means to the end.
             let whole = [0_u64; 2];
-            // `struct cachestat`: pages cached, dirty, under writeback, evicted, and evicted recently.
+            // `struct cachestat`: pages cached, dirty, under writeback, evicted, and
+            // recently evicted.
             let mut pages = [0_u64; 5];
-            // SAFETY: the kernel reads two words and writes five, and both arrays live until it returns; the descriptor
-            // is open for as long as it is borrowed.
+            // SAFETY: the kernel reads two words and writes five, and both arrays outlive the call;
+            // the descriptor is open while it is borrowed.
             let answer = unsafe {
                 libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const whole, &raw mut pages, 0_u32)
             };

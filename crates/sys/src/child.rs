@@ -1,7 +1,8 @@
-//! Other programs: started without a shell, fed, and heard to the end.
+//! Child processes: started without a shell, fed input, and read to the end.
 //!
-//! A child does not outlive the thread that started it: the kernel sends it `SIGTERM` when that ends, however it ends
-//! (prctl(2), `PR_SET_PDEATHSIG`). Both of a child's streams are read while it runs, so that it never waits for a reader.
+//! A child doesn't outlive the thread that started it: when the thread ends, for whatever reason,
+//! the kernel sends the child `SIGTERM` (prctl(2), `PR_SET_PDEATHSIG`). Both output streams are
+//! read while the child runs, so it never blocks on a full pipe.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -18,20 +19,21 @@ use crate::fd::Fd;
 use crate::gate;
 use crate::operation::Operation;
 
-/// A program that runs.
+/// A running child process.
 #[derive(Debug)]
 pub struct Started(Child);
 
-/// A program that bytes pass through: it reads a file and writes to this process, or the other way round.
+/// A child that filters a stream: it reads a file and writes to this process, or the other
+/// way round.
 #[derive(Debug)]
 pub struct Filter(Child);
 
-/// How a program failed, as a shell words it.
+/// How a child failed. `Display` uses the words of a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It exited with this status.
+    /// Its non-zero exit status.
     Status(i32),
-    /// This signal ended it.
+    /// The signal that killed it.
     Signal(i32),
 }
 
@@ -45,10 +47,11 @@ impl std::fmt::Display for Failed {
 }
 
 impl Filter {
-    /// Starts a program with a file as its standard input; also returns where its standard output is read.
+    /// Starts a program with a file as its standard input. Also returns the pipe to read its
+    /// output from.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it can't be started.
     pub fn reading<S: AsRef<OsStr>>(words: &[S], input: Fd) -> Result<(Self, Fd)> {
         let mut child = spawn(words, |command| {
             command.stdin(input.into_stdio()).stdout(Stdio::piped());
@@ -57,10 +60,11 @@ impl Filter {
         Self::with_pipe(child, output)
     }
 
-    /// Starts a program with a file as its standard output; also returns where its standard input is written to.
+    /// Starts a program with a file as its standard output. Also returns the pipe to write its
+    /// input to.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it can't be started.
     pub fn writing<S: AsRef<OsStr>>(words: &[S], output: Fd) -> Result<(Self, Fd)> {
         let mut child = spawn(words, |command| {
             command.stdin(Stdio::piped()).stdout(output.into_stdio());
@@ -74,10 +78,11 @@ impl Filter {
         Ok((Self(child), Fd::new(pipe)))
     }
 
-    /// Waits until it has ended, which is after its pipe was closed or read to the end; returns how it failed, if it did.
+    /// Waits for the child to exit and returns how it failed, if it did. Close its pipe, or read it
+    /// to EOF, first.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// Any error from `wait4(2)`.
     pub fn finish(mut self) -> Result<std::result::Result<(), Failed>> {
         let pid = self.0.id();
         let waited = || self.0.wait().map_err(|error| number(&error));
@@ -90,28 +95,28 @@ impl Filter {
     }
 }
 
-/// What a program left behind.
+/// The result of a finished child.
 #[derive(Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// Exit status or signal.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Everything it wrote to standard output.
     pub output: Vec<u8>,
-    /// What it wrote to standard error.
+    /// Everything it wrote to standard error.
     pub errors: Vec<u8>,
 }
 
 impl Ended {
-    /// Returns the exit status, or the number of the signal that ended the program.
+    /// Returns the exit status.
     ///
     /// # Errors
-    /// The signal.
+    /// The number of the signal that killed the child.
     pub fn code(&self) -> std::result::Result<i32, i32> {
         self.status.code().ok_or_else(|| self.status.signal().unwrap_or_default())
     }
 }
 
-/// What can end a running program, also after somebody else has waited for it: by then it does nothing.
+/// A handle to terminate a running child. Harmless once the child has been reaped.
 #[derive(Debug)]
 pub struct Leash {
     pid: Pid,
@@ -119,19 +124,19 @@ pub struct Leash {
 }
 
 impl Leash {
-    /// Asks the program and what it has started to end (`SIGTERM`): a shell that ends leaves its commands, which still write where
-    /// it wrote.
+    /// Sends `SIGTERM` to the child and all its descendants. A shell that dies alone would leave
+    /// its commands running, and they still write to its streams.
     pub fn pull(&self) {
         family::end(self.pid, &self.fd);
     }
 }
 
 impl Started {
-    /// Starts the program that the first word names, with the others as its arguments. What it is to be fed comes with
-    /// [`Started::finish`]; if it is to be fed nothing, its standard input is empty.
+    /// Starts the program named by the first word, with the other words as arguments. If `is_fed`,
+    /// [`Started::finish`] passes it input; otherwise its standard input is empty.
     ///
     /// # Errors
-    /// When it cannot be started: there is no such program, or no process can be made.
+    /// If it can't be started: no such program, or no process can be created.
     pub fn begin<S: AsRef<OsStr>>(words: &[S], is_fed: bool) -> Result<Self> {
         let stdin = if is_fed { Stdio::piped() } else { Stdio::null() };
         spawn(words, |command| {
@@ -140,20 +145,21 @@ impl Started {
         .map(Self)
     }
 
-    /// Returns what can end it.
+    /// Returns a handle to terminate the child.
     ///
     /// # Errors
-    /// When the kernel has no such thing, or no descriptor is left.
+    /// If the kernel has no pidfds, or no descriptor is left.
     pub fn leash(&self) -> io::Result<Leash> {
         let pid =
             i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Leash { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
     }
 
-    /// Feeds it, hears it to the end, and waits for it. That it does not take all it is fed is its own business.
+    /// Writes `input` to the child, reads its output to the end, and waits for it. A child that
+    /// stops reading its input early (`EPIPE`) is not an error.
     ///
     /// # Errors
-    /// When its streams cannot be read, or it cannot be fed for another reason than that it does not want to be.
+    /// If its output can't be read, or its input can't be written for a reason other than `EPIPE`.
     pub fn finish(self, input: &[u8]) -> Result<Ended> {
         let pid = self.0.id();
         gate::call_once(
@@ -170,7 +176,7 @@ impl Started {
             let feeder = match std::thread::Builder::new().spawn_scoped(scope, feed) {
                 Ok(feeder) => feeder,
                 Err(error) => {
-                    // It was fed nothing, so what it makes of that is not what was asked for.
+                    // The child got no input, so its output would be wrong.
                     self.0.kill()?;
                     self.0.wait()?;
                     return Err(error);
@@ -178,6 +184,7 @@ impl Started {
             };
             let heard = self.hear();
             match feeder.join().unwrap_or(Ok(())) {
+                // The child need not read all its input.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => heard.and(Err(error)),
                 _ => heard,
             }
@@ -190,25 +197,28 @@ impl Started {
     }
 }
 
-/// Starts the program that the first word names, with its streams as `streams` sets them.
+/// Starts the program named by the first word; `streams` sets up its standard streams.
 fn spawn<S: AsRef<OsStr>>(words: &[S], streams: impl FnOnce(&mut Command)) -> Result<Child> {
     let program = words.first().map_or_else(|| OsStr::new(""), AsRef::as_ref);
     let mut command = Command::new(program);
     command.args(words.iter().skip(1));
     streams(&mut command);
     let parent = rustix::process::getpid();
-    // SAFETY: the closure makes two system calls and allocates nothing, which is allowed between fork and exec.
+    // SAFETY: the closure makes two system calls and allocates nothing, which is allowed between
+    // fork and exec.
     unsafe { command.pre_exec(move || end_with(parent)) };
     let spawned = || command.spawn().map_err(|error| number(&error));
     gate::call(Operation::Execve, spawned, || program.display().to_string())
 }
 
-/// Returns the kernel's number for an error of the library, which has none for words that cannot be words of a program.
+/// Returns the errno of a library error. Errors without one mean arguments that can't be passed to
+/// a program, such as one with a NUL.
 fn number(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error)
 }
 
-/// Has the kernel end this process when the thread that started it ends; at once if it has ended already.
+/// Makes the kernel send `SIGTERM` when the parent thread ends. Fails if the parent has
+/// already gone.
 fn end_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
@@ -248,14 +258,14 @@ mod tests {
     #[test]
     fn a_leash_ends_what_a_program_has_started() {
         for turn in 0..50 {
-            // It starts others at any time, so also when the leash is pulled.
+            // The child forks all the time, so also during `pull`.
             let script = "echo; for turn in $(seq 300); do sh -c :; done; sh -c 'sleep 600; true'; true";
             let mut started = Started::begin(&["sh", "-c", script], false).unwrap();
             let leash = started.leash().unwrap();
             started.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
             std::thread::sleep(std::time::Duration::from_micros(turn * 300));
             leash.pull();
-            // Who has the streams open would have to end first.
+            // `finish` returns only when every process with the streams open has gone.
             assert_eq!(started.finish(b"").unwrap().code(), Err(15));
         }
     }

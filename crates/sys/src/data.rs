@@ -1,4 +1,4 @@
-//! Moving and placing bytes of open files.
+//! Reading, writing and placing the bytes of open files.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,18 +14,18 @@ use crate::operation::Operation;
 /// What a read or write leaves in the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cache {
-    /// What the kernel sees fit.
+    /// Leave it to the kernel.
     #[default]
     Keep,
-    /// Nothing that was not there before (`RWF_DONTCACHE`, Linux 6.14; `EOPNOTSUPP` where a file system cannot).
+    /// Leave nothing that wasn't cached before (`RWF_DONTCACHE`, Linux 6.14; `EOPNOTSUPP` if the
+    /// file system can't).
     Drop,
 }
 
 impl Cache {
-    /// `RWF_DONTCACHE` of `linux/fs.h`.
+    /// `RWF_DONTCACHE` from `linux/fs.h`.
     const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-    /// Returns the flags that ask for it.
     pub(crate) fn flags(self) -> ReadWriteFlags {
         match self {
             Self::Keep => ReadWriteFlags::empty(),
@@ -34,10 +34,10 @@ impl Cache {
     }
 }
 
-/// Reads up to `bytes.len()` bytes at `offset`; returns how many. Only 0 means the end of the file.
+/// Reads up to `bytes.len()` bytes at `offset`; returns how many. Only 0 means EOF.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `pread(2)` or `preadv2(2)`.
 pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
@@ -56,11 +56,12 @@ pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Res
 
 /// Reads what is in the page cache at `offset`, without waiting for the disk.
 ///
-/// Returns `None` when the bytes are not there, and the kernel has then begun to fetch them: by the read itself where the
-/// file system can refuse to wait (measured on 6.18), else because it is advised to.
+/// Returns `None` if the bytes aren't cached. The kernel has then started to fetch them: because of
+/// the read itself if the file system supports `RWF_NOWAIT` (measured on 6.18), otherwise because
+/// of a `WILLNEED` hint.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `preadv2(2)` or `posix_fadvise(2)`.
 pub fn read_cached(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Result<Option<usize>> {
     let file = file.as_fd();
     match try_read(file, offset, bytes, cache) {
@@ -71,13 +72,15 @@ pub fn read_cached(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache)
     }
 }
 
-/// Reads what is in the page cache at `offset`, without waiting for the disk, or returns `None` when nothing is.
+/// Reads what is in the page cache at `offset`, without waiting for the disk. Returns `None` if
+/// nothing is cached.
 ///
-/// The kernel has then begun to fetch all of it: measured on 6.18, where ext4, xfs and btrfs fetch the whole of 1 MiB,
-/// at whatever offset. Older kernels may have begun nothing.
+/// The kernel has then started to fetch all of it: measured on 6.18, where ext4, xfs and btrfs
+/// fetch the whole of 1 MiB, at any offset. Older kernels may not have started.
 ///
 /// # Errors
-/// The kernel's; `EOPNOTSUPP` where the file system cannot refuse to wait (tmpfs, FUSE), or cannot do as `cache` says.
+/// Any error from `preadv2(2)`; `EOPNOTSUPP` if the file system doesn't support `RWF_NOWAIT`
+/// (tmpfs, FUSE) or can't do as `cache` says.
 pub fn try_read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Result<Option<usize>> {
     let file = file.as_fd();
     let outcome = gate::transfer(
@@ -99,7 +102,7 @@ pub fn try_read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) ->
 /// Writes up to `bytes.len()` bytes at `offset`; returns how many.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `pwrite(2)` or `pwritev2(2)`.
 pub fn write(file: impl AsFd, offset: u64, bytes: &[u8], cache: Cache) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
@@ -116,10 +119,11 @@ pub fn write(file: impl AsFd, offset: u64, bytes: &[u8], cache: Cache) -> Result
     )
 }
 
-/// Reads up to `bytes.len()` bytes from where the descriptor stands: for pipes and devices. Only 0 means the end.
+/// Reads up to `bytes.len()` bytes at the descriptor's position, for pipes and devices. Only 0
+/// means EOF.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `read(2)`.
 pub fn read_on(file: impl AsFd, bytes: &mut [u8]) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
@@ -130,10 +134,10 @@ pub fn read_on(file: impl AsFd, bytes: &mut [u8]) -> Result<usize> {
     )
 }
 
-/// Reads a file from its beginning to its end, or until at least `most` bytes are read.
+/// Reads a file from its start until EOF, or until at least `most` bytes have been read.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `openat(2)`, `read(2)` or `close(2)`.
 pub fn read_path(path: &CStr, most: usize) -> Result<Vec<u8>> {
     let file = open_path(path, Open::READ.following())?;
     let (mut bytes, mut room) = (Vec::new(), [0; 16 << 10]);
@@ -147,10 +151,10 @@ pub fn read_path(path: &CStr, most: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes up to `bytes.len()` bytes where the descriptor stands: for pipes and devices.
+/// Writes up to `bytes.len()` bytes at the descriptor's position, for pipes and devices.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `write(2)`.
 pub fn write_on(file: impl AsFd, bytes: &[u8]) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
@@ -161,12 +165,13 @@ pub fn write_on(file: impl AsFd, bytes: &[u8]) -> Result<usize> {
     )
 }
 
-/// Copies up to `length` bytes inside the kernel, at `offset` of both files; returns how many.
+/// Copies up to `length` bytes inside the kernel, at the same `offset` in both files; returns
+/// how many.
 ///
-/// A 0 is not the end of the file: some file systems return it for files whose size they do not know.
+/// 0 doesn't mean EOF: some file systems return it for files whose size they don't know.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `copy_file_range(2)`.
 pub fn copy_range(source: impl AsFd, target: impl AsFd, offset: u64, length: usize) -> Result<usize> {
     let (source, target) = (source.as_fd(), target.as_fd());
     gate::transfer(
@@ -180,10 +185,11 @@ pub fn copy_range(source: impl AsFd, target: impl AsFd, offset: u64, length: usi
     )
 }
 
-/// Makes `target` share all of `source`'s blocks (`FICLONE`).
+/// Makes `target` share all blocks of `source` (`FICLONE`).
 ///
 /// # Errors
-/// The kernel's; `EOPNOTSUPP`, `EXDEV`, `EINVAL` or `ENOTTY` where the file systems cannot.
+/// Any error from `ioctl_ficlone(2)`; `EOPNOTSUPP`, `EXDEV`, `EINVAL` or `ENOTTY` if the file
+/// systems can't.
 pub fn reflink(source: impl AsFd, target: impl AsFd) -> Result<()> {
     let (source, target) = (source.as_fd(), target.as_fd());
     gate::call(
@@ -193,10 +199,10 @@ pub fn reflink(source: impl AsFd, target: impl AsFd) -> Result<()> {
     )
 }
 
-/// Reserves `length` bytes for the file without changing its size.
+/// Allocates `length` bytes for the file from its start, without changing its size.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fallocate(2)`.
 pub fn allocate(file: impl AsFd, length: u64) -> Result<()> {
     let file = file.as_fd();
     gate::call(
@@ -206,10 +212,10 @@ pub fn allocate(file: impl AsFd, length: u64) -> Result<()> {
     )
 }
 
-/// Makes a hole of `length` bytes at `offset`.
+/// Punches a hole of `length` bytes at `offset`.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fallocate(2)`.
 pub fn punch_hole(file: impl AsFd, offset: u64, length: u64) -> Result<()> {
     let file = file.as_fd();
     gate::call(
@@ -226,31 +232,31 @@ pub fn punch_hole(file: impl AsFd, offset: u64, length: u64) -> Result<()> {
     )
 }
 
-/// What the kernel may expect of a file's bytes.
+/// The expected access to a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// They are read in order: read further ahead.
+    /// Sequential: read further ahead.
     Sequential,
-    /// They are read in no order: read nothing ahead.
+    /// Random: don't read ahead.
     Random,
-    /// They will be read soon: fetch them now.
+    /// Needed soon: fetch them now.
     WillNeed,
-    /// They are not needed any more.
+    /// No longer needed: drop them from the page cache.
     DontNeed,
 }
 
 /// Advises the kernel about the first `length` bytes of the file; 0 means all of it.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `posix_fadvise(2)`.
 pub fn advise(file: impl AsFd, advice: Advice, length: u64) -> Result<()> {
     advise_range(file, advice, 0, length)
 }
 
-/// Advises the kernel about `length` bytes of the file from `offset` on; 0 means all that follow.
+/// Advises the kernel about `length` bytes of the file from `offset`; 0 means to the end.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `posix_fadvise(2)`.
 pub fn advise_range(file: impl AsFd, advice: Advice, offset: u64, length: u64) -> Result<()> {
     let file = file.as_fd();
     let raw = match advice {
@@ -266,10 +272,10 @@ pub fn advise_range(file: impl AsFd, advice: Advice, offset: u64, length: u64) -
     )
 }
 
-/// Tells whether the file was opened past the page cache (`O_DIRECT`).
+/// Returns true if the descriptor bypasses the page cache (`O_DIRECT`).
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fcntl(2)`.
 pub fn is_direct(file: impl AsFd) -> Result<bool> {
     let file = file.as_fd();
     gate::call(
@@ -279,21 +285,21 @@ pub fn is_direct(file: impl AsFd) -> Result<bool> {
     )
 }
 
-/// What to look for in a file with holes.
+/// What to look for in a sparse file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// The next byte that is stored.
+    /// The next stored byte.
     Data,
-    /// The next byte that is in a hole; the end of the file counts as one.
+    /// The next byte in a hole; EOF counts as one.
     Hole,
 }
 
-/// Finds the next data or hole at or after `offset`; `None` when there is none.
+/// Finds the next data or hole at or after `offset`; `None` if there is none.
 ///
-/// Moves the descriptor's position, which haul does not use otherwise.
+/// Moves the descriptor's position. haul's positioned reads and writes don't depend on it.
 ///
 /// # Errors
-/// The kernel's; `EINVAL` where the file system cannot tell.
+/// Any error from `lseek(2)`; `EINVAL` if the file system doesn't support it.
 pub fn seek(file: impl AsFd, what: Seek, offset: u64) -> Result<Option<u64>> {
     let file = file.as_fd();
     gate::call(
@@ -305,6 +311,7 @@ pub fn seek(file: impl AsFd, what: Seek, offset: u64) -> Result<Option<u64>> {
             };
             match rustix::fs::seek(file, from) {
                 Ok(found) => Ok(Some(found)),
+                // No data follows, or `offset` is beyond EOF.
                 Err(Errno::NXIO) => Ok(None),
                 Err(errno) => Err(errno),
             }
@@ -313,10 +320,10 @@ pub fn seek(file: impl AsFd, what: Seek, offset: u64) -> Result<Option<u64>> {
     )
 }
 
-/// Returns where the descriptor stands, from where [`read_on`] goes on; an error where there is no such place, as in a pipe.
+/// Returns the descriptor's position, where [`read_on`] continues.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `lseek(2)`; `ESPIPE` for a pipe, which has no position.
 pub fn position(file: impl AsFd) -> Result<u64> {
     let file = file.as_fd();
     gate::call(
@@ -326,10 +333,10 @@ pub fn position(file: impl AsFd) -> Result<u64> {
     )
 }
 
-/// Has the descriptor stand at `offset`, from where other programs that share it go on.
+/// Sets the descriptor's position to `offset`; programs that share the descriptor continue there.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `lseek(2)`.
 pub fn stand_at(file: impl AsFd, offset: u64) -> Result<()> {
     let file = file.as_fd();
     gate::call(
@@ -339,10 +346,10 @@ pub fn stand_at(file: impl AsFd, offset: u64) -> Result<()> {
     )
 }
 
-/// Has the descriptor stand at the end of the file.
+/// Moves the descriptor's position to the end of the file.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `lseek(2)`.
 pub fn stand_at_end(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     gate::call(
@@ -355,7 +362,7 @@ pub fn stand_at_end(file: impl AsFd) -> Result<()> {
 /// Sets the size of the file.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `ftruncate(2)`.
 pub fn truncate(file: impl AsFd, size: u64) -> Result<()> {
     let file = file.as_fd();
     gate::call(
@@ -365,10 +372,10 @@ pub fn truncate(file: impl AsFd, size: u64) -> Result<()> {
     )
 }
 
-/// Waits until the file's data and metadata are on the disk.
+/// Waits until the file's data and metadata are on disk.
 ///
 /// # Errors
-/// The kernel's: data may be lost.
+/// Any error from `fsync(2)`: data may be lost.
 pub fn synchronize(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     gate::call(Operation::Fsync, || rustix::fs::fsync(file), || file.as_raw_fd().to_string())

@@ -1,7 +1,7 @@
-//! Past the page cache, and out of it again.
+//! Direct I/O, and writing back dirty pages.
 //!
-//! A descriptor is made direct after it was opened, as only then is it known whether the file is one to be moved that way,
-//! and how it wants its transfers aligned.
+//! A descriptor is switched to direct I/O after it has been opened: only then is it known whether
+//! the file should be copied that way, and which alignment it needs.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -12,24 +12,26 @@ use crate::fd::last_errno;
 use crate::gate;
 use crate::operation::Operation;
 
-/// How a file's direct transfers have to lie, in bytes; both are powers of two.
+/// Required alignment of direct transfers, in bytes. Both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
-    /// Of the memory.
+    /// Alignment of the memory.
     pub memory: usize,
-    /// Of the place in the file, and of the length.
+    /// Alignment of the file offset and the length.
     pub offset: usize,
 }
 
 impl Alignment {
-    /// What every file system is content with that does not say what it wants (`statx` says since Linux 6.1).
+    /// Sufficient for every file system that doesn't report its requirement (`statx` does since
+    /// Linux 6.1).
     const USUAL: Alignment = Alignment { memory: 4096, offset: 4096 };
 }
 
-/// Returns how direct transfers of the file have to be aligned; `None` when its file system says that it has none.
+/// Returns the alignment that direct transfers of the file need, or `None` if the file system
+/// reports that it has no direct I/O.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `statx(2)`.
 pub fn direct_alignment(file: impl AsFd) -> Result<Option<Alignment>> {
     let file = file.as_fd();
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -46,18 +48,18 @@ pub fn direct_alignment(file: impl AsFd) -> Result<Option<Alignment>> {
     Ok((alignment.memory > 0 && alignment.offset > 0).then_some(alignment))
 }
 
-/// Sends what the descriptor moves from now on past the page cache (`O_DIRECT`).
+/// Makes further I/O on the descriptor bypass the page cache (`O_DIRECT`).
 ///
 /// # Errors
-/// The kernel's; `EINVAL` where the file system cannot.
+/// Any error from `fcntl(2)`; `EINVAL` if the file system has no direct I/O.
 pub fn bypass_cache(file: impl AsFd) -> Result<()> {
     change_flags(file, |flags| flags.union(OFlags::DIRECT))
 }
 
-/// Sends what the descriptor moves from now on through the page cache, as usual.
+/// Makes further I/O on the descriptor use the page cache again.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fcntl(2)`.
 pub fn use_cache(file: impl AsFd) -> Result<()> {
     change_flags(file, |flags| flags.difference(OFlags::DIRECT))
 }
@@ -71,11 +73,11 @@ fn change_flags(file: impl AsFd, change: impl Fn(OFlags) -> OFlags) -> Result<()
     )
 }
 
-/// Begins to write all of the file's dirty pages to the disk, and waits until they are there; not for its metadata
-/// (`sync_file_range`). Pages that are not dirty can be dropped from the cache.
+/// Writes the file's dirty pages to disk and waits for them, but not for its metadata
+/// (`sync_file_range`). Only clean pages can be dropped from the cache.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `sync_file_range(2)`.
 pub fn write_back(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     let how =
@@ -83,7 +85,7 @@ pub fn write_back(file: impl AsFd) -> Result<()> {
     gate::call(
         Operation::SyncFileRange,
         || {
-            // SAFETY: takes no memory; the descriptor is open for as long as it is borrowed.
+            // SAFETY: passes only numbers; the descriptor is open while it is borrowed.
             let answer = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, how) };
             if answer == 0 { Ok(()) } else { Err::<(), Errno>(last_errno()) }
         },

@@ -1,8 +1,8 @@
-//! Reading directories over `getdents64`.
+//! Reading directories with `getdents64`.
 //!
-//! `std::fs::ReadDir` aborts the process when `closedir` fails and allocates a path for every entry; this reader does
-//! neither. It reads into one buffer and appends names to a [`Names`], and it can stop in the middle of a directory
-//! and go on later, which is what keeps a directory of millions of files within bounds.
+//! Unlike `std::fs::ReadDir`, which aborts the process if `closedir` fails and allocates a path for
+//! every entry, this reader appends names from one buffer to a [`Names`]. It can stop in the middle
+//! of a directory and continue later, which bounds the memory for a directory of millions of files.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,15 +14,17 @@ use crate::interposer::interposer;
 use crate::names::{EntryType, Names};
 use crate::operation::Operation;
 
-/// Bytes asked of the kernel at a time: about 2,000 short names.
+/// Buffer size of one `getdents64` call, in bytes: about 2,000 short names.
 const LISTING_BYTES: usize = 64 << 10;
 
-/// Offsets in `struct linux_dirent64` (getdents(2)): inode 0, offset 8, record length 16, type 18, name 19.
+/// Offsets in `struct linux_dirent64` (getdents(2)): inode 0, offset 8, record length 16, type 18,
+/// name 19.
 const RECORD_LENGTH_AT: usize = 16;
 const TYPE_AT: usize = 18;
 const NAME_AT: usize = 19;
 
-/// Reads the entries of open directories; holds nothing but the buffer, so one serves any number of directories.
+/// Reads the entries of open directories. Holds only a buffer, so one reader serves any number
+/// of directories.
 pub struct DirectoryReader {
     buffer: Box<[u8]>,
 }
@@ -34,18 +36,19 @@ impl Default for DirectoryReader {
 }
 
 impl DirectoryReader {
-    /// Makes a reader with a buffer of its own.
+    /// Creates a reader with its own buffer.
     #[must_use]
     pub fn new() -> Self {
         Self { buffer: vec![0; LISTING_BYTES].into_boxed_slice() }
     }
 
-    /// Appends entries of `directory` (not `.` and `..`) to `names` until there are at least `limit` or no more.
+    /// Appends entries of `directory` (except `.` and `..`) to `names` until it holds at least
+    /// `limit` or the directory ends.
     ///
-    /// Goes on where the last call on this descriptor ended. Returns whether there may be more.
+    /// Continues where the last call on this descriptor stopped. Returns true if there may be more.
     ///
     /// # Errors
-    /// When the listing cannot be read; what was read before stays in `names`.
+    /// Any error from `getdents64(2)`; entries read before it stay in `names`.
     pub fn read(&mut self, directory: impl AsFd, names: &mut Names, limit: usize) -> Result<bool> {
         let directory = directory.as_fd();
         while names.len() < limit {
@@ -63,9 +66,10 @@ impl DirectoryReader {
     }
 }
 
-/// Calls `getdents64`; a directory that was removed while open has no entries (POSIX readdir).
+/// Calls `getdents64`. A directory that was removed while open has no entries (POSIX readdir).
 fn list(directory: i32, buffer: &mut [u8]) -> rustix::io::Result<usize> {
-    // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`, which is borrowed for the call.
+    // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`, which is borrowed for
+    // the call.
     let filled = unsafe { libc::syscall(libc::SYS_getdents64, directory, buffer.as_mut_ptr(), buffer.len()) };
     match usize::try_from(filled) {
         Ok(filled) => Ok(filled),
@@ -76,7 +80,7 @@ fn list(directory: i32, buffer: &mut [u8]) -> rustix::io::Result<usize> {
     }
 }
 
-/// Parses the kernel's records into names.
+/// Parses the kernel's records.
 fn append(mut records: &[u8], names: &mut Names) {
     while records.len() > NAME_AT {
         let length =
@@ -97,7 +101,7 @@ fn append(mut records: &[u8], names: &mut Names) {
 
 fn kind(listed: u8) -> EntryType {
     match listed {
-        // fakeroot keeps a regular file for each device, and says so only when the file is looked at.
+        // fakeroot stores each device as a regular file, and only `stat` shows it as a device.
         libc::DT_REG if interposer().is_some() => EntryType::Unknown,
         libc::DT_REG => EntryType::Regular,
         libc::DT_DIR => EntryType::Directory,

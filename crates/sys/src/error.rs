@@ -1,4 +1,4 @@
-//! Failures of system calls, printed as strace prints them.
+//! Failed system calls, printed as strace prints them.
 
 use std::fmt;
 
@@ -10,10 +10,11 @@ pub use rustix::io::Errno;
 /// The result of a system call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// One failed system call: which, with what, and why.
+/// A failed system call: operation, arguments and errno.
 ///
-/// `Display` gives the reason alone, as `strerror` words it ("Permission denied"), because that is what GNU's messages
-/// end in; `{:#}` and `Debug` give the whole call: `openat(7, "name", O_RDONLY|O_NOFOLLOW) = -1 (Permission denied)`.
+/// `Display` prints only the reason, in the words of `strerror` ("Permission denied"), because
+/// GNU's messages end that way. `{:#}` and `Debug` print the whole call:
+/// `openat(7, "name", O_RDONLY|O_NOFOLLOW) = -1 (Permission denied)`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Box<Failure>);
 
@@ -25,13 +26,13 @@ struct Failure {
 }
 
 impl Error {
-    /// Makes the failure of `operation`, called with `arguments` (already worded), for `errno`.
+    /// Creates the error for `operation`, called with the formatted `arguments`.
     #[must_use]
     pub fn new(operation: Operation, arguments: String, errno: Errno) -> Self {
         Self(Box::new(Failure { operation, arguments, errno }))
     }
 
-    /// Returns the kernel's reason.
+    /// Returns the errno.
     #[must_use]
     pub fn errno(&self) -> Errno {
         self.0.errno
@@ -43,20 +44,20 @@ impl Error {
         self.0.operation
     }
 
-    /// Returns what the operation was called with, worded.
+    /// Returns the formatted arguments of the call.
     #[must_use]
     pub fn arguments(&self) -> &str {
         &self.0.arguments
     }
 
-    /// Tells whether the call failed for `errno`.
+    /// Returns true if the call failed with `errno`.
     #[must_use]
     pub fn is(&self, errno: Errno) -> bool {
         self.0.errno == errno
     }
 }
 
-/// Words an error number as the C library does, without Rust's "(os error N)".
+/// Returns the C library's message for an errno, without Rust's "(os error N)".
 fn reason(errno: Errno) -> String {
     let mut text = std::io::Error::from_raw_os_error(errno.raw_os_error()).to_string();
     if let Some(end) = text.rfind(" (os error") {

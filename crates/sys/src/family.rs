@@ -1,4 +1,4 @@
-//! A process and those below it: those it has started, those they have, and so on.
+//! A process and all its descendants.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,19 +9,21 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// How long a process may take to stop. One that waits in the kernel for a disk does not, and starts nothing meanwhile either.
+/// Maximum wait for a process to stop. One in uninterruptible sleep doesn't stop, but doesn't fork
+/// meanwhile either.
 const STOPS_WITHIN: Duration = Duration::from_millis(100);
 
-/// A process that is held: its number stays its own.
+/// A process held by a pidfd, so that its pid can't be mistaken for another's.
 struct Held<F> {
     pid: Pid,
     fd: F,
 }
 
-/// Asks a process and all below it to end (`SIGTERM`). Nothing is done if it has ended: what it had started is another's then.
+/// Sends `SIGTERM` to a process and all its descendants. Does nothing if the process has ended: its
+/// children have been reparented by then.
 ///
-/// Each is stopped before it is looked what it has started, so that none starts anything unseen. Who has ended leaves those that it
-/// started to another, so nobody ends before all are found.
+/// Each process is stopped before its children are listed, so that none can fork unseen. No process
+/// is terminated before all are found, because the children of a dead process are reparented.
 pub(crate) fn end(pid: Pid, fd: impl AsFd) {
     let top = Held { pid, fd: fd.as_fd() };
     top.stop();
@@ -30,7 +32,7 @@ pub(crate) fn end(pid: Pid, fd: impl AsFd) {
     below.iter().for_each(Held::end);
 }
 
-/// Stops all below a process that is stopped.
+/// Finds and stops all descendants of a stopped process.
 fn below<F: AsFd>(top: &Held<F>) -> Vec<Held<OwnedFd>> {
     let mut found: Vec<Held<OwnedFd>> = Vec::new();
     loop {
@@ -38,6 +40,7 @@ fn below<F: AsFd>(top: &Held<F>) -> Vec<Held<OwnedFd>> {
         for (process, parent) in processes() {
             by_parent.entry(parent).or_default().push(process);
         }
+        // Once it has ended, its pid may be reused and the list of its children is worthless.
         if top.has_ended() {
             return found;
         }
@@ -60,16 +63,16 @@ fn below<F: AsFd>(top: &Held<F>) -> Vec<Held<OwnedFd>> {
 }
 
 impl Held<OwnedFd> {
-    /// Holds a process that another has started.
+    /// Opens a process that `parent` has started.
     fn child(pid: Pid, parent: Pid) -> Option<Self> {
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // Before it was held its number may have become another's.
+        // The pid may have been reused before the pidfd was opened, so check its parent.
         (Stat::of(pid)?.parent == Some(parent)).then_some(Self { pid, fd })
     }
 }
 
 impl<F: AsFd> Held<F> {
-    /// Stops it, and waits until it has stopped, if it does.
+    /// Stops the process and waits until it has stopped, or the time limit is over.
     fn stop(&self) {
         self.send(Signal::STOP);
         let begun = Instant::now();
@@ -83,23 +86,23 @@ impl<F: AsFd> Held<F> {
 
     fn end(&self) {
         self.send(Signal::TERM);
-        // It takes the first when it goes on.
+        // A stopped process handles `SIGTERM` only after it continues.
         self.send(Signal::CONT);
     }
 
     fn send(&self, signal: Signal) {
-        // It may have ended by itself, and then nothing is to be done.
+        // The process may have ended already; then there is nothing to do.
         pidfd_send_signal(&self.fd, signal).unwrap_or_default();
     }
 
-    /// Tells whether it has ended; its descriptor can be read then (pidfd_open(2)).
+    /// Returns true if the process has ended: its pidfd is then readable (pidfd_open(2)).
     fn has_ended(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&now)) != Ok(0)
     }
 }
 
-/// Lists the processes that can be seen, each with the one that started it.
+/// Lists the visible processes, each with its parent.
 fn processes() -> impl Iterator<Item = (Pid, Pid)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -108,16 +111,17 @@ fn processes() -> impl Iterator<Item = (Pid, Pid)> {
     })
 }
 
-/// What the kernel says of a process.
+/// Selected fields of `/proc/PID/stat`.
 struct Stat {
-    /// Whether it runs, sleeps, or is stopped.
+    /// One letter: running, sleeping, stopped ...
     state: u8,
-    /// Who started it, or has taken it over; none for the first.
+    /// The current parent; `None` for the first process.
     parent: Option<Pid>,
 }
 
 impl Stat {
-    /// Reads the first fields behind its name (proc_pid_stat(5)), which may itself have parentheses.
+    /// Parses the first fields after the process name (proc_pid_stat(5)), which may itself
+    /// contain parentheses.
     fn of(process: Pid) -> Option<Self> {
         let stat = fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
         let name_ends = stat.iter().rposition(|byte| *byte == b')')?;

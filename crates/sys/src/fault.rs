@@ -1,13 +1,16 @@
-//! The fault hook: fails or shortens the k-th occurrence of one operation, counted over all threads.
+//! The fault hook: fails or shortens the k-th occurrence of one operation, counted over
+//! all threads.
 //!
-//! Compiled only with the feature `fault`, for the fault sweep. Driven by the environment, so that the sweep runs the
-//! real binary:
+//! Compiled only with the feature `fault`, for the fault sweep. Controlled by environment
+//! variables, so that the sweep can run the real binary:
 //! - `HAUL_FAULT=OPERATION:K:ERRNO` fails the K-th occurrence (from 1), e.g. `write:3:ENOSPC`;
-//! - `HAUL_FAULT=OPERATION:K:short=N` lets it move at most N bytes; `short=-1` means one less than asked;
+//! - `HAUL_FAULT=OPERATION:K:short=N` limits it to N bytes; `short=-1` means one less
+//!   than requested;
 //! - `HAUL_FAULT=count` changes nothing and counts;
-//! - `HAUL_FAULT_LOG=FILE`: [`write_log`] writes `OPERATION COUNT` lines, and `fired OPERATION K` if the fault struck.
+//! - `HAUL_FAULT_LOG=FILE`: [`write_log`] writes `OPERATION COUNT` lines, and `fired OPERATION K`
+//!   if the fault fired.
 //!
-//! Invariant: one run, at most one fault.
+//! Invariant: at most one fault per run.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -32,7 +35,7 @@ struct Plan {
     effect: Effect,
 }
 
-/// The plan read from the environment, and what has happened so far.
+/// The plan from the environment, and what has happened so far.
 struct Hook {
     plan: Option<Plan>,
     counts: [AtomicU64; Operation::ALL.len()],
@@ -79,7 +82,7 @@ fn errno(name: &str) -> Option<Errno> {
     })
 }
 
-/// Counts one occurrence and says what to do with it.
+/// Counts one occurrence and decides what to do with it.
 pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
     let hook = hook();
     let occurrence = hook.counts[operation as usize].fetch_add(1, Ordering::Relaxed) + 1;
@@ -95,10 +98,10 @@ pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
     }
 }
 
-/// Writes what happened to the file that `HAUL_FAULT_LOG` names, if it names one.
+/// Writes the log to the file named by `HAUL_FAULT_LOG`, if set.
 ///
 /// # Errors
-/// When the file cannot be written: the sweep must not take a lost log for a run without faults.
+/// If the file can't be written: the sweep must not mistake a missing log for a run without faults.
 pub fn write_log() -> std::io::Result<()> {
     let Some(path) = std::env::var_os("HAUL_FAULT_LOG") else { return Ok(()) };
     let hook = hook();

@@ -1,4 +1,4 @@
-//! Owned descriptors whose close is a result.
+//! Owned descriptors that report the result of `close`.
 
 use std::ffi::CString;
 use std::fmt;
@@ -11,8 +11,9 @@ use crate::operation::Operation;
 
 /// An open descriptor, or the current directory (`AT_FDCWD`), which needs none.
 ///
-/// [`Fd::close`] is the way to end one, because a network or FUSE file system may report a lost write only there.
-/// Dropping it closes it too, as a backstop for unwinding and for descriptors through which nothing was written.
+/// End one with [`Fd::close`]: a network or FUSE file system may report a lost write only there.
+/// Dropping it also closes it, as a backstop for unwinding and for descriptors that were never
+/// written to.
 pub struct Fd(Option<OwnedFd>);
 
 impl Fd {
@@ -20,32 +21,33 @@ impl Fd {
         Self(Some(owned))
     }
 
-    /// Returns the current directory, for resolving names in only. Nobody changes it while there
-    /// is a run, so it is as fixed as a directory that is open.
+    /// Returns the current directory, for resolving names only. Nothing calls `chdir` during a run,
+    /// so it is as stable as an open directory.
     #[must_use]
     pub const fn current_directory() -> Self {
         Self(None)
     }
 
-    /// Gives the descriptor to a program that is to be started.
+    /// Hands the descriptor to a program about to be started.
     pub(crate) fn into_stdio(self) -> Stdio {
         self.0.map_or_else(Stdio::null, Stdio::from)
     }
 
     /// Closes the descriptor.
     ///
-    /// The descriptor is gone afterwards even when an error is returned, as on Linux the number is free at once; so the
-    /// call is never repeated.
+    /// The call is never retried: Linux frees the number even when `close` fails, and another
+    /// thread may already have reused it.
     ///
     /// # Errors
-    /// What `close` returned: for a file that was written to, data may be lost.
+    /// Any error from `close(2)`: if the file was written to, data may be lost.
     pub fn close(self) -> Result<()> {
         let Some(owned) = self.0 else { return Ok(()) };
         let raw = owned.into_raw_fd();
         gate::call_once(
             Operation::Close,
             || {
-                // SAFETY: `raw` was owned by `self`, which is consumed, so nobody else closes or uses the number.
+                // SAFETY: `raw` was owned by `self`, which is consumed, so nothing else closes or
+                // uses the number.
                 match unsafe { libc::close(raw) } {
                     0 => Ok(()),
                     _ => Err(last_errno()),
@@ -56,14 +58,14 @@ impl Fd {
     }
 }
 
-/// Reads `errno` after a call through the C library.
+/// Returns `errno` after a C library call.
 pub(crate) fn last_errno() -> rustix::io::Errno {
     std::io::Error::last_os_error()
         .raw_os_error()
         .map_or(rustix::io::Errno::IO, rustix::io::Errno::from_raw_os_error)
 }
 
-/// Names an open file by its descriptor: the way to it for functions that want a path.
+/// Returns the `/proc/self/fd` path of an open file, for functions that accept only paths.
 pub(crate) fn through_proc(file: impl AsFd) -> rustix::io::Result<CString> {
     CString::new(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())).map_err(|_| rustix::io::Errno::INVAL)
 }

@@ -1,4 +1,4 @@
-//! What kind of file system a file is on.
+//! Properties of the file system a file is on.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -7,44 +7,44 @@ use crate::error::Result;
 use crate::gate;
 use crate::operation::Operation;
 
-/// The list of mounts is never read further than this.
+/// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
-/// Returns the number by which the kernel names the type of the file's file system (`f_type` of `fstatfs`).
+/// Returns the kernel's number for the type of the file's file system (`f_type` of `fstatfs`).
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fstatfs(2)`.
 pub fn file_system_type(file: impl AsFd) -> Result<u64> {
     let file = file.as_fd();
     gate::call(Operation::Fstatfs, || rustix::fs::fstatfs(file), || file.as_raw_fd().to_string())
         .map(|answer| answer.f_type.cast_unsigned())
 }
 
-/// Returns the number that tells a file system from others (`f_fsid` of `fstatvfs`). Unlike `st_dev`, most shared file
-/// systems give it the same value on every host; some have none, and give 0.
+/// Returns the id of the file's file system (`f_fsid` of `fstatvfs`). Unlike `st_dev`, most shared
+/// file systems return the same value on every host. Some have no id and return 0.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fstatvfs(3)`.
 pub fn file_system_id(file: impl AsFd) -> Result<u64> {
     let file = file.as_fd();
     gate::call(Operation::Fstatfs, || rustix::fs::fstatvfs(file), || file.as_raw_fd().to_string())
         .map(|answer| answer.f_fsid)
 }
 
-/// Waits until all that was written to the file system of `file` is on storage.
+/// Waits until everything written to the file system of `file` is on storage.
 ///
 /// # Errors
-/// The kernel's: since Linux 5.8 also when an earlier write could not be stored.
+/// Any error from `syncfs(2)`; since Linux 5.8 this includes errors of earlier writes.
 pub fn synchronize_file_system(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     gate::call(Operation::Syncfs, || rustix::fs::syncfs(file), || file.as_raw_fd().to_string())
 }
 
-/// Returns the type that the mount of a device (as `st_dev`) was given, e.g. `fuse.ceph-fuse`: user space file systems all
-/// have one number. `None` where this process has no such mount.
+/// Returns the mount type of a device (as in `st_dev`), such as `fuse.ceph-fuse`: all FUSE file
+/// systems share one type number. `None` if this process has no such mount.
 ///
 /// # Errors
-/// When the list of mounts cannot be read.
+/// If the mount list can't be read.
 pub fn mount_type(device: u64) -> Result<Option<Vec<u8>>> {
     let list = read_path(c"/proc/self/mountinfo", LIST_BYTES_MAX)?;
     let wanted = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
@@ -54,7 +54,7 @@ pub fn mount_type(device: u64) -> Result<Option<Vec<u8>>> {
         .map(<[u8]>::to_vec))
 }
 
-/// Reads one line: `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAG]... - TYPE SOURCE OPTIONS`.
+/// Parses one line: `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAG]... - TYPE SOURCE OPTIONS`.
 fn type_in<'a>(line: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
     let mut words = line.split(|byte| *byte == b' ');
     if words.nth(2)? != device {

@@ -1,25 +1,25 @@
-//! The one place through which every system call and every completion passes.
+//! The gate: every system call and every completion passes through here.
 //!
-//! Three things happen here and nowhere else: a call interrupted by a signal is made again; a failure becomes an
-//! [`Error`] with the call's arguments; and, compiled only with the feature `fault`, a failure or a shortened transfer
-//! is put in place of the call.
+//! Three things happen here and nowhere else: a call interrupted by a signal is retried; a failure
+//! becomes an [`Error`] with the call's arguments; and, only with the feature `fault`, a failure or
+//! a short transfer is injected in place of the call.
 //!
-//! Invariant: with the feature off, passing the gate costs the loop around `EINTR` and nothing else.
+//! Invariant: without the feature, the gate costs only the `EINTR` retry loop.
 
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::operation::Operation;
 
-/// What the fault hook wants done with one call.
+/// The fault hook's decision for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Make the call.
     Pass,
-    /// Do not make it; fail with this number.
+    /// Don't make the call; fail with this errno.
     #[cfg_attr(not(feature = "fault"), allow(dead_code))]
     Fail(Errno),
-    /// Make it, with at most this many bytes.
+    /// Make the call with at most this many bytes.
     #[cfg_attr(not(feature = "fault"), allow(dead_code))]
     Shorten(usize),
 }
@@ -38,7 +38,7 @@ pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
     }
 }
 
-/// Makes a call that moves no bytes; repeats it when a signal interrupts it.
+/// Makes a call that moves no bytes; retries on `EINTR`.
 #[inline]
 pub(crate) fn call<T>(
     operation: Operation,
@@ -58,7 +58,7 @@ pub(crate) fn call<T>(
     }
 }
 
-/// Makes a call that moves up to `length` bytes and returns how many it moved; repeats it when interrupted.
+/// Makes a call that moves up to `length` bytes; retries on `EINTR`. Returns how many it moved.
 #[inline]
 pub(crate) fn transfer(
     operation: Operation,
@@ -81,7 +81,7 @@ pub(crate) fn transfer(
     }
 }
 
-/// Makes a call that must run exactly once whatever the hook says (`close`); the hook can only change its result.
+/// Makes a call that must run exactly once (`close`); the fault hook can only change its result.
 #[inline]
 pub(crate) fn call_once<T>(
     operation: Operation,

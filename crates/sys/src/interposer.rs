@@ -1,19 +1,21 @@
-//! Libraries that stand between this program and the C library: `fakeroot`, `eatmydata`, `libfaketime`, `pseudo`.
+//! Libraries preloaded between this program and the C library: `fakeroot`, `eatmydata`,
+//! `libfaketime`, `pseudo`.
 //!
-//! Such a library is preloaded and defines functions of the C library itself. It sees the calls that go through
-//! those functions and no others, so this crate makes them that way wherever the C library has a function. The
-//! engines that hand operations to the kernel themselves go past it, which is why they ask here first.
+//! Such a library defines C library functions itself. It sees the calls made through those
+//! functions and no others, so this crate uses the C library wherever it has a function. Engines
+//! that submit operations to the kernel directly bypass such a library, so they ask here first.
 //!
-//! `fakeroot` keeps owners and modes in another process, by inode. Before 1.24.1 its `fchownat` and `fchmodat` knew no
-//! `AT_EMPTY_PATH`: with an empty name they fail with `ENOENT`, where `chown` and `chmod` of `/proc/self/fd/N` reach the
-//! inode that `N` holds, a symbolic link held by `O_PATH|O_NOFOLLOW` included.
+//! `fakeroot` tracks owners and modes by inode in another process. Before 1.24.1 its `fchownat` and
+//! `fchmodat` didn't know `AT_EMPTY_PATH` and failed with `ENOENT` for an empty name. `chown` and
+//! `chmod` of `/proc/self/fd/N` work: they reach the inode that `N` refers to, even if it is a
+//! symbolic link opened with `O_PATH|O_NOFOLLOW`.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The functions that such libraries define: what opens, moves, makes, names and describes files.
+/// File functions that such libraries define: opening, data, names and metadata.
 const FUNCTIONS: &[&CStr] = &[
     c"open",
     c"openat",
@@ -60,16 +62,17 @@ const FUNCTIONS: &[&CStr] = &[
     c"ftruncate",
 ];
 
-/// Returns the file name of the preloaded library that defines a function this program uses for files, if there is one.
+/// Returns the file name of the preloaded library that interposes a file function used by this
+/// program, if there is one.
 ///
-/// The first answer is kept: libraries are preloaded before `main`.
+/// The first answer is cached: libraries are preloaded before `main`.
 pub fn interposer() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<CString>> = OnceLock::new();
     let found = FOUND.get_or_init(find).as_deref()?;
     Some(Path::new(OsStr::from_bytes(found.to_bytes())))
 }
 
-/// A program without a dynamic loader has no preloaded libraries.
+/// A statically linked program has no dynamic loader and so no preloaded libraries.
 #[cfg(target_feature = "crt-static")]
 fn find() -> Option<CString> {
     None
@@ -77,18 +80,19 @@ fn find() -> Option<CString> {
 
 #[cfg(not(target_feature = "crt-static"))]
 fn find() -> Option<CString> {
-    // Only the C library defines this one.
+    // Only the C library defines this symbol.
     let (_, standard) = object_of(symbol(c"__libc_start_main")?)?;
     let (_, program) = object_of(find as *const libc::c_void)?;
     FUNCTIONS.iter().find_map(|function| {
         let (name, base) = object_of(symbol(function)?)?;
-        // Sanitizers define some in the program itself. Before glibc 2.34, libpthread has its own `open` and `read`.
+        // Sanitizers define some of these in the program itself. Before glibc 2.34, libpthread had
+        // its own `open` and `read`.
         let expected = base == standard || base == program || is_threads_library(&name);
         (!expected).then_some(name)
     })
 }
 
-/// Returns the address of the first definition of `name`, in the order in which the loader looks for it.
+/// Returns the address of the first definition of `name` in the loader's search order.
 #[cfg(not(target_feature = "crt-static"))]
 fn symbol(name: &CStr) -> Option<*const libc::c_void> {
     // SAFETY: `name` is NUL-terminated and borrowed for the call.
@@ -96,18 +100,18 @@ fn symbol(name: &CStr) -> Option<*const libc::c_void> {
     (!address.is_null()).then_some(address.cast_const())
 }
 
-/// Returns the file name of the object that `address` is in, and where that object is in memory.
+/// Returns the file name and the base address of the object that contains `address`.
 #[cfg(not(target_feature = "crt-static"))]
 fn object_of(address: *const libc::c_void) -> Option<(CString, usize)> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be asked about, and `info` is writable.
+    // SAFETY: `dladdr` accepts any address, and `info` is writable.
     let known = unsafe { libc::dladdr(address, info.as_mut_ptr()) };
-    // SAFETY: all zeros is a valid `Dl_info`, and `dladdr` writes valid ones.
+    // SAFETY: an all-zero `Dl_info` is valid, and so is what `dladdr` writes.
     let info = unsafe { info.assume_init() };
     if known == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader keeps the NUL-terminated name for as long as the object is loaded.
+    // SAFETY: the loader keeps the NUL-terminated name while the object is loaded.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     Some((name.to_owned(), info.dli_fbase as usize))
 }

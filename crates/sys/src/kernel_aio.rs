@@ -1,33 +1,40 @@
-//! A safe kernel AIO: requests go in with everything they own, and come out with what the kernel answered.
+//! A safe wrapper for the kernel's AIO: each request owns everything it needs until its result
+//! is returned.
 //!
-//! How it works: there are two contexts, one for reads and one for writes and fsyncs, and a fixed slab of slots, one for
-//! each request in flight. A slot owns the buffer that the kernel may touch until the event was seen. A pair is in the
-//! read context first; when its read has ended it goes to the write context, and the caller hears of it at the end.
+//! There are two contexts, one for reads and one for writes and fsyncs, and a fixed slab of slots,
+//! one for each request in flight. A slot owns the buffer that the kernel may touch until its event
+//! has been seen. A pair is submitted to the read context first. When the read completes, its write
+//! goes to the write context, and the caller gets one result at the end.
 //!
 //! ```text
-//!        push              io_submit                event seen               taken by the caller
-//! (free) ────► queued ────────────────► in a context ─────────► finished ─────────────────────────► (free)
-//!                ▲ ▲ └─ refused: in place ──────────────────────► │ │ │
-//!                │ └──────────── EINTR, EAGAIN: once more ────────┘ │ └─ once too often: in place
-//!                └──────────── a pair was read: now the write ──────┘
+//!        push            io_submit               event seen            reaped
+//! (free) ────► queued ──────────────► in context ──────────► finished ─────────► (free)
+//!              ▲ ▲ │                                          ▲ │ │
+//!              │ │ └──────────────── refused ─────────────────┘ │ │
+//!              │ └──────────── EINTR, EAGAIN: retry ────────────┘ │
+//!              └─────── pair's read done: submit its write ───────┘
 //! ```
 //!
-//! The kernel does buffered transfers inside `io_submit`, which then takes as long as they do; those past the page cache
-//! (`O_DIRECT`) are in flight when it returns. Both are the same here.
+//! A request that is refused or out of retries is done synchronously.
 //!
-//! What it promises:
-//! - memory that the kernel may use is never freed: drop destroys the contexts, for which the kernel waits until it is
-//!   done with their memory, and leaks if it refuses even that;
-//! - every accepted request is answered exactly once, with its buffer, even when AIO breaks down;
-//! - nothing is allocated for a request that succeeds.
+//! The kernel performs buffered transfers inside `io_submit`, which blocks for as long as they
+//! take. Direct transfers (`O_DIRECT`) are in flight when it returns. Both are handled alike here.
 //!
-//! Waiting: where only one context has something in flight, its `io_getevents` waits. Where both have, whichever is first
-//! must be noticed, so an eventfd that every completion signals is read instead. The kernel puts an event into the ring
-//! before it signals, and [`KernelAio::collect`] takes all that is there; so after a read of the eventfd and a look at both
-//! rings, nothing that was signalled is left unseen, and the next wait can only be ended by something new. A signal of
-//! which the event was seen already ends one wait too early, which costs one more look.
+//! Promises:
+//! - memory that the kernel may use is never freed: drop destroys the contexts, which makes the
+//!   kernel wait until it no longer uses their memory; if even that fails, the memory is leaked;
+//! - every accepted request completes exactly once, with its buffer, even if AIO breaks down;
+//! - a successful request allocates nothing.
 //!
-//! Threads: contexts belong to the process, so it may be made on one thread and used on another.
+//! Waiting: if only one context has requests in flight, its `io_getevents` waits. If both have,
+//! either may complete first, so the wait is a read of an eventfd that every completion signals.
+//! The kernel adds an event to the completion ring before it signals, and [`KernelAio::collect`]
+//! takes every event there is. So after reading the eventfd and checking both rings, no signalled
+//! event is unseen, and only a new one can end the next wait. A stale signal, for an event already
+//! seen, ends one wait early and costs one more check.
+//!
+//! Threads: a context belongs to the process, so a [`KernelAio`] may be created on one thread and
+//! used on another.
 
 mod context;
 
@@ -48,45 +55,47 @@ use crate::used::Used;
 
 use context::{Context, ControlBlock, Event};
 
-/// The most requests in flight: with two contexts, all that `fs.aio-max-nr` allows a machine by default.
+/// Maximum requests in flight. Two such contexts use up all that `fs.aio-max-nr` allows a machine
+/// by default.
 const DEPTH_MAX: usize = 32_768;
 
-/// How often a request that came back with `EINTR` or `EAGAIN` is given to the kernel again before it is done in place.
+/// Maximum resubmissions of a request that failed with `EINTR` or `EAGAIN`, before it is
+/// done synchronously.
 const ATTEMPTS_MAX: u8 = 2;
 
-/// How many calls in a row may fail with `EAGAIN`, nothing having moved, before it is for good.
+/// Maximum consecutive calls that fail with `EAGAIN` without progress, before AIO is given up.
 const STALLS_MAX: u32 = 64;
 
-/// How long a wait lasts when more than one completion is wanted.
+/// How long to wait if the caller wants more than one completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
-    /// Until there is one: what can go on, goes on.
+    /// Until the first completion: whatever can continue, continues.
     One,
-    /// Until there are as many as are wanted, where one context has them all.
+    /// Until all wanted completions are there, if one context has them all.
     Wanted,
 }
 
-/// Operations in flight in the kernel's AIO contexts. See the module for its promises.
+/// Requests in flight in the kernel's AIO contexts. See the module for its promises.
 pub struct KernelAio {
-    /// In the order of [`Lane::ALL`].
+    /// Indexed by [`Lane`].
     queues: [Queue; 2],
     slots: Box<[Slot]>,
     blocks: Box<[ControlBlock]>,
     events: Box<[Event]>,
     free: Vec<usize>,
-    /// Slots whose result is known, and the result as the kernel words it.
+    /// Slots whose result is known, with the raw result.
     finished: VecDeque<(usize, i32)>,
     signals: OwnedFd,
     gather: Gather,
     broken: bool,
     stalls: u32,
-    /// How often the eventfd was read.
+    /// Number of reads of the eventfd.
     signal_reads: u64,
-    /// Whether a request went back into a queue since the last `reap` looked.
+    /// True if a request was requeued since the last check in `reap`.
     restarted: bool,
 }
 
-/// Which context an operation goes to.
+/// The context an operation goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Read,
@@ -97,10 +106,10 @@ impl Lane {
     const ALL: [Lane; 2] = [Lane::Read, Lane::Write];
 }
 
-/// A context, and what is on its way there.
+/// A context, and the requests waiting to be submitted to it.
 struct Queue {
     context: Context,
-    /// Slots that the kernel has not taken, the oldest first.
+    /// Slots not yet accepted by the kernel, oldest first.
     waiting: VecDeque<usize>,
     in_kernel: usize,
     taken: u64,
@@ -109,19 +118,20 @@ struct Queue {
 struct Slot {
     token: u64,
     transfer: Option<Transfer>,
-    /// How much of a pair was read, once that is known.
+    /// Bytes read by the read of a pair, once known.
     read: Option<usize>,
-    /// How often it was given to the kernel in vain; `ATTEMPTS_MAX` means that it is not given again.
+    /// Failed submissions so far. A request with `ATTEMPTS_MAX` is not submitted again.
     attempts: u8,
     in_kernel: bool,
 }
 
 impl KernelAio {
-    /// Makes the contexts for `depth` requests in flight (at least 1, at most 32,768).
+    /// Creates the contexts for `depth` requests in flight (clamped to 1..=32,768).
     ///
     /// # Errors
-    /// The kernel's: `EAGAIN` where `fs.aio-max-nr` is exhausted, `ENOSYS` or `EPERM` where AIO or its use is
-    /// unknown or forbidden, `EMFILE` where there is no descriptor left to signal completions with.
+    /// Any error from `io_setup(2)` or `eventfd(2)`: `EAGAIN` if `fs.aio-max-nr` is exhausted,
+    /// `ENOSYS` or `EPERM` if AIO is missing or forbidden, `EMFILE` if no descriptor is left for
+    /// the eventfd.
     pub fn new(depth: usize, gather: Gather) -> Result<Self> {
         let depth = depth.clamp(1, DEPTH_MAX);
         let signals = gate::call(
@@ -145,44 +155,46 @@ impl KernelAio {
         })
     }
 
-    /// Returns how many requests it holds.
+    /// Returns the maximum number of requests in flight.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns how many requests were taken and not yet answered.
+    /// Returns how many requests have been accepted and not yet reaped.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Tells whether the kernel has refused for good. No more requests are then taken; those there are, are answered.
+    /// Returns true if the kernel has refused AIO for good. New requests are then rejected;
+    /// accepted ones still complete.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Returns how many operations the kernel has taken: reads, and writes with fsyncs.
+    /// Returns how many operations the kernel has accepted: reads, then writes and fsyncs.
     #[must_use]
     pub fn taken(&self) -> [u64; 2] {
         Lane::ALL.map(|lane| self.queues[lane as usize].taken)
     }
 
-    /// Says what it has used so far: its calls.
+    /// Returns the usage counters: only the calls made.
     #[must_use]
     pub fn used(&self) -> Used {
         let calls = self.queues.iter().map(|queue| queue.context.calls()).sum::<u64>();
         Used { calls: calls + self.signal_reads, ..Used::default() }
     }
 
-    /// Takes a request; it goes to the kernel with the next [`KernelAio::flush`] or a [`KernelAio::reap`] that waits.
+    /// Accepts a request. The next [`KernelAio::flush`], or [`KernelAio::reap`] that waits,
+    /// submits it.
     ///
     /// # Errors
-    /// Hands it back when there is no room, or AIO has broken down.
+    /// Returns the request if all slots are in use or AIO has broken down.
     ///
     /// # Panics
-    /// When it names bytes that its buffer does not have.
+    /// If the request names bytes outside its buffer.
     pub fn push(&mut self, token: u64, mut transfer: Transfer) -> std::result::Result<(), Transfer> {
         transfer.check();
         if self.broken {
@@ -194,15 +206,16 @@ impl KernelAio {
         Ok(())
     }
 
-    /// Passes what was taken to the kernel.
+    /// Submits all queued requests to the kernel.
     ///
     /// # Errors
-    /// When the kernel refuses for good. What it had not taken is then done in place; what it had and does not answer for
-    /// fails with `EIO`. Both are answered by the next [`KernelAio::reap`].
+    /// If the kernel refuses for good. Requests it hadn't accepted are then done
+    /// synchronously; accepted ones whose result is lost fail with `EIO`. The next
+    /// [`KernelAio::reap`] returns both.
     pub fn flush(&mut self) -> Result<()> {
         for lane in Lane::ALL {
-            // Each turn the kernel takes a request, or refuses one, or a stall counts towards its limit; or AIO breaks
-            // down, which empties the queues.
+            // Terminates: on each turn the kernel accepts or refuses a request, or a stall counts
+            // towards its limit, or AIO breaks down, which empties the queues.
             while !self.queues[lane as usize].waiting.is_empty() {
                 self.submit(lane)?;
             }
@@ -210,10 +223,11 @@ impl KernelAio {
         Ok(())
     }
 
-    /// Gives at least `min` answers (all there are, if that is fewer) to `take`, with their tokens; waits for them.
+    /// Waits for at least `min` results, or for all requests in flight if they are fewer, and
+    /// passes every result to `take` with its token.
     ///
     /// # Errors
-    /// As [`KernelAio::flush`].
+    /// See [`KernelAio::flush`].
     pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, Transferred)) -> Result<()> {
         let mut wanted = min.min(self.in_flight());
         loop {
@@ -222,8 +236,8 @@ impl KernelAio {
             }
             wanted = wanted.saturating_sub(self.settle(&mut take));
             if mem::take(&mut self.restarted) {
-                // A write whose read has ended, or what goes round again, must not wait for the caller's next flush. A
-                // buffered write is over when it is submitted, so there is a look before the wait.
+                // Submit now: a pair's write or a retry must not wait for the caller's next flush.
+                // Buffered writes complete inside `io_submit`, so check again before waiting.
                 self.flush()?;
                 continue;
             }
@@ -235,7 +249,7 @@ impl KernelAio {
         }
     }
 
-    /// Puts the next part of the slot's request into its queue, or finishes it where the fault hook says so.
+    /// Queues the next operation of the slot's request, or finishes it if a fault is injected.
     fn start(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         let Some(transfer) = &mut slot.transfer else { return };
@@ -250,10 +264,12 @@ impl KernelAio {
         }
     }
 
-    /// Answers every finished request, or starts it again, or its second part; returns how many it answered.
+    /// Returns every finished request to the caller, or resubmits it, or starts a pair's write.
+    /// Returns the number of requests completed.
     fn settle(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
         let mut answered = 0;
-        // `start` may finish a request at once, so that it comes round again here: as often as it has parts and attempts.
+        // `start` may finish a request at once and bring it back here. Terminates: the parts and
+        // attempts of a request are limited.
         while let Some((index, answer)) = self.finished.pop_front() {
             let slot = &mut self.slots[index];
             let Some(transfer) = &mut slot.transfer else { continue };
@@ -278,7 +294,7 @@ impl KernelAio {
             let Some(transfer) = slot.transfer.take() else { continue };
             let reply = match slot.read {
                 None if transient => transfer.in_place(),
-                // The write of a pair is done in place here, if AIO broke down between the two.
+                // If AIO broke down between the two, this does the write of a pair synchronously.
                 None => transfer.finish(outcome),
                 Some(read) if transient => transfer.finish(Ok(read)),
                 Some(read) => transfer.reply(Ok(read), outcome),
@@ -290,11 +306,12 @@ impl KernelAio {
         answered
     }
 
-    /// Makes one `io_submit`, and gets over what passes.
+    /// Calls `io_submit` once and handles transient failures.
     fn submit(&mut self, lane: Lane) -> Result<()> {
         let queue = &mut self.queues[lane as usize];
-        // SAFETY: the blocks name memory in buffers that the slots own, which is neither freed nor given out before the
-        // event was seen (`settle`) or the context destroyed; if it cannot be destroyed, it is leaked (`let_go`).
+        // SAFETY: the blocks name memory in buffers owned by the slots. A buffer is neither freed
+        // nor handed out before its event is seen (`settle`) or the context is destroyed; if it
+        // can't be destroyed, the buffer is leaked (`let_go`).
         let outcome = unsafe { queue.context.submit(&mut self.blocks, queue.waiting.iter().copied()) };
         match outcome {
             Ok(count @ 1..) => {
@@ -307,17 +324,19 @@ impl KernelAio {
                 Ok(())
             }
             Err(Errno::INTR) => Ok(()),
-            // The context is full, or the kernel short of memory: what is in flight must come back first.
+            // The context is full or the kernel is short of memory: wait for requests in flight
+            // to complete.
             Ok(0) | Err(Errno::AGAIN) => {
                 let in_kernel = queue.in_kernel;
                 self.stall(Operation::IoSubmit)?;
                 self.collect(lane, usize::from(in_kernel > 0))
             }
+            // If even submitting nothing fails, AIO itself is forbidden, not just this request.
             Err(errno @ (Errno::PERM | Errno::NOSYS)) if queue.context.try_submit().is_err() => {
                 Err(self.break_down(Operation::IoSubmit, errno))
             }
-            // It is the first one's own fault: a file that has no asynchronous operations, or does not know a flag. The
-            // synchronous call says which, or works.
+            // The first request itself is at fault: its file has no asynchronous operations or
+            // doesn't support a flag. The synchronous call will work or report why not.
             Err(_) => {
                 if let Some(index) = queue.waiting.pop_front() {
                     self.slots[index].attempts = ATTEMPTS_MAX;
@@ -328,7 +347,7 @@ impl KernelAio {
         }
     }
 
-    /// Moves all events of a context to `finished`, waiting until there are `min`, or something interrupts the wait.
+    /// Moves all events of a context to `finished`. Waits for `min` events unless interrupted.
     fn collect(&mut self, lane: Lane, min: usize) -> Result<()> {
         while self.queues[lane as usize].in_kernel > 0 {
             match self.fetch(lane, min) {
@@ -337,7 +356,7 @@ impl KernelAio {
                     self.stalls = 0;
                     break;
                 }
-                // Repeated as often as it takes, as at the gate: each needs a signal of its own.
+                // Retried without a limit, as in the gate: each needs another signal.
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN | Errno::BUSY) => self.stall(Operation::IoGetevents)?,
                 Err(errno) => return Err(self.break_down(Operation::IoGetevents, errno)),
@@ -346,7 +365,7 @@ impl KernelAio {
         Ok(())
     }
 
-    /// Makes one `io_getevents`; returns how many operations have finished.
+    /// Calls `io_getevents` once; returns how many operations completed.
     fn fetch(&mut self, lane: Lane, min: usize) -> std::result::Result<usize, Errno> {
         let queue = &mut self.queues[lane as usize];
         let count = queue.context.fetch(min.min(queue.in_kernel), &mut self.events)?;
@@ -360,7 +379,7 @@ impl KernelAio {
         Ok(count)
     }
 
-    /// Waits for completions, if any are on their way. The caller then looks again at what it waits for.
+    /// Waits for completions, if any are due. May return early, so the caller checks again.
     fn wait(&mut self, wanted: usize) -> Result<()> {
         if !self.finished.is_empty() {
             return Ok(());
@@ -377,7 +396,7 @@ impl KernelAio {
         }
     }
 
-    /// Waits until something completes in either context.
+    /// Waits until an operation completes in either context.
     fn wait_for_signal(&mut self) -> Result<()> {
         let outcome = match gate::verdict(Operation::IoGetevents, 0) {
             Verdict::Fail(errno) => Err(errno),
@@ -393,7 +412,7 @@ impl KernelAio {
         }
     }
 
-    /// Counts a call that failed for a reason that passes; too many in a row do not pass.
+    /// Counts a transient failure; gives AIO up after too many in a row.
     fn stall(&mut self, operation: Operation) -> Result<()> {
         self.stalls += 1;
         if self.stalls > STALLS_MAX {
@@ -403,8 +422,8 @@ impl KernelAio {
         Ok(())
     }
 
-    /// Gives AIO up: what the kernel never took is to be done in place; what it has is waited for, and is answered with
-    /// its result if that can still be had, else with `EIO`.
+    /// Gives AIO up. Queued requests are left to be done synchronously. Requests in flight are
+    /// waited for; they complete with their result if it can still be had, otherwise with `EIO`.
     fn break_down(&mut self, operation: Operation, errno: Errno) -> Error {
         let error = Error::new(operation, format!("{} in flight", self.in_flight()), errno);
         self.broken = true;
@@ -416,13 +435,13 @@ impl KernelAio {
             }
             let in_kernel = queue.in_kernel;
             if in_kernel > 0 && self.fetch(lane, in_kernel).is_err() {
-                // Then destroying the context waits.
+                // Destroying the context waits for them instead.
                 continue;
             }
         }
         self.let_go();
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            // `EIO` and not the kernel's reason, as that could read like an invitation to do them again.
+            // Not the kernel's errno: the caller might take it for a transient one and retry.
             if mem::take(&mut slot.in_kernel) {
                 self.finished.push_back((index, word(Errno::IO)));
             }
@@ -430,15 +449,17 @@ impl KernelAio {
         error
     }
 
-    /// Destroys the contexts, after which the memory of what was in flight is ours again; if it cannot be, leaks it.
+    /// Destroys the contexts, so that the memory of requests in flight is ours again. If that
+    /// fails, leaks it.
     fn let_go(&mut self) {
         let [reads, writes] = &mut self.queues;
         (reads.in_kernel, writes.in_kernel) = (0, 0);
-        // The kernel waits for a grace period, 35 ms where it was measured (6.18): so both at once.
+        // Each `io_destroy` waits for an RCU grace period (35 ms, measured on 6.18), so destroy
+        // both contexts in parallel.
         let mut first = None;
         let second = thread::scope(|scope| {
             let beside = thread::Builder::new().spawn_scoped(scope, || first = Some(reads.context.destroy()));
-            // Without a thread, it is the first's turn below.
+            // If no thread can be spawned, the first context is destroyed below.
             drop(beside);
             writes.context.destroy()
         });
@@ -448,7 +469,7 @@ impl KernelAio {
         }
         for slot in self.slots.iter_mut().filter(|slot| slot.in_kernel) {
             if let Some(transfer) = &mut slot.transfer {
-                // The files can go: the kernel has a hold on them of its own.
+                // Files need no leak: the kernel holds its own reference.
                 transfer.leak_buffer();
             }
         }
@@ -458,7 +479,8 @@ impl KernelAio {
 impl Queue {
     fn new(depth: usize) -> Result<Self> {
         let context = Context::new(depth)?;
-        // A filter may allow a context and forbid to use it, which is better known now than when files are open.
+        // A seccomp filter may allow `io_setup` but not `io_submit`. Better to find out now than
+        // with files open.
         let tried = context.try_submit();
         tried.map_err(|errno| Error::new(Operation::IoSubmit, "nothing".to_owned(), errno))?;
         Ok(Self { context, waiting: VecDeque::with_capacity(depth), in_kernel: 0, taken: 0 })

@@ -1,18 +1,20 @@
 //! Every system call haul makes.
 //!
-//! This crate is the only way from haul to the kernel, and (beside what calls MPI libraries) the only place with `unsafe`.
-//! It knows descriptors, single names, bytes and metadata; it does not know options, policy, or paths joined from parts.
+//! This is haul's only path to the kernel and, apart from the MPI loader, the only crate with
+//! `unsafe`. It deals in descriptors, single names, bytes and metadata. Options, policy and
+//! multi-component paths belong to its callers.
 //!
-//! How it works: each call is one small function that passes through [`gate`], where interrupted calls are repeated,
-//! failures become an [`Error`] that reads like a line of strace, and (only with the feature `fault`) failures are
-//! injected. Completions of asynchronous operations pass through the same place.
+//! Each call is one small function that passes through [`gate`]. The gate retries interrupted
+//! calls, turns failures into an [`Error`] that prints like a line of strace and, with the feature
+//! `fault`, injects failures. Completions of asynchronous operations pass through it too.
 //!
-//! What it promises:
-//! - no result of a call is dropped, the result of `close` included: [`Fd::close`];
-//! - no name is resolved in more than one component, unless the function's name ends in `_path`;
+//! Promises:
+//! - no result of a call is dropped, not even that of `close`: see [`Fd::close`];
+//! - no function resolves a name of more than one component, unless its own name ends in `_path`;
 //! - memory that the kernel may still write to is owned by the type that gave it to the kernel.
 //!
-//! Invariant: every call and every completion passes `gate`, so a fault can be put on any of them (tests: the fault sweep).
+//! Invariant: every call and every completion passes `gate`, so a fault can be injected into any of
+//! them (tests: the fault sweep).
 
 #![allow(unsafe_code)]
 

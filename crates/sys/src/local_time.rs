@@ -1,8 +1,8 @@
-//! Moments as the user's clock shows them.
+//! Conversion of timestamps to local time.
 
 use std::mem::MaybeUninit;
 
-/// A moment on the clock of the user's time zone.
+/// Broken-down time in the user's time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalTime {
     /// The year.
@@ -19,17 +19,17 @@ pub struct LocalTime {
     pub second: u8,
 }
 
-/// Says what the clock shows so many seconds after 1970 began; `None` in a year beyond all numbers.
+/// Converts seconds since 1970 to local time; `None` if the year overflows.
 #[must_use]
 pub fn local_time(seconds: i64) -> Option<LocalTime> {
     let mut filled = MaybeUninit::<libc::tm>::zeroed();
     let moment = seconds;
-    // SAFETY: passes pointers to a number and to room for the answer, both of which live on.
+    // SAFETY: passes pointers to a number and to the result, which both outlive the call.
     let answer = unsafe { libc::localtime_r(&raw const moment, filled.as_mut_ptr()) };
     if answer.is_null() {
         return None;
     }
-    // SAFETY: the C library says that it has filled the room, and any bytes of it are numbers.
+    // SAFETY: the C library has filled the result, whose fields are valid for any bits.
     let shown = unsafe { filled.assume_init() };
     let small = |number: i32| u8::try_from(number).unwrap_or_default();
     Some(LocalTime {

@@ -1,4 +1,4 @@
-//! Making, linking and removing single names in held directories.
+//! Creating, linking, renaming and removing single names in open directories.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,10 +11,10 @@ use crate::interposer::interposer;
 use crate::operation::Operation;
 use crate::stat::{FileType, Mode};
 
-/// Makes the directory `name` in `directory`. `mode` is subject to the umask.
+/// Creates the directory `name` in `directory`. `mode` is subject to the umask.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `mkdirat(2)`.
 pub fn make_directory(directory: impl AsFd, name: &CStr, mode: Mode) -> Result<()> {
     let directory = directory.as_fd();
     gate::call(
@@ -24,21 +24,22 @@ pub fn make_directory(directory: impl AsFd, name: &CStr, mode: Mode) -> Result<(
     )
 }
 
-/// A FIFO, socket, device, or empty regular file to make.
+/// A FIFO, socket, device, or empty regular file to create.
 #[derive(Clone, Copy, Debug)]
 pub struct Special {
     /// Its type.
     pub kind: FileType,
     /// Its mode, subject to the umask.
     pub mode: Mode,
-    /// For a device, its number.
+    /// The device number, if it is a device.
     pub device_number: u64,
 }
 
-/// Makes the special or empty file `name` in `directory`, without opening it.
+/// Creates the special or empty regular file `name` in `directory` without opening it.
 ///
 /// # Errors
-/// The kernel's; `EINVAL` for a type that is none of FIFO, socket, device and regular file.
+/// Any error from `mknodat(2)`; `EINVAL` for a type other than FIFO, socket, device and
+/// regular file.
 pub fn make_special(directory: impl AsFd, name: &CStr, special: Special) -> Result<()> {
     let directory = directory.as_fd();
     let kind = match special.kind {
@@ -56,7 +57,8 @@ pub fn make_special(directory: impl AsFd, name: &CStr, special: Special) -> Resu
                 return Err(Errno::INVAL);
             }
             let mode = RawMode::from_raw_mode(special.mode.bits());
-            // fakeroot makes a file instead, by an open that would truncate what is there, or wait for a FIFO's reader.
+            // fakeroot creates a regular file instead, with an open that would truncate an existing
+            // file or block on a FIFO. So check that the name is free.
             if interposer().is_some() {
                 match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Err(Errno::NOENT) => {}
@@ -69,10 +71,10 @@ pub fn make_special(directory: impl AsFd, name: &CStr, special: Special) -> Resu
     )
 }
 
-/// Makes the symbolic link `name` in `directory`, with the text `content`.
+/// Creates the symbolic link `name` in `directory`, pointing to `content`.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `symlinkat(2)`.
 pub fn make_symlink(content: &CStr, directory: impl AsFd, name: &CStr) -> Result<()> {
     let directory = directory.as_fd();
     gate::call(
@@ -82,10 +84,11 @@ pub fn make_symlink(content: &CStr, directory: impl AsFd, name: &CStr) -> Result
     )
 }
 
-/// Gives the entry `name` of `directory` the further name `new_name` in `new_directory`; follows no symbolic link.
+/// Creates a hard link `new_name` in `new_directory` to the entry `name` of `directory`. Doesn't
+/// follow a symbolic link.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `linkat(2)`.
 pub fn link(directory: impl AsFd, name: &CStr, new_directory: impl AsFd, new_name: &CStr) -> Result<()> {
     let (directory, new_directory) = (directory.as_fd(), new_directory.as_fd());
     gate::call(
@@ -95,11 +98,11 @@ pub fn link(directory: impl AsFd, name: &CStr, new_directory: impl AsFd, new_nam
     )
 }
 
-/// Gives what an entry leads to a further name; `directory` of `None` means that `path` is an operand. With `follow`, a
-/// symbolic link in the last component is followed.
+/// Creates a hard link to `path`, relative to `directory` or, if `None`, to the current directory.
+/// `follow` decides whether a symbolic link in the last component is followed.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `linkat(2)`.
 pub fn link_at_path<D: AsFd>(
     directory: Option<D>,
     path: &CStr,
@@ -119,10 +122,10 @@ pub fn link_at_path<D: AsFd>(
     )
 }
 
-/// Removes the entry `name`, not a directory, of `directory`.
+/// Removes the entry `name` of `directory`, which must not be a directory.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `unlinkat(2)`.
 pub fn remove(directory: impl AsFd, name: &CStr) -> Result<()> {
     let directory = directory.as_fd();
     gate::call(
@@ -132,10 +135,10 @@ pub fn remove(directory: impl AsFd, name: &CStr) -> Result<()> {
     )
 }
 
-/// Removes the entry `name`, an empty directory, of `directory`.
+/// Removes the empty directory `name` of `directory`.
 ///
 /// # Errors
-/// The kernel's; `ENOTEMPTY` when there is something in it.
+/// Any error from `unlinkat(2)`; `ENOTEMPTY` if it is not empty.
 pub fn remove_directory(directory: impl AsFd, name: &CStr) -> Result<()> {
     let directory = directory.as_fd();
     gate::call(
@@ -145,10 +148,10 @@ pub fn remove_directory(directory: impl AsFd, name: &CStr) -> Result<()> {
     )
 }
 
-/// Gives the entry `name` of `directory` the name `new_name` there, in the place of what has that name.
+/// Renames the entry `name` of `directory` to `new_name`, replacing what has that name.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `renameat(2)`.
 pub fn rename(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Result<()> {
     let directory = directory.as_fd();
     gate::call(
@@ -158,12 +161,12 @@ pub fn rename(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Result<()> 
     )
 }
 
-/// Gives the entry `name` of `directory` the name `new_name` there, which nothing may have.
+/// Renames the entry `name` of `directory` to `new_name`, which must not exist.
 ///
-/// Where the file system cannot promise that in one call, the name is looked up before.
+/// If the file system lacks `RENAME_NOREPLACE`, the name is checked first, which leaves a race.
 ///
 /// # Errors
-/// The kernel's; `EEXIST` when the name is taken.
+/// Any error from `renameat2(2)`; `EEXIST` if the name exists.
 pub fn rename_to_new(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Result<()> {
     let directory = directory.as_fd();
     let flags = RenameFlags::NOREPLACE;
@@ -183,10 +186,10 @@ pub fn rename_to_new(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Resu
     )
 }
 
-/// Reads the text of the symbolic link `name` of `directory`.
+/// Reads the target of the symbolic link `name` of `directory`.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `readlinkat(2)`.
 pub fn read_link(directory: impl AsFd, name: &CStr) -> Result<CString> {
     let directory = directory.as_fd();
     gate::call(

@@ -1,7 +1,7 @@
-//! Owner, mode and times of an open file. What can't be opened is pinned (`pinned.rs`).
+//! Owner, mode and times of an open file. See `pinned.rs` for files that can't be opened.
 //!
-//! Owner and mode are set by the C library's own functions, also where rustix calls the kernel: `fakeroot` has to see
-//! them.
+//! Owner and mode are set through the C library's functions, because `fakeroot` must see the calls
+//! and rustix bypasses it.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,12 +13,12 @@ use crate::gate;
 use crate::operation::Operation;
 use crate::stat::{Mode, Timestamp};
 
-/// An owner and a group; `None` leaves what is there.
+/// An owner and a group; `None` leaves that one unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user's number.
+    /// The numeric user id.
     pub user: Option<u32>,
-    /// The group's number.
+    /// The numeric group id.
     pub group: Option<u32>,
 }
 
@@ -27,13 +27,13 @@ impl Owner {
         (self.user.map(Uid::from_raw), self.group.map(Gid::from_raw))
     }
 
-    /// Returns the numbers for `fchown`, of which the highest means "as it is".
+    /// Returns the ids for `fchown`, where -1 means "unchanged".
     fn numbers(self) -> (libc::uid_t, libc::gid_t) {
         (self.user.unwrap_or(u32::MAX), self.group.unwrap_or(u32::MAX))
     }
 }
 
-/// Times of last access and modification.
+/// Times of last access and last modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Last access.
@@ -52,7 +52,7 @@ impl Times {
 /// Sets the mode of an open file.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fchmod(2)`.
 pub fn change_mode(file: impl AsFd, mode: Mode) -> Result<()> {
     let file = file.as_fd();
     gate::call(
@@ -65,15 +65,15 @@ pub fn change_mode(file: impl AsFd, mode: Mode) -> Result<()> {
     )
 }
 
-/// Turns what a function of the C library returned into a result.
+/// Converts the return value of a C library function.
 pub(crate) fn done(returned: libc::c_int) -> rustix::io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// Sets owner and group of an open file.
+/// Sets the owner and group of an open file.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fchown(2)`.
 pub fn change_owner(file: impl AsFd, owner: Owner) -> Result<()> {
     let (file, (user, group)) = (file.as_fd(), owner.numbers());
     gate::call(
@@ -89,7 +89,7 @@ pub fn change_owner(file: impl AsFd, owner: Owner) -> Result<()> {
 /// Sets the times of an open file.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `futimens(3)`.
 pub fn change_times(file: impl AsFd, times: Times) -> Result<()> {
     let (file, raw) = (file.as_fd(), times.raw());
     gate::call(

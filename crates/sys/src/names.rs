@@ -1,8 +1,9 @@
-//! Names of directory entries, kept together: one allocation for many names.
+//! Names of directory entries, stored together: one allocation for many names.
 //!
-//! A directory of a million files must not cost a million allocations, and an open that the kernel has not finished
-//! needs its name to stay where it is. So names live in an arena that never changes once it is shared ([`Name`] holds
-//! the arena alive), each followed by the NUL the kernel wants.
+//! A directory of a million files must not cost a million allocations, and an open still in
+//! flight needs its name to stay at the same address. So names live in an arena that never
+//! changes once it is shared, each with the terminating NUL that the kernel expects. A [`Name`]
+//! keeps its arena alive.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -11,11 +12,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What a directory listing says an entry is. A hint only: the descriptor's [`crate::Stat`] decides.
+/// The type of an entry as a directory listing reports it. Only a hint: the descriptor's
+/// [`crate::Stat`] decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryType {
-    /// The file system does not say.
+    /// Not reported by the file system.
     Unknown,
     /// A regular file.
     Regular,
@@ -28,7 +30,7 @@ pub enum EntryType {
 }
 
 impl EntryType {
-    /// Returns the type that `self as u8` numbers so; unknown for any other number.
+    /// Returns the type for a number from `self as u8`; `Unknown` for any other.
     #[must_use]
     pub fn of_number(number: u8) -> Self {
         let all = [Self::Unknown, Self::Regular, Self::Directory, Self::Symlink, Self::Special];
@@ -36,13 +38,14 @@ impl EntryType {
     }
 }
 
-/// One entry of a listing, without its name.
+/// An entry of a listing, without its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The inode number the listing shows. On a mount point it is the covered inode's, so it serves for order only.
+    /// Inode number from the listing. On a mount point it is that of the covered inode, so use it
+    /// only for ordering.
     pub inode: u64,
     start: u32,
-    /// What the listing says the entry is.
+    /// Type from the listing.
     pub kind: EntryType,
 }
 
@@ -54,13 +57,13 @@ pub struct Names {
 }
 
 impl Names {
-    /// Makes an empty list.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a list of the one entry `name`.
+    /// Creates a list with the single entry `name`.
     #[must_use]
     pub fn of(name: &CStr, kind: EntryType) -> Self {
         let mut names = Self::new();
@@ -68,9 +71,7 @@ impl Names {
         names
     }
 
-    /// Adds an entry; a list that has reached 4 GiB of names refuses it.
-    ///
-    /// Returns whether the entry was taken.
+    /// Adds an entry. Returns false if the list already holds 4 GiB of names.
     pub fn push(&mut self, name: &CStr, inode: u64, kind: EntryType) -> bool {
         let Ok(start) = u32::try_from(self.bytes.len()) else { return false };
         self.bytes.extend_from_slice(name.to_bytes_with_nul());
@@ -84,18 +85,18 @@ impl Names {
         self.entries.len()
     }
 
-    /// Tells whether there is no entry.
+    /// Returns true if there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Sorts the entries by inode number, which on most file systems is the order on the disk.
+    /// Sorts the entries by inode number, which on most file systems is the order on disk.
     pub fn sort_by_inode(&mut self) {
         self.entries.sort_unstable_by_key(|entry| entry.inode);
     }
 
-    /// Splits the list by `belongs`: entries it accepts stay, the others go to the returned list.
+    /// Keeps the entries that `belongs` accepts; moves the others to the returned list.
     #[must_use]
     pub fn split_off(&mut self, mut belongs: impl FnMut(&Entry) -> bool) -> Names {
         let mut others = Names::new();
@@ -110,10 +111,10 @@ impl Names {
         others
     }
 
-    /// Returns a list of its own of the entries in `range`, with their names side by side in that order.
+    /// Copies the entries in `range` to a new list, with their names contiguous in that order.
     ///
     /// # Panics
-    /// When `range` is not within the list.
+    /// If `range` is outside the list.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Names {
         let entries = &self.entries[range];
@@ -128,7 +129,7 @@ impl Names {
     /// Returns the `index`-th entry.
     ///
     /// # Panics
-    /// When `index` is not below [`Names::len`].
+    /// If `index` is not less than [`Names::len`].
     #[must_use]
     pub fn entry(&self, index: usize) -> Entry {
         self.entries[index]
@@ -137,7 +138,7 @@ impl Names {
     /// Returns the name of the `index`-th entry.
     ///
     /// # Panics
-    /// When `index` is not below [`Names::len`].
+    /// If `index` is not less than [`Names::len`].
     #[must_use]
     pub fn name(&self, index: usize) -> &CStr {
         self.at(self.entries[index].start)
@@ -148,13 +149,13 @@ impl Names {
     }
 }
 
-/// Entries on their way to another process: their names, and what a listing says of them.
+/// Entries serialised for another process: names and, from the listing, types and inode numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedNames {
-    /// Each with a NUL at its end.
+    /// NUL-terminated names.
     names: Vec<u8>,
     kinds: Vec<u8>,
-    /// As many, or none where they are of no use.
+    /// One for each entry, or none if they aren't needed.
     inodes: Vec<u64>,
 }
 
@@ -170,19 +171,19 @@ impl PackedNames {
         packed
     }
 
-    /// Adds an entry to a list without inode numbers.
+    /// Adds an entry without an inode number.
     pub fn push(&mut self, name: &CStr, kind: EntryType) {
         self.names.extend_from_slice(name.to_bytes_with_nul());
         self.kinds.push(kind as u8);
     }
 
-    /// Returns the names, each with a NUL at its end.
+    /// Returns the names, each terminated by a NUL.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.names
     }
 
-    /// Unpacks the list, in its order. An inode number that was not sent is 0.
+    /// Unpacks the list, in its order. Inode numbers that were not sent become 0.
     #[must_use]
     pub fn unpack(self) -> Names {
         let Self { names: bytes, kinds, inodes } = self;
@@ -198,7 +199,7 @@ impl PackedNames {
     }
 }
 
-/// One name that keeps its arena alive; cheap to clone.
+/// A single name that keeps its arena alive. Cheap to clone.
 #[derive(Clone)]
 pub struct Name {
     names: Arc<Names>,
@@ -209,13 +210,13 @@ impl Name {
     /// Refers to the `index`-th name of a list.
     ///
     /// # Panics
-    /// When `index` is not below [`Names::len`].
+    /// If `index` is not less than [`Names::len`].
     #[must_use]
     pub fn new(names: &Arc<Names>, index: usize) -> Self {
         Self { start: names.entries[index].start, names: Arc::clone(names) }
     }
 
-    /// Returns the name, at an address that stays the same as long as any clone of this lives.
+    /// Returns the name, at an address that stays valid while any clone of this lives.
     #[must_use]
     pub fn as_c_str(&self) -> &CStr {
         self.names.at(self.start)

@@ -1,4 +1,4 @@
-//! Opening files: a single component below a held directory, or an operand's path.
+//! Opening files: a single component below an open directory, or an operand's path.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,10 +12,11 @@ use crate::gate;
 use crate::operation::Operation;
 use crate::stat::{FileType, Mode, stat_at};
 
-/// How to open a file. Starts from one of the constants; the methods add to it.
+/// How to open a file. Start from one of the constants and add to it with the methods.
 ///
-/// Every way of opening is close-on-exec, never makes a terminal the controlling one, and follows no symbolic link in
-/// the last component unless [`Open::following`] was asked for.
+/// Every `Open` sets close-on-exec and never acquires a controlling terminal. A symbolic link in
+/// the last component is followed only by [`Open::following`], [`Open::unnamed`] and
+/// [`Open::create_through`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
     flags: OFlags,
@@ -25,52 +26,57 @@ pub struct Open {
 const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
 
 impl Open {
-    /// A file to read. Does not block on a FIFO that stands where a regular file was expected.
+    /// Opens a file for reading. Doesn't block on a FIFO found where a regular file was expected.
     pub const READ: Open = Open { flags: OFlags::RDONLY.union(OFlags::NONBLOCK).union(ALWAYS), mode: 0 };
-    /// A directory to list and to resolve names in.
+    /// Opens a directory for listing and for resolving names in it.
     pub const DIRECTORY: Open =
         Open { flags: OFlags::RDONLY.union(OFlags::DIRECTORY).union(ALWAYS), mode: 0 };
-    /// A directory to resolve names in only: works where it may be searched but not listed.
+    /// Opens a directory for resolving names only: needs search permission, not read permission.
     pub const SEARCH: Open = Open { flags: OFlags::PATH.union(OFlags::DIRECTORY).union(ALWAYS), mode: 0 };
-    /// A file of any type, as a mere reference: nothing is read, written or waited for.
+    /// Opens a reference to a file of any type (`O_PATH`): reads nothing, writes nothing,
+    /// never blocks.
     pub const PATH: Open = Open { flags: OFlags::PATH.union(ALWAYS), mode: 0 };
-    /// An existing file to write. Does not block on a FIFO that stands where a regular file was expected.
+    /// Opens an existing file for writing. Doesn't block on a FIFO found where a regular file
+    /// was expected.
     pub const WRITE: Open = Open { flags: OFlags::WRONLY.union(OFlags::NONBLOCK).union(ALWAYS), mode: 0 };
 
-    /// A new file to write: fails with `EEXIST` when the name is taken, by whatever. `mode` is subject to the umask.
+    /// Creates a file for writing. Fails with `EEXIST` if the name exists. `mode` is subject to
+    /// the umask.
     #[must_use]
     pub const fn create(mode: Mode) -> Open {
         let flags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(ALWAYS);
         Open { flags, mode: mode.bits() }
     }
 
-    /// A new file to write that has no name, where the file system can make one: the name to open is its directory's.
+    /// Creates an unnamed file for writing (`O_TMPFILE`), if the file system can. The name to open
+    /// is that of its directory.
     #[must_use]
     pub const fn unnamed(mode: Mode) -> Open {
         let flags = OFlags::WRONLY.union(OFlags::TMPFILE).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
         Open { flags, mode: mode.bits() }
     }
 
-    /// A new file to write, through a dangling symbolic link if there is one: POSIX's `cp`, unsafe in hostile places.
+    /// Creates a file for writing, through a dangling symbolic link if there is one. POSIX requires
+    /// this of `cp`; it is unsafe in a directory that others can write to.
     #[must_use]
     pub const fn create_through(mode: Mode) -> Open {
         let flags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
         Open { flags, mode: mode.bits() }
     }
 
-    /// Returns the flags as a number that another process of this program understands; a mode is not in it.
+    /// Returns the flags, without the mode, as a number to pass to another haul process.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.flags.bits()
     }
 
-    /// Tells whether a symbolic link in the last component is followed.
+    /// Returns true if a symbolic link in the last component is followed.
     #[must_use]
     pub const fn follows(self) -> bool {
         !self.flags.contains(OFlags::NOFOLLOW)
     }
 
-    /// Makes the way of opening that [`Open::bits`] has described.
+    /// Restores an `Open` from [`Open::bits`], with mode 0.
     #[must_use]
     pub const fn of_bits(bits: u32) -> Open {
         Open { flags: OFlags::from_bits_truncate(bits), mode: 0 }
@@ -82,37 +88,38 @@ impl Open {
         Open { flags: self.flags.difference(OFlags::NOFOLLOW), mode: self.mode }
     }
 
-    /// Waits for the other end of a FIFO, and for data in one.
+    /// Blocks until a FIFO has a peer, and until it has data.
     #[must_use]
     pub const fn blocking(self) -> Open {
         Open { flags: self.flags.difference(OFlags::NONBLOCK), mode: self.mode }
     }
 
-    /// Moves data between the caller's memory and the disk, past the page cache (`O_DIRECT`). Offsets, lengths and memory
-    /// must then be aligned as the file system wants it; `EINVAL` where it cannot at all.
+    /// Bypasses the page cache (`O_DIRECT`). Offsets, lengths and memory must be aligned as the
+    /// file system requires; file systems without direct I/O fail with `EINVAL`.
     #[must_use]
     pub const fn direct(self) -> Open {
         Open { flags: self.flags.union(OFlags::DIRECT), mode: self.mode }
     }
 
-    /// Has every write wait until the data, and what is needed to find it, is on the disk (`O_SYNC`).
+    /// Makes every write wait until the data, and the metadata needed to read it, are on
+    /// disk (`O_SYNC`).
     #[must_use]
     pub const fn synchronous(self) -> Open {
         Open { flags: self.flags.union(OFlags::SYNC), mode: self.mode }
     }
 
-    /// Makes the file without a layout where files have one (Lustre's `O_LOV_DELAY_CREATE`): nothing can be written to it
-    /// until it was given one, or was opened again. Means nothing elsewhere.
+    /// Creates the file without a layout on Lustre (`O_LOV_DELAY_CREATE`). It can't be written
+    /// until it gets one or is opened again. Has no effect on other file systems.
     #[must_use]
     pub const fn without_layout(self) -> Open {
-        // Together with `O_NOCTTY`, which all have.
+        // Lustre looks for `O_ASYNC` together with `O_NOCTTY`, which every `Open` has.
         Open {
             flags: self.flags.union(OFlags::from_bits_retain(libc::O_ASYNC.cast_unsigned())),
             mode: self.mode,
         }
     }
 
-    /// Returns the kernel's flag word and mode, for engines that pass an open to the kernel themselves.
+    /// Returns the kernel's flags and mode, for engines that submit the open themselves.
     #[must_use]
     pub fn raw(self) -> (i32, u32) {
         (self.flags.bits().cast_signed(), self.mode)
@@ -122,7 +129,8 @@ impl Open {
 /// Opens the entry `name`, a single component, of `directory`.
 ///
 /// # Errors
-/// The kernel's; `ELOOP` when the entry is a symbolic link that is not to be followed (`ENOTDIR` for directories).
+/// Any error from `openat(2)`; `ELOOP` if the entry is a symbolic link that must not be followed
+/// (`ENOTDIR` with [`Open::DIRECTORY`]).
 pub fn open(directory: impl AsFd, name: &CStr, how: Open) -> Result<Fd> {
     let directory = directory.as_fd();
     gate::call(
@@ -133,18 +141,20 @@ pub fn open(directory: impl AsFd, name: &CStr, how: Open) -> Result<Fd> {
     .map(Fd::new)
 }
 
-/// Opens the parent of an open directory. The caller compares its identity with the parent it expects.
+/// Opens the parent of an open directory. The caller must compare its identity with the expected
+/// parent: the directory may have been moved.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `openat(2)`.
 pub fn open_parent(directory: impl AsFd) -> Result<Fd> {
     open(directory, c"..", Open::DIRECTORY)
 }
 
-/// Opens an operand by its path, from the current directory. Only for what the user named, never below it.
+/// Opens an operand by its path, relative to the current directory. Use it only for paths the user
+/// named, never for entries found below them.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `openat(2)`.
 pub fn open_path(path: &CStr, how: Open) -> Result<Fd> {
     gate::call(
         Operation::Openat,
@@ -154,21 +164,23 @@ pub fn open_path(path: &CStr, how: Open) -> Result<Fd> {
     .map(Fd::new)
 }
 
-/// Opens a directory by its path, for resolving names in only; no component may be a symbolic link.
+/// Opens a directory by its path, for resolving names only, and refuses symbolic links in
+/// every component.
 ///
-/// Walks component by component, which needs no `openat2`: sandboxes refuse it, and interposing libraries don't know it.
+/// Walks one component at a time instead of calling `openat2`: sandboxes block that call and
+/// interposing libraries don't know it.
 ///
 /// # Errors
-/// The kernel's; `ELOOP` when a component is a symbolic link.
+/// Any error from `openat(2)`; `ELOOP` if a component is a symbolic link.
 pub fn open_path_without_links(path: &CStr) -> Result<Fd> {
     let bytes = path.to_bytes();
     let start = if bytes.starts_with(b"/") { c"/" } else { c"." };
     let mut directory = open_path(start, Open::SEARCH)?;
     for component in bytes.split(|byte| *byte == b'/').filter(|component| !component.is_empty()) {
-        // Part of a C string, so without a NUL.
+        // A slice of a C string has no NUL inside, so this can't fail.
         let name = CString::new(component).unwrap_or_default();
         directory = open(&directory, &name, Open::SEARCH).map_err(|cause| {
-            // With `O_DIRECTORY` the kernel says `ENOTDIR` of a link, too.
+            // With `O_DIRECTORY` the kernel reports a symbolic link as `ENOTDIR` too.
             match stat_at(&directory, &name).is_ok_and(|there| there.kind == FileType::Symlink) {
                 true => Error::new(Operation::Openat, cause.arguments().to_owned(), Errno::LOOP),
                 false => cause,
@@ -178,12 +190,14 @@ pub fn open_path_without_links(path: &CStr) -> Result<Fd> {
     Ok(directory)
 }
 
-/// Opens a file, and waits for who holds a lease on it (a Samba client, `nfsd`) to give way.
+/// Opens a file. If someone (a Samba client, `nfsd`) holds a lease on it, waits for the lease to
+/// be released.
 ///
-/// `O_NONBLOCK`, which is there for FIFOs, makes the kernel answer `EWOULDBLOCK` for a leased file after it asked for the
-/// lease back. The file is then opened once more, as a reference (`O_PATH`, which breaks no lease), and if that is a regular
-/// file, opened through `/proc/self/fd` without `O_NONBLOCK`. What the reference holds stays a regular file whatever
-/// happens to its name, so this waits for a lease and for nothing else: at most `/proc/sys/fs/lease-break-time`.
+/// With `O_NONBLOCK`, which is set because of FIFOs, the kernel starts breaking the lease and fails
+/// with `EWOULDBLOCK`. The file is then opened with `O_PATH`, which breaks no lease. If it is a
+/// regular file, it is reopened through `/proc/self/fd` without `O_NONBLOCK`. The `O_PATH`
+/// descriptor keeps referring to that regular file whatever happens to the name, so the reopen can
+/// only wait for a lease: at most `/proc/sys/fs/lease-break-time`.
 fn open_or_wait(directory: BorrowedFd<'_>, name: &CStr, how: Open) -> rustix::io::Result<OwnedFd> {
     let mode = RawMode::from_raw_mode(how.mode);
     let outcome = rustix::fs::openat(directory, name, how.flags, mode);
@@ -198,10 +212,10 @@ fn open_or_wait(directory: BorrowedFd<'_>, name: &CStr, how: Open) -> rustix::io
     if !rustix::fs::fstat(&reference).is_ok_and(is_regular) {
         return outcome;
     }
-    // The path is a link itself.
+    // The path in `/proc` is itself a symbolic link, so `O_NOFOLLOW` must go.
     let waiting = how.flags.difference(OFlags::NONBLOCK.union(OFlags::NOFOLLOW));
     match rustix::fs::openat(CWD, through_proc(&reference)?, waiting, mode) {
-        // Without /proc the caller learns why the first attempt failed.
+        // Without `/proc`, report the first error.
         Err(Errno::NOENT) => outcome,
         reopened => reopened,
     }

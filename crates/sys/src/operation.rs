@@ -1,8 +1,8 @@
-//! The operations haul asks of the kernel, by the names strace prints.
+//! The operations haul requests from the kernel, named as strace prints them.
 
 macro_rules! operations {
     ($($variant:ident = $name:literal),+ $(,)?) => {
-        /// One kind of system call or ring operation, named as strace names it.
+        /// A system call, library call or ring operation, named as strace prints it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Operation { $(#[doc = concat!("`", $name, "`")] $variant),+ }
 
@@ -10,7 +10,7 @@ macro_rules! operations {
             /// Every operation, in the order of declaration.
             pub const ALL: &'static [Operation] = &[$(Operation::$variant),+];
 
-            /// Returns the name strace prints.
+            /// Returns the name as strace prints it.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Operation::$variant => $name),+ }

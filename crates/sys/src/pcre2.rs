@@ -1,10 +1,12 @@
-//! PCRE2, the library behind `grep -P`: compiled patterns and matching, bounded in time and memory.
+//! Bindings for PCRE2, the library behind `grep -P`: pattern compilation and matching, bounded in
+//! time and memory.
 //!
-//! A [`Pattern`] is immutable and shared by all workers; each worker owns a [`Matching`], which holds what PCRE2 writes
-//! to. Patterns are compiled to machine code where the processor and the system allow it; else PCRE2 interprets them.
+//! A [`Pattern`] is immutable and shared by all workers. Each worker owns a [`Matching`], which
+//! holds what PCRE2 writes to. Patterns are JIT-compiled if the processor and the system allow it;
+//! otherwise PCRE2 interprets them.
 //!
-//! Limits: PCRE2's own match limit bounds the time of one search, [`MEMORY_MAX`] the memory of one worker. A search that
-//! exceeds a limit is a [`Failure`], never taken for "no match".
+//! Limits: PCRE2's own match limit bounds the time of a search, [`MEMORY_MAX`] the memory of a
+//! worker. A search that exceeds a limit is a [`Failure`], never reported as "no match".
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -12,43 +14,43 @@ use std::ptr::{NonNull, null, null_mut};
 
 use pcre2_sys as sys;
 
-/// Maximum memory that a search may use for backtracking, in bytes.
+/// Maximum backtracking memory of a search, in bytes.
 pub const MEMORY_MAX: usize = 256 << 20;
 
-/// Size of PCRE2's own stack for compiled code, in bytes; the stacks we allocate are larger.
+/// Size of PCRE2's own JIT stack, in bytes. The stacks allocated here are larger.
 const FIRST_STACK: usize = 32 << 10;
 
-/// Maximum length of a message of PCRE2, in bytes.
+/// Maximum length of a PCRE2 error message, in bytes.
 const MESSAGE_MAX: usize = 256;
 
-/// How a pattern is compiled.
+/// Options for compiling a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatternOptions {
-    /// Text is UTF-8: a character is a code point, and an invalid sequence matches nothing. Otherwise a byte is a
-    /// character, with the classes of the process's locale.
+    /// Treats text as UTF-8: a character is a code point, and an invalid sequence never matches.
+    /// Otherwise a byte is a character, classified by the process's locale.
     pub utf8: bool,
     /// Ignores case.
     pub ignore_case: bool,
-    /// The whole subject has to match.
+    /// Requires the whole subject to match.
     pub whole: bool,
 }
 
-/// Why a search was given up.
+/// Why a search was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It exceeded the match limit.
+    /// Match limit exceeded.
     MatchLimit,
-    /// It exceeded the limit of nested backtracking.
+    /// Backtracking depth limit exceeded.
     DepthLimit,
-    /// It exceeded [`MEMORY_MAX`] in the interpreter.
+    /// [`MEMORY_MAX`] exceeded in the interpreter.
     HeapLimit,
-    /// It exceeded [`MEMORY_MAX`] in compiled code.
+    /// [`MEMORY_MAX`] exceeded in JIT code.
     StackLimit,
-    /// The system has no more memory.
+    /// Out of memory.
     Memory,
-    /// The pattern recurses for ever.
+    /// Infinite recursion in the pattern.
     RecurseLoop,
-    /// Another error of PCRE2, by its number.
+    /// Another PCRE2 error, by number.
     Other(i32),
 }
 
@@ -56,20 +58,21 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Pattern {
     code: NonNull<sys::pcre2_code_8>,
-    /// Classes of the locale, which the code refers to; null for PCRE2's own.
+    /// Character tables of the locale, which the code refers to; null for PCRE2's own.
     tables: *const u8,
 }
 
-// SAFETY: PCRE2 documents compiled code and tables as read-only after compilation, and any thread may free them.
+// SAFETY: PCRE2 documents compiled code and tables as read-only after compilation, and any thread
+// may free them.
 unsafe impl Send for Pattern {}
-// SAFETY: as above; what a search writes to is in `Matching`.
+// SAFETY: as above; a search writes only to its `Matching`.
 unsafe impl Sync for Pattern {}
 
 impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// PCRE2's message about the pattern.
+    /// PCRE2's error message.
     pub fn new(text: &[u8], options: PatternOptions) -> Result<Self, String> {
         let mut context = CompileContext::new(options)?;
         let mut flags = sys::PCRE2_DOLLAR_ENDONLY;
@@ -80,7 +83,8 @@ impl Pattern {
             flags |= sys::PCRE2_UTF | sys::PCRE2_MATCH_INVALID_UTF;
         }
         let (mut code, mut offset): (c_int, usize) = (0, 0);
-        // SAFETY: the text is readable for its length, the two results are writable, and the context lives.
+        // SAFETY: the text is readable for its length, the two results are writable, and the
+        // context is alive.
         let compiled = unsafe {
             sys::pcre2_compile_8(
                 text.as_ptr(),
@@ -92,17 +96,17 @@ impl Pattern {
             )
         };
         let compiled = NonNull::new(compiled).ok_or_else(|| message(code))?;
-        // A failure means that the pattern is interpreted, with the same result.
+        // On failure PCRE2 interprets the pattern, with the same results, so the result is ignored.
         // SAFETY: the code was compiled above, and nobody else has it yet.
         unsafe { sys::pcre2_jit_compile_8(compiled.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
         Ok(Self { code: compiled, tables: std::mem::replace(&mut context.tables, null()) })
     }
 
-    /// Finds the first match in `subject` at or after `from`, with what stands before `from` visible to look-behind. The
-    /// start of the subject is not the start of a line if `not_bol`.
+    /// Finds the first match in `subject` at or after `from`. Look-behind can see what precedes
+    /// `from`. If `not_bol`, the start of the subject is not the start of a line.
     ///
     /// # Errors
-    /// Why the search was given up.
+    /// Why the search was aborted.
     pub fn find(
         &self,
         matching: &mut Matching,
@@ -115,8 +119,8 @@ impl Pattern {
         }
         let options = if not_bol { sys::PCRE2_NOTBOL } else { 0 };
         loop {
-            // SAFETY: the code and the match data live, the data was made for this code, and the subject is readable
-            // for its length.
+            // SAFETY: the code and the match data are alive, the data was made for this code, and
+            // the subject is readable for its length.
             let result = unsafe {
                 sys::pcre2_match_8(
                     self.code.as_ptr(),
@@ -140,21 +144,21 @@ impl Pattern {
 
 impl Drop for Pattern {
     fn drop(&mut self) {
-        // SAFETY: the code was made by PCRE2 and is used by nobody else.
+        // SAFETY: PCRE2 made the code, and nobody else uses it.
         unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) };
         free_tables(self.tables);
     }
 }
 
-/// Frees tables that nothing refers to any more.
+/// Frees character tables that nothing refers to any more.
 fn free_tables(tables: *const u8) {
     if !tables.is_null() {
-        // SAFETY: the tables were made by `pcre2_maketables_8` with the same (null) context.
+        // SAFETY: `pcre2_maketables_8` made the tables with the same (null) context.
         unsafe { sys::pcre2_maketables_free_8(null_mut(), tables) };
     }
 }
 
-/// What a compilation needs beside the pattern.
+/// A compile context, and the character tables set in it.
 struct CompileContext {
     context: NonNull<sys::pcre2_compile_context_8>,
     tables: *const u8,
@@ -163,7 +167,7 @@ struct CompileContext {
 impl CompileContext {
     fn new(options: PatternOptions) -> Result<Self, String> {
         let no_memory = || message(sys::PCRE2_ERROR_NOMEMORY);
-        // SAFETY: a null context asks for the C library's memory.
+        // SAFETY: a null context selects the C library's allocator.
         let context = unsafe { sys::pcre2_compile_context_create_8(null_mut()) };
         let mut context = Self { context: NonNull::new(context).ok_or_else(no_memory)?, tables: null() };
         if options.whole {
@@ -175,12 +179,13 @@ impl CompileContext {
         if options.utf8 {
             return Ok(context);
         }
-        // SAFETY: a null context asks for the C library's memory. The locale is set once, before threads begin.
+        // SAFETY: a null context selects the C library's allocator. The locale is set once, before
+        // threads start.
         context.tables = unsafe { sys::pcre2_maketables_8(null_mut()) };
         if context.tables.is_null() {
             return Err(no_memory());
         }
-        // SAFETY: both live; the tables live as long as the code that refers to them.
+        // SAFETY: both are alive; the tables live as long as the code that refers to them.
         unsafe { sys::pcre2_set_character_tables_8(context.context.as_ptr(), context.tables) };
         Ok(context)
     }
@@ -188,67 +193,67 @@ impl CompileContext {
 
 impl Drop for CompileContext {
     fn drop(&mut self) {
-        // SAFETY: the context was made by PCRE2 and is used by nobody else; code keeps no reference to it.
+        // SAFETY: PCRE2 made the context, and nobody else uses it; code keeps no reference to it.
         unsafe { sys::pcre2_compile_context_free_8(self.context.as_ptr()) };
         free_tables(self.tables);
     }
 }
 
-/// What a worker writes to while it searches for one pattern.
+/// Per-worker state of searches for one pattern.
 #[derive(Debug)]
 pub struct Matching {
     data: NonNull<sys::pcre2_match_data_8>,
     context: NonNull<sys::pcre2_match_context_8>,
-    /// The stack of compiled code; null for PCRE2's own.
+    /// JIT stack; null for PCRE2's own.
     stack: *mut sys::pcre2_jit_stack_8,
     stack_bytes: usize,
 }
 
-// SAFETY: only its owner uses what it holds, and PCRE2 ties none of it to a thread.
+// SAFETY: only the owner uses the pointers, and PCRE2 ties none of them to a thread.
 unsafe impl Send for Matching {}
 
 impl Matching {
-    /// Allocates what a search for `pattern` needs. `None` if there is no memory.
+    /// Allocates the state for searching with `pattern`. `None` if out of memory.
     pub fn new(pattern: &Pattern) -> Option<Self> {
-        // SAFETY: a null context asks for the C library's memory.
+        // SAFETY: a null context selects the C library's allocator.
         let context = NonNull::new(unsafe { sys::pcre2_match_context_create_8(null_mut()) })?;
         let kibibytes = u32::try_from(MEMORY_MAX >> 10).unwrap_or(u32::MAX);
         // SAFETY: the context was made above.
         unsafe { sys::pcre2_set_heap_limit_8(context.as_ptr(), kibibytes) };
-        // SAFETY: the code lives; a null context asks for the C library's memory.
+        // SAFETY: the code is alive; a null context selects the C library's allocator.
         let data = unsafe { sys::pcre2_match_data_create_from_pattern_8(pattern.code.as_ptr(), null_mut()) };
         let Some(data) = NonNull::new(data) else {
-            // SAFETY: the context was made above, and is used by nobody.
+            // SAFETY: the context was made above, and nobody uses it.
             unsafe { sys::pcre2_match_context_free_8(context.as_ptr()) };
             return None;
         };
         Some(Self { data, context, stack: null_mut(), stack_bytes: FIRST_STACK })
     }
 
-    /// Replaces the stack of compiled code by one of twice the size. False if that exceeds the limit, or the system has no
-    /// such memory.
+    /// Doubles the JIT stack. Returns false if it would exceed the limit, or memory is short.
     fn grow(&mut self) -> bool {
         let bytes = self.stack_bytes * 2;
         if bytes > MEMORY_MAX {
             return false;
         }
-        // SAFETY: a null context asks for the C library's memory.
+        // SAFETY: a null context selects the C library's allocator.
         let stack = unsafe { sys::pcre2_jit_stack_create_8(self.stack_bytes, bytes, null_mut()) };
         if stack.is_null() {
             return false;
         }
-        // SAFETY: both live; without a callback, the last argument is the stack to use.
+        // SAFETY: both are alive; without a callback, the last argument is the stack to use.
         unsafe { sys::pcre2_jit_stack_assign_8(self.context.as_ptr(), None, stack.cast()) };
         let old = std::mem::replace(&mut self.stack, stack);
-        // SAFETY: nothing refers to the old stack any more; PCRE2 ignores a null.
+        // SAFETY: nothing refers to the old stack any more; PCRE2 ignores null.
         unsafe { sys::pcre2_jit_stack_free_8(old) };
         self.stack_bytes = bytes;
         true
     }
 
-    /// Returns where the last successful search found a match.
+    /// Returns the range of the last match.
     fn found(&self) -> Range<usize> {
-        // SAFETY: the data lives, and its vector has at least one pair, which a successful search has written.
+        // SAFETY: the data is alive, and a successful search has written at least one pair to
+        // its vector.
         let vector = unsafe { sys::pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
         // SAFETY: as above.
         let start = unsafe { vector.read() };
@@ -256,18 +261,18 @@ impl Matching {
         let end = unsafe { vector.add(1) };
         // SAFETY: as above.
         let end = unsafe { end.read() };
-        // `\K` in a look-ahead can put the start behind the end.
+        // `\K` in a look-ahead can put the start after the end.
         start.min(end)..end
     }
 }
 
 impl Drop for Matching {
     fn drop(&mut self) {
-        // SAFETY: made by PCRE2, used by nobody else.
+        // SAFETY: PCRE2 made it, and nobody else uses it.
         unsafe { sys::pcre2_match_data_free_8(self.data.as_ptr()) };
         // SAFETY: as above; the context only refers to the stack.
         unsafe { sys::pcre2_match_context_free_8(self.context.as_ptr()) };
-        // SAFETY: as above; PCRE2 ignores a null.
+        // SAFETY: as above; PCRE2 ignores null.
         unsafe { sys::pcre2_jit_stack_free_8(self.stack) };
     }
 }
@@ -286,7 +291,7 @@ impl Failure {
     }
 }
 
-/// Returns PCRE2's words for an error.
+/// Returns PCRE2's message for an error code.
 fn message(code: c_int) -> String {
     let mut text = [0_u8; MESSAGE_MAX];
     // SAFETY: the buffer is writable for its length; PCRE2 truncates what does not fit.

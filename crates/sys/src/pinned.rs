@@ -1,14 +1,15 @@
-//! A file held by an `O_PATH` descriptor, and its metadata read and changed through that descriptor.
+//! A file held by an `O_PATH` descriptor, and its metadata read and changed through
+//! that descriptor.
 //!
-//! Symbolic links, FIFOs, sockets and devices can't be opened for this (a link has no open form, opening a FIFO
-//! waits, opening a device may do anything), so most programs change them by name. Whoever may write to the
-//! directory can exchange the name for another file in between. A [`Pinned`] is the object itself: nothing done
-//! through it reaches anything else.
+//! Symbolic links, FIFOs, sockets and devices can't be opened for this: a link has no open form,
+//! opening a FIFO blocks, and opening a device may do anything. So most programs change them by
+//! name, and anyone who can write to the directory can swap the name for another file in between. A
+//! [`Pinned`] is the object itself: nothing done through it reaches anything else.
 //!
-//! The kernel takes an `O_PATH` descriptor in two forms: `AT_EMPTY_PATH`, and the magic link
-//! `/proc/self/fd/N`, which leads to the object and no further even if that is a symbolic link. Each call
-//! tries one and falls back to the other: libraries that interpose the C library (fakeroot) know only paths,
-//! and a chroot may lack `/proc`.
+//! The kernel accepts an `O_PATH` descriptor in two forms: `AT_EMPTY_PATH`, and the magic link
+//! `/proc/self/fd/N`, which leads to the object and no further even if that is a symbolic link.
+//! Each call tries one and falls back to the other: libraries that interpose the C library
+//! (fakeroot) know only paths, and a chroot may lack `/proc`.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -29,26 +30,26 @@ use crate::xattr::{XattrNames, empty_path, fitting, none_if_unsupported};
 pub struct Pinned(Fd);
 
 impl Pinned {
-    /// Pins the entry `name` of `directory`; a symbolic link itself.
+    /// Pins the entry `name` of `directory`; if it is a symbolic link, the link itself.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `openat(2)`.
     pub fn open(directory: impl AsFd, name: &CStr) -> Result<Self> {
         open(directory, name, Open::PATH).map(Self)
     }
 
-    /// Pins what the entry `name` of `directory` leads to.
+    /// Pins the entry `name` of `directory`; if it is a symbolic link, its target.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `openat(2)`.
     pub fn follow(directory: impl AsFd, name: &CStr) -> Result<Self> {
         open(directory, name, Open::PATH.following()).map(Self)
     }
 
-    /// Looks at it.
+    /// Returns its metadata.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `statx(2)`.
     pub fn stat(&self) -> Result<Stat> {
         stat(&self.0)
     }
@@ -56,9 +57,9 @@ impl Pinned {
     /// Sets its mode.
     ///
     /// # Errors
-    /// The kernel's; `EOPNOTSUPP` for a symbolic link.
+    /// Any error from `chmod(2)`; `EOPNOTSUPP` for a symbolic link.
     pub fn change_mode(&self, mode: Mode) -> Result<()> {
-        // The C library's own function: fakeroot has to see it, and rustix calls the kernel.
+        // Through the C library: fakeroot must see the call, and rustix bypasses it.
         let by_path = || {
             let path = through_proc(&self.0)?;
             // SAFETY: passes a NUL-terminated path borrowed for the call, and a number.
@@ -79,7 +80,7 @@ impl Pinned {
     /// Sets its owner and group.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `fchownat(2)`.
     pub fn change_owner(&self, owner: Owner) -> Result<()> {
         let (user, group) = owner.raw();
         self.call(
@@ -97,7 +98,7 @@ impl Pinned {
     /// Sets its times.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `utimensat(2)`.
     pub fn change_times(&self, times: Times) -> Result<()> {
         let raw = times.raw();
         self.call(
@@ -112,13 +113,13 @@ impl Pinned {
         )
     }
 
-    /// Gives it the further name `new_name` in `new_directory`.
+    /// Creates a hard link to it: `new_name` in `new_directory`.
     ///
     /// # Errors
-    /// The kernel's; `EEXIST` when the name is taken.
+    /// Any error from `linkat(2)`; `EEXIST` if the name exists.
     pub fn link(&self, new_directory: impl AsFd, new_name: &CStr) -> Result<()> {
         let new_directory = new_directory.as_fd();
-        // By the magic link first: `AT_EMPTY_PATH` takes a capability (linkat(2)).
+        // The magic link first: `AT_EMPTY_PATH` needs a capability (linkat(2)).
         let by_path = || {
             let path = through_proc(&self.0)?;
             rustix::fs::linkat(CWD, path, new_directory, new_name, AtFlags::SYMLINK_FOLLOW)
@@ -131,16 +132,16 @@ impl Pinned {
         )
     }
 
-    /// The descriptor, which finds out what file system it is on.
+    /// Returns the descriptor, for querying its file system.
     #[must_use]
     pub fn descriptor(&self) -> &Fd {
         &self.0
     }
 
-    /// Lists its extended attributes; none where the file system has no attributes.
+    /// Lists its extended attributes. The list is empty if the file system has no attributes.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `listxattr(2)`.
     pub fn list_xattrs(&self) -> Result<XattrNames> {
         let list = |room: &mut [u8]| match rustix::fs::listxattr(through_proc(&self.0)?, &mut *room) {
             Err(Errno::NOENT) => empty_path::list(self.as_fd(), room),
@@ -153,7 +154,7 @@ impl Pinned {
     /// Reads its extended attribute `key`.
     ///
     /// # Errors
-    /// The kernel's; `ENODATA` when there is none of this name.
+    /// Any error from `getxattr(2)`; `ENODATA` if there is no such attribute.
     pub fn get_xattr(&self, key: &CStr) -> Result<Vec<u8>> {
         let get = |room: &mut [u8]| match rustix::fs::getxattr(through_proc(&self.0)?, key, &mut *room) {
             Err(Errno::NOENT) => empty_path::get(self.as_fd(), key, room),
@@ -165,7 +166,7 @@ impl Pinned {
     /// Sets its extended attribute `key`.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `setxattr(2)`.
     pub fn set_xattr(&self, key: &CStr, value: &[u8]) -> Result<()> {
         self.call(
             Operation::Fsetxattr,
@@ -179,10 +180,10 @@ impl Pinned {
         )
     }
 
-    /// Removes its extended attribute `key`; one that isn't there is no error.
+    /// Removes its extended attribute `key`. Succeeds if there is none.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Any error from `removexattr(2)`.
     pub fn remove_xattr(&self, key: &CStr) -> Result<()> {
         self.call(
             Operation::Fremovexattr,
@@ -216,8 +217,9 @@ impl AsFd for Pinned {
     }
 }
 
-/// Tries the descriptor with an empty path, then the magic link. `ENOENT` and `EINVAL` can't come from a kernel
-/// that knows `AT_EMPTY_PATH` (`utimensat` since 5.8): an interposing library looked the empty path up.
+/// Tries the descriptor with an empty path, then the magic link. A kernel that knows
+/// `AT_EMPTY_PATH` (for `utimensat` since 5.8) can't fail with `ENOENT` or `EINVAL` here: an
+/// interposing library has looked up the empty path.
 fn by_descriptor_first(
     by_descriptor: impl FnOnce() -> rustix::io::Result<()>,
     by_path: impl FnOnce() -> rustix::io::Result<()>,
@@ -228,8 +230,8 @@ fn by_descriptor_first(
     }
 }
 
-/// Tries the magic link, then, without a `/proc`, the descriptor with an empty path: a newer system call that
-/// no interposing library knows.
+/// Tries the magic link. If there is no `/proc`, tries the descriptor with an empty path, a newer
+/// system call that no interposing library knows.
 fn by_path_first(
     by_path: impl FnOnce() -> rustix::io::Result<()>,
     by_descriptor: impl FnOnce() -> rustix::io::Result<()>,
@@ -288,7 +290,7 @@ mod tests {
         one.link(&directory, c"further").unwrap();
         assert!(one.link(&directory, c"further").unwrap_err().is(Errno::EXIST));
         assert_eq!(std::fs::read(folder.join("further")).unwrap(), b"one");
-        // The link itself, not what it leads to.
+        // The link itself, not its target.
         link.link(&directory, c"further-link").unwrap();
         assert!(folder.join("further-link").symlink_metadata().unwrap().is_symlink());
         std::fs::remove_dir_all(&folder).unwrap();

@@ -1,48 +1,56 @@
-//! A safe POSIX AIO: requests go in with everything they own, and come out with what the C library's threads made of them.
+//! A safe wrapper for POSIX AIO: each request owns everything it needs until its result
+//! is returned.
 //!
-//! How it works: there is a fixed number of slots, one for each request in flight. A slot owns the control block and all
-//! that the block names. The C library keeps the slot's address from the moment it is given the block until it calls
-//! [`notified`], on a thread of its own (`SIGEV_THREAD`), and with that address goes one count of the slot's `Arc`. So a
-//! slot lives as long as a notification can come, whatever becomes of the [`PosixAio`].
+//! There is a fixed number of slots, one for each request in flight. A slot owns its control block
+//! and everything the block names. The C library holds the slot's address from the time it gets the
+//! block until it calls [`notified`], on a thread of its own (`SIGEV_THREAD`). One reference count
+//! of the slot's `Arc` goes with that address, so a slot outlives any notification that may still
+//! come, even if the [`PosixAio`] is gone.
 //!
-//! Who may touch a slot's fields is said by its state; whoever changes a state first takes it over.
+//! The state of a slot says who may touch its fields; whoever changes the state takes the
+//! slot over.
 //!
 //! ```text
-//!          enqueue          notified           a pair's write is enqueued
+//!             enqueue          notified           a pair's write is enqueued
 //!   OURS ──────────► FIRST ──────────► CLAIMED ◄────────────────────────► SECOND
 //!    ▲                                    │               notified
-//!    └─ pushed to `finished`: all is done ┘
+//!    └── all done: pushed to `finished` ──┘
 //!
-//!   FIRST, SECOND ── dropped while in flight ──► LAST ── notified ──► OURS
-//!   FIRST, SECOND ── over, but no notification ──► ABANDONED: the request moves to a new slot, to be done in place
+//!   FIRST, SECOND ── dropped while in flight ────────► LAST ── notified ──► OURS
+//!   FIRST, SECOND ── complete, but not notified ─────► ABANDONED
 //! ```
 //!
-//! OURS belongs to the thread that has the [`PosixAio`], CLAIMED to the notification's; FIRST and SECOND are the C
-//! library's. FIRST does not come again before the slot was reaped, so that a look at the state and its change, both by the
-//! one who reaps, are about the same job. A late notification finds its slot ABANDONED and touches nothing.
+//! OURS belongs to the thread that owns the [`PosixAio`], CLAIMED to the notification thread, FIRST
+//! and SECOND to the C library. A slot doesn't become FIRST again before it is reaped. So when the
+//! reaper reads the state and then changes it, both refer to the same operation. The request of an
+//! ABANDONED slot moves to a new slot and is done synchronously; a late notification of the old
+//! slot touches nothing.
 //!
-//! A block that says SECOND may not have reached the C library yet, and would look as if it were over. Nobody looks then:
-//! notifications enqueue with [`Completions::enqueuing`] held for reading, and who looks holds it for writing.
+//! A block in state SECOND may not have reached the C library yet, and `aio_error` would report it
+//! as complete. So a notification holds [`Completions::enqueuing`] for reading while it enqueues,
+//! and whoever checks for completion holds it for writing.
 //!
-//! A notification is lost when glibc cannot start its thread: it then drops it without a word. A wait that brings nothing
-//! for [`PATIENCE`] therefore looks for jobs that are over all the same.
+//! glibc silently drops a notification if it can't start a thread for it. So a wait that brings
+//! nothing for [`PATIENCE`] checks for operations that completed without a notification.
 //!
-//! What it promises:
-//! - memory and descriptors that the C library may use are never freed: drop waits, and leaves what does not come back in
-//!   time to its late notification, or leaks it;
-//! - every accepted request is answered exactly once, with its buffer;
-//! - a pair's write begins when its read is over, and writes what was read and no more;
-//! - nothing is allocated here for a request that succeeds (the C library allocates for each).
+//! Promises:
+//! - memory and descriptors that the C library may use are never freed: drop waits, and leaves
+//!   whatever doesn't come back in time to its late notification, or leaks it;
+//! - every accepted request completes exactly once, with its buffer;
+//! - the write of a pair starts after its read has completed, and writes what was read, no more;
+//! - a successful request allocates nothing here (the C library allocates for each).
 //!
-//! What it cannot do: the C library works on one request for each descriptor at a time. Several in flight for one file
-//! wait for each other; several files, and the reads of one file and the writes of another, do not.
+//! Limitation: the C library works on one request per descriptor at a time. Requests for one file
+//! wait for each other; requests for different files, and reads of one file and writes of
+//! another, don't.
 //!
-//! Nothing is ever cancelled. `aio_cancel` of one request that heads the row of its descriptor and has not begun makes
-//! glibc (`__aio_remove_request` in `rt/aio_misc.c`, 2.36) mark the next in that row as ready without putting it where its threads
-//! look: it never runs, nor does any later request for a descriptor of that number (test: `storm.rs`, where engines with
-//! thousands of requests in flight are dropped beside others that go on).
+//! Nothing is ever cancelled. If `aio_cancel` hits a request that is at the head of its
+//! descriptor's queue and hasn't started, glibc (`__aio_remove_request` in `rt/aio_misc.c`, 2.36)
+//! marks the next one as ready but doesn't put it where its threads look. It never runs, nor does
+//! any later request for that descriptor number (test: `storm.rs`, which drops engines with
+//! thousands of requests in flight next to others that keep running).
 //!
-//! On C libraries other than glibc it is refused with `ENOSYS`.
+//! On C libraries other than glibc, [`PosixAio::new`] fails with `ENOSYS`.
 
 #[cfg_attr(all(target_env = "gnu", target_pointer_width = "64"), path = "posix_aio/glibc.rs")]
 #[cfg_attr(not(all(target_env = "gnu", target_pointer_width = "64")), path = "posix_aio/absent.rs")]
@@ -66,20 +74,20 @@ use crate::used::Used;
 
 use calls::{Control, LIST_MAX};
 
-/// The most requests in flight.
+/// Maximum requests in flight.
 const DEPTH_MAX: usize = 4096;
 
-/// The most threads that the C library is asked to use. Requests beyond them wait in its queue.
+/// Maximum threads to ask the C library for. Further requests wait in its queue.
 const THREADS_MAX: usize = 64;
 
-/// How long a wait may bring nothing before jobs are looked at whose notification may be lost; and how long drop waits for
-/// the next before it gives up.
+/// How long a wait may bring nothing before lost notifications are looked for; and how long drop
+/// waits for the next completion before it gives up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What came of a job that the C library did not take.
+/// Result of an operation that the C library did not accept.
 const NOT_TAKEN: i32 = word(Errno::AGAIN);
 
-/// The states of a slot: see the module.
+/// Slot states: see the module.
 const OURS: u8 = 0;
 const FIRST: u8 = 1;
 const CLAIMED: u8 = 2;
@@ -87,25 +95,26 @@ const SECOND: u8 = 3;
 const LAST: u8 = 4;
 const ABANDONED: u8 = 5;
 
-/// How requests reach the C library.
+/// How requests are passed to the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AioPassing {
-    /// Each by a call of its own, at once; a pair's write from the notification of its read.
+    /// Each at once, with a call of its own. The write of a pair is passed by the notification of
+    /// its read.
     Each,
-    /// Gathered, and passed in lists (`lio_listio`); a pair's write with the next list.
+    /// Gathered and passed in lists (`lio_listio`). The write of a pair goes into the next list.
     Lists,
 }
 
-/// Requests in the hands of the C library's threads. See the module for its promises.
+/// Requests in flight on the C library's threads. See the module for its promises.
 pub struct PosixAio {
     passing: AioPassing,
     slots: Vec<Arc<Slot>>,
     free: Vec<usize>,
-    /// Slots that go into the next list.
+    /// Slots for the next list.
     gathered: Vec<usize>,
-    /// How many slots the C library has, or has given back unseen.
+    /// Number of slots that the C library holds, or has returned but we haven't collected.
     issued: usize,
-    /// Slots that are ours again.
+    /// Finished slots, ours again but not yet reaped.
     finished: VecDeque<usize>,
     completions: Arc<Completions>,
     threads: usize,
@@ -114,17 +123,18 @@ pub struct PosixAio {
     rescued: u64,
 }
 
-/// Where notifications leave their slots.
+/// Slots returned by notifications.
 struct Completions {
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// Held for reading while a notification enqueues a write, for writing while somebody looks at what is enqueued.
+    /// Held for reading while a notification enqueues a write, for writing while someone checks for
+    /// completed operations.
     enqueuing: RwLock<()>,
 }
 
 struct Queue {
     finished: VecDeque<usize>,
-    /// How many make it worth waking who waits; 0 when nobody does.
+    /// Number of finished slots worth waking the waiter for; 0 if nobody waits.
     wanted: usize,
 }
 
@@ -137,7 +147,7 @@ struct Slot {
     completions: Arc<Completions>,
 }
 
-/// What a slot has to do, and the answers to its parts, as the kernel words them.
+/// The request of a slot, and the raw results of its parts.
 struct Work {
     token: u64,
     transfer: Option<Transfer>,
@@ -145,19 +155,19 @@ struct Work {
     second: Option<i32>,
 }
 
-// SAFETY: `control` and `work` are touched only by who has the slot by its state, and the changes of state order their
-// accesses. What they own can be moved to other threads.
+// SAFETY: `control` and `work` are touched only by whoever has the slot by its state, and the state
+// changes order those accesses. What they own may move to other threads.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
 
 impl PosixAio {
-    /// Makes room for `depth` requests in flight (at least 1, at most 4096), and asks for as many threads, up to 64. The
-    /// C library has one set of threads for the whole process; who asks last before the first request decides on their
-    /// number.
+    /// Creates slots for `depth` requests in flight (clamped to 1..=4096) and asks for as many
+    /// threads, up to 64. The C library has one thread pool for the whole process; the last call
+    /// before the first request determines its size.
     ///
     /// # Errors
-    /// `ENOSYS` where the C library is not glibc.
+    /// `ENOSYS` if the C library is not glibc.
     pub fn new(depth: usize, passing: AioPassing) -> Result<Self> {
         let depth = depth.clamp(1, DEPTH_MAX);
         let threads = depth.min(THREADS_MAX);
@@ -179,13 +189,13 @@ impl PosixAio {
         })
     }
 
-    /// Returns how many requests it holds.
+    /// Returns the maximum number of requests in flight.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns how many requests were taken and not yet answered.
+    /// Returns how many requests have been accepted and not yet reaped.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -197,39 +207,40 @@ impl PosixAio {
         self.threads
     }
 
-    /// Returns how many lists it passed, and how many jobs in all of them.
+    /// Returns how many lists were passed, and the total number of operations in them.
     #[must_use]
     pub fn lists(&self) -> (u64, u64) {
         (self.lists, self.listed)
     }
 
-    /// Says what it has used so far: the lists it passed are its calls.
+    /// Returns the usage counters: each list passed is one call.
     #[must_use]
     pub fn used(&self) -> Used {
         Used { calls: self.lists, ..Used::default() }
     }
 
-    /// Returns how many requests were done in place because their notification did not come.
+    /// Returns how many requests were done synchronously because their notification was lost.
     #[must_use]
     pub fn rescued(&self) -> u64 {
         self.rescued
     }
 
-    /// Takes a request. It goes to the C library at once, or with the next [`PosixAio::flush`] or [`PosixAio::reap`] where
-    /// requests are gathered.
+    /// Accepts a request. It goes to the C library at once or, if requests are gathered, with the
+    /// next [`PosixAio::flush`] or [`PosixAio::reap`].
     ///
     /// # Errors
-    /// Hands it back when there is no room, and when it is to leave nothing in the page cache: a control block has no place
-    /// for the flag.
+    /// Returns the request if all slots are in use, or if it is to leave nothing in the page cache:
+    /// a control block has no field for the flag.
     ///
     /// # Panics
-    /// When it names bytes that its buffer does not have.
+    /// If the request names bytes outside its buffer.
     pub fn push(&mut self, token: u64, mut transfer: Transfer) -> std::result::Result<(), Transfer> {
         transfer.check();
         if transfer.cache() == Cache::Drop {
             return Err(transfer);
         }
         let Some(index) = self.free.pop() else { return Err(transfer) };
+        // `lio_listio` has no fsync.
         let listed = self.passing == AioPassing::Lists && !matches!(transfer, Transfer::Fsync { .. });
         // SAFETY: a free slot is OURS.
         let work = unsafe { self.slots[index].work() };
@@ -249,22 +260,24 @@ impl PosixAio {
         Ok(())
     }
 
-    /// Passes what was gathered to the C library. What it does not take is done in place, by the next [`PosixAio::reap`].
+    /// Passes all gathered requests to the C library. Those it rejects are done synchronously by
+    /// the next [`PosixAio::reap`].
     pub fn flush(&mut self) {
         while !self.gathered.is_empty() {
             self.pass_list();
         }
     }
 
-    /// Gives at least `min` answers (all there are, if that is fewer) to `take`, with their tokens; waits for them.
+    /// Waits for at least `min` results, or for all requests in flight if they are fewer, and
+    /// passes every result to `take` with its token.
     pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, Transferred)) {
         let mut wanted = min.min(self.in_flight());
         loop {
             self.flush();
             self.collect();
             wanted = wanted.saturating_sub(self.settle(&mut take));
-            // The writes of pairs must not wait for the caller's next flush, which may never come. There is an end to it:
-            // a request goes round once.
+            // The writes of pairs must not wait for the caller's next flush, which may never come.
+            // Terminates: each request comes round at most once.
             if self.gathered.is_empty() {
                 if wanted == 0 {
                     return;
@@ -276,7 +289,7 @@ impl PosixAio {
         }
     }
 
-    /// Passes one list of what was gathered.
+    /// Passes one list of gathered requests.
     fn pass_list(&mut self) {
         let mut members = [0; LIST_MAX];
         let mut count = 0;
@@ -298,7 +311,8 @@ impl PosixAio {
             Verdict::Fail(_) => None,
             Verdict::Pass | Verdict::Shorten(_) => {
                 let controls = members.iter().map(|index| &self.slots[*index].control);
-                // SAFETY: all were prepared, and each slot keeps itself, by a count, until it is notified.
+                // SAFETY: all were prepared, and each slot holds a reference to itself until it
+                // is notified.
                 let taken = unsafe { calls::enqueue_list(controls) };
                 self.lists += 1;
                 self.listed += count as u64;
@@ -313,7 +327,7 @@ impl PosixAio {
                 Some(Err(_)) => slot.control.was_left_out(),
             };
             if left_out {
-                // SAFETY: a job that was left out is not notified.
+                // SAFETY: an operation that was left out is not notified.
                 unsafe { slot.take_back() };
                 slot.state.store(OURS, Ordering::Release);
                 self.finished.push_back(*index);
@@ -323,14 +337,15 @@ impl PosixAio {
         }
     }
 
-    /// Takes over what was notified.
+    /// Collects notified slots.
     fn collect(&mut self) {
         let mut queue = self.completions.lock();
         self.issued -= queue.finished.len();
         self.finished.extend(queue.finished.drain(..));
     }
 
-    /// Answers every finished request, or gathers it again; returns how many it answered.
+    /// Returns every finished request to the caller, or gathers it again for a pair's write.
+    /// Returns the number of requests completed.
     fn settle(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
         let mut answered = 0;
         while let Some(index) = self.finished.pop_front() {
@@ -350,11 +365,12 @@ impl PosixAio {
         answered
     }
 
-    /// Waits until so many slots were notified, or all that can be; returns whether there were, before patience ended.
+    /// Waits until `wanted` slots were notified, or all that can be. Returns false if patience ran
+    /// out first.
     fn wait(&self, wanted: usize) -> bool {
         let mut queue = self.completions.lock();
-        // Invariant: what is waited for is in the C library's hands. `wanted` is at most what is in flight, and all of
-        // that is issued when nothing is gathered or finished.
+        // Invariant: the C library holds everything waited for. `wanted` is at most what is in
+        // flight, and all of that has been issued if nothing is gathered or finished.
         queue.wanted = wanted.min(self.issued);
         let waits = |queue: &mut Queue| queue.finished.len() < queue.wanted;
         let (mut queue, timeout) = self
@@ -366,7 +382,8 @@ impl PosixAio {
         !timeout.timed_out()
     }
 
-    /// Gives up on notifications that seem lost: those jobs are over, and are done again in place, to the same effect.
+    /// Abandons notifications that seem lost. Their operations have completed, so repeating them
+    /// synchronously has the same effect.
     fn rescue(&mut self) {
         let completions = Arc::clone(&self.completions);
         let _nothing_on_its_way = completions.enqueuing.write().unwrap_or_else(PoisonError::into_inner);
@@ -376,10 +393,10 @@ impl PosixAio {
             if !matches!(state, FIRST | SECOND) || !slot.control.is_over() || !slot.moves(state, ABANDONED) {
                 continue;
             }
-            // SAFETY: the slot was just claimed, for good: a late notification leaves it alone.
+            // SAFETY: the slot was just claimed for good: a late notification leaves it alone.
             let work = unsafe { slot.work() };
             let fresh = Slot::new(index, self.passing, &self.completions);
-            // SAFETY: nobody else knows the new slot.
+            // SAFETY: nothing else refers to the new slot yet.
             let fresh_work = unsafe { fresh.work() };
             let transfer = work.transfer.take();
             *fresh_work = Work { token: work.token, transfer, first: Some(NOT_TAKEN), second: None };
@@ -395,16 +412,17 @@ impl Drop for PosixAio {
     fn drop(&mut self) {
         let on_its_way = self.completions.enqueuing.write().unwrap_or_else(PoisonError::into_inner);
         for slot in &self.slots {
-            // What is in flight is let end, and a pair's write that is still to come does not.
+            // Lets what is in flight complete, but keeps a pair's write from following its read.
             let _was_in_flight = [FIRST, SECOND].iter().any(|state| slot.moves(*state, LAST));
         }
         drop(on_its_way);
-        // Each turn something was notified, or patience ends.
+        // Terminates: on each turn something was notified, or patience runs out.
         while self.issued > 0 && self.wait(1) {
             self.collect();
         }
         for slot in &self.slots {
-            // A notification may hold its slot for some moments more, but not what the slot owned.
+            // A notification may still hold its slot for a moment, but no longer uses what the
+            // slot owns.
             if slot.state.load(Ordering::Acquire) == OURS {
                 // SAFETY: the slot is OURS.
                 unsafe { slot.work() }.transfer = None;
@@ -413,7 +431,7 @@ impl Drop for PosixAio {
     }
 }
 
-/// A slot with nothing left for the C library to do: the result is noted.
+/// A slot with nothing left for the C library to do; its result is recorded.
 struct Over;
 
 impl Slot {
@@ -428,28 +446,29 @@ impl Slot {
         })
     }
 
-    /// Returns what the slot has to do.
+    /// Returns the work of the slot.
     ///
     /// # Safety
-    /// The caller has the slot, by its state, and does not ask twice at once.
+    /// The caller has the slot by its state and holds no other borrow of its work.
     #[allow(clippy::mut_from_ref, reason = "the slot's state is what makes the borrow the only one")]
     unsafe fn work(&self) -> &mut Work {
-        // SAFETY: as required of our caller.
+        // SAFETY: upheld by our caller.
         unsafe { &mut *self.work.get() }
     }
 
-    /// Changes the state, if it is the one expected; returns whether.
+    /// Changes the state from `from` to `to`; returns false if it was another.
     fn moves(&self, from: u8, to: u8) -> bool {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Prepares the control block for what is to be done next, and makes it the C library's, unless the fault hook has it
-    /// over at once. Returns the operation.
+    /// Prepares the control block for the next operation and passes the slot to the C library,
+    /// unless an injected fault completes it at once. Returns the operation.
     ///
     /// # Safety
-    /// The caller has the slot, its work has a next job, and the caller enqueues it or takes it back.
+    /// The caller has the slot, its work has a next operation, and the caller enqueues it or takes
+    /// it back.
     unsafe fn prepare_next(self: &Arc<Self>) -> std::result::Result<Operation, Over> {
-        // SAFETY: as required of our caller; the borrow ends before the slot is given away.
+        // SAFETY: upheld by our caller; the borrow ends before the slot is given away.
         let work = unsafe { self.work() };
         let phase = if work.first.is_none() { FIRST } else { SECOND };
         let Some(part) = work.next() else { return Err(Over) };
@@ -457,7 +476,7 @@ impl Slot {
         match asked(operation, part.bytes.len()) {
             Ok(length) => {
                 let counted = Arc::into_raw(Arc::clone(self)).cast_mut().cast();
-                // SAFETY: the C library does not have the block, as the caller has the slot.
+                // SAFETY: the C library doesn't have the block, because the caller has the slot.
                 unsafe { self.control.prepare(part, length, notified, counted) };
                 self.state.store(phase, Ordering::Release);
                 Ok(operation)
@@ -469,45 +488,48 @@ impl Slot {
         }
     }
 
-    /// Gives what is to be done next to the C library; after `Ok` the slot is not the caller's any more.
+    /// Passes the next operation to the C library; after `Ok` the caller no longer has the slot.
     ///
     /// # Safety
-    /// The caller has the slot, and its work has a next job.
+    /// The caller has the slot, and its work has a next operation.
     unsafe fn issue(self: &Arc<Self>) -> std::result::Result<(), Over> {
-        // SAFETY: as required of our caller.
+        // SAFETY: upheld by our caller.
         let operation = unsafe { self.prepare_next() }?;
-        // SAFETY: it was prepared, and the slot keeps itself, by a count, until it is notified.
+        // SAFETY: it was prepared, and the slot holds a reference to itself until it is notified.
         if unsafe { self.control.enqueue(operation) }.is_ok() {
             return Ok(());
         }
-        // SAFETY: a job that was not taken is not notified.
+        // SAFETY: an operation that was not accepted is not notified.
         unsafe { self.take_back() };
         Err(Over)
     }
 
-    /// Takes back a slot whose job the C library did not take.
+    /// Takes back a slot whose operation the C library did not accept.
     ///
     /// # Safety
-    /// The caller prepared the job, it will not be notified, and nobody else could look at the slot since.
+    /// The caller prepared the operation, it will not be notified, and nobody else can have seen
+    /// the slot since.
     unsafe fn take_back(self: &Arc<Self>) {
-        // SAFETY: `prepare_next` made this count for a notification that does not come. The caller has one more.
+        // SAFETY: `prepare_next` took this reference for a notification that will not come. The
+        // caller has another.
         unsafe { Arc::decrement_strong_count(Arc::as_ptr(self)) };
         self.state.store(CLAIMED, Ordering::Relaxed);
-        // SAFETY: only its notification, which does not come, would have claimed the slot.
+        // SAFETY: only the notification, which will not come, could have claimed the slot.
         unsafe { self.work() }.note(NOT_TAKEN);
     }
 
-    /// Takes note of a job that is over: goes on with a pair's write, or leaves the slot to be reaped.
+    /// Called when an operation has completed: starts a pair's write, or leaves the slot to
+    /// be reaped.
     fn notice(self: &Arc<Self>) {
         if self.moves(FIRST, CLAIMED) || self.moves(SECOND, CLAIMED) {
-            // SAFETY: the job is over: this is its notification.
+            // SAFETY: this is the notification of the operation, so it has completed.
             let answer = unsafe { self.control.answer() };
             // SAFETY: the slot was just claimed; the borrow ends before it is given away.
             let work = unsafe { self.work() };
             work.note(answer);
             if self.passing == AioPassing::Each && work.next().is_some() {
                 let _on_its_way = self.completions.enqueuing.read().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the slot is claimed, and has a next job.
+                // SAFETY: the slot is claimed and has a next operation.
                 if unsafe { self.issue() }.is_ok() {
                     return;
                 }
@@ -521,7 +543,7 @@ impl Slot {
 }
 
 impl Work {
-    /// Returns what is to be done next: the second part only of a pair that has read something.
+    /// Returns the next part: the second one only of a pair that has read something.
     fn next(&mut self) -> Option<Part<'_>> {
         let transfer = self.transfer.as_mut()?;
         match (self.first.map(counted), self.second) {
@@ -531,7 +553,7 @@ impl Work {
         }
     }
 
-    /// Notes what came of the last part.
+    /// Records the result of the last part.
     fn note(&mut self, answer: i32) {
         match self.first {
             None => self.first = Some(answer),
@@ -540,8 +562,8 @@ impl Work {
     }
 }
 
-/// Turns the answers to its parts into a reply. What the C library did not do, or was kept from by something that passes, is
-/// done here and now.
+/// Builds the reply from the results of the parts. What the C library didn't do, or failed to do
+/// for a transient reason, is done synchronously now.
 fn reply(mut transfer: Transfer, first: i32, second: Option<i32>) -> Transferred {
     if is_transient(first) {
         return transfer.in_place();
@@ -571,9 +593,10 @@ impl Completions {
     }
 }
 
-/// Is called by the C library when a job is over, on a thread made for it.
+/// Called by the C library when an operation has completed, on a thread created for the call.
 extern "C" fn notified(value: libc::sigval) {
-    // SAFETY: the value is the count that `prepare_next` gave away with this job, and a job is notified once at most.
+    // SAFETY: `value` is the reference that `prepare_next` gave away with this operation, and an
+    // operation is notified at most once.
     let slot = unsafe { Arc::from_raw(value.sival_ptr.cast_const().cast::<Slot>()) };
     slot.notice();
 }

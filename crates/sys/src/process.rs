@@ -1,4 +1,4 @@
-//! What the kernel keeps for the whole process: limits, umask, identity.
+//! Process-wide kernel state: limits, umask, identity.
 
 use std::ffi::CStr;
 
@@ -11,16 +11,17 @@ use crate::error::Result;
 use crate::open::{Open, open_path};
 use crate::stat::{Mode, Timestamp};
 
-/// Returns how many descriptors the process may have open.
+/// Returns the maximum number of open descriptors.
 #[must_use]
 pub fn descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// Raises the soft limit on descriptors towards the hard one, to at most `wanted`, and returns what it is then.
+/// Raises the soft descriptor limit towards the hard limit, to at most `wanted`, and returns the
+/// resulting limit.
 ///
-/// A refusal leaves the limit as it was, and that is what is returned: the caller works within it.
+/// If the kernel refuses, the limit stays as it was; the caller works within what is returned.
 pub fn raise_descriptor_limit(wanted: usize) -> usize {
     let limits = rustix::process::getrlimit(Resource::Nofile);
     let hard = limits.maximum.unwrap_or(u64::MAX);
@@ -35,24 +36,24 @@ pub fn raise_descriptor_limit(wanted: usize) -> usize {
     descriptor_limit()
 }
 
-/// Returns how many bytes of address space the process may have, if there is a limit.
+/// Returns the address space limit, in bytes, if there is one.
 #[must_use]
 pub fn address_space_limit() -> Option<u64> {
     rustix::process::getrlimit(Resource::As).current
 }
 
-/// Makes room for `count` open descriptors in the process's table. Call before there are other threads.
+/// Grows the descriptor table to hold `count` descriptors. Call it before starting threads.
 ///
-/// The kernel's table grows as descriptors are opened. When threads share it, each growth waits until no processor looks
-/// at the old one any more (`expand_fdtable` in `fs/file.c`: `synchronize_rcu`): measured, 10 ms, in the midst of an
-/// `openat`. A table that is large enough from the start never waits.
+/// The kernel grows the table as descriptors are opened. If threads share it, each growth waits for
+/// an RCU grace period (`synchronize_rcu` in `expand_fdtable`, `fs/file.c`), measured as 10 ms in
+/// the middle of an `openat`. A table that is large enough from the start never waits.
 ///
-/// A refusal costs only that time, so it is not reported.
+/// Failure costs only that time, so it isn't reported.
 pub fn widen_descriptor_table(count: usize) {
     let last = count.min(descriptor_limit()).saturating_sub(1);
     let Ok(last) = i32::try_from(last) else { return };
     let Ok(any) = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, RawMode::empty()) else { return };
-    // The kernel makes room up to the number asked for; the descriptor itself is closed at once.
+    // Duplicating to number `last` grows the table; the descriptor itself is closed at once.
     drop(rustix::io::fcntl_dupfd_cloexec(&any, last));
 }
 
@@ -63,8 +64,8 @@ pub fn set_umask(mask: Mode) {
 
 /// Returns the process's umask.
 ///
-/// The kernel tells it in `/proc/self/status` since Linux 4.7. Where it does not, the umask is set for a moment, which
-/// other threads that create files then would notice.
+/// Linux 4.7 and later report it in `/proc/self/status`. Otherwise it is changed for a moment,
+/// which races with other threads that create files.
 #[must_use]
 pub fn umask() -> Mode {
     told_umask().unwrap_or_else(|| {
@@ -84,32 +85,33 @@ fn umask_in(status: &[u8]) -> Option<Mode> {
     u32::from_str_radix(digits, 8).ok().map(Mode::new)
 }
 
-/// Has the calling thread, and threads that it starts from now on, make files with an SELinux context.
+/// Sets the SELinux context of files created by the calling thread and by threads it starts later.
 ///
 /// # Errors
-/// The kernel's: `EINVAL` for a context that the policy does not know, `ENOENT` where there is no SELinux.
+/// Any error from writing `/proc/thread-self/attr/fscreate`: `EINVAL` if the policy doesn't know
+/// the context, `ENOENT` if there is no SELinux.
 pub fn set_creation_label(context: &CStr) -> Result<()> {
     let file = open_path(c"/proc/thread-self/attr/fscreate", Open::WRITE)?;
     write_on(&file, context.to_bytes_with_nul())?;
     file.close()
 }
 
-/// Who the process acts as.
+/// The effective user and group of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The effective user.
+    /// The effective user id.
     pub user: u32,
-    /// The effective group.
+    /// The effective group id.
     pub group: u32,
 }
 
-/// Returns who the process acts as.
+/// Returns the effective user and group of the process.
 #[must_use]
 pub fn effective_identity() -> Identity {
     Identity { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
 }
 
-/// Returns the time of the last tick: no new file is stamped with an earlier one.
+/// Returns the time of the last tick. No new file gets an earlier timestamp.
 #[must_use]
 pub fn clock() -> Timestamp {
     read(ClockId::RealtimeCoarse)

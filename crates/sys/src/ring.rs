@@ -1,38 +1,44 @@
-//! A safe io_uring: requests go in with everything they own, and come out with what the kernel answered.
+//! A safe wrapper for io_uring: each request owns everything it needs until its result is returned.
 //!
-//! How it works: the ring has a fixed slab of slots, one for each request in flight. A slot owns what the kernel may
-//! touch (descriptors, name, buffer, the space for a `statx`) from [`Ring::push`] until the completion was seen.
+//! The ring has a fixed slab of slots, one for each request in flight. A slot owns what the kernel
+//! may touch (descriptors, name, buffer, the space for a `statx`) from [`Ring::push`] until its
+//! completion has been seen.
 //!
 //! ```text
-//!            push                enter               completion seen            taken by the caller
-//!   (free) ───────► Queued ─────────────► in the kernel ─────────────► finished ────────────────► (free)
-//!                     │ ▲                                               │  │
-//!   a fault put in    │ └───────────── EINTR, EAGAIN: again, async ─────┘  └─ once too often: done in place
-//!   place of it       └────────────────────────────────────────────────►
+//!         push           enter                 completion seen              reaped
+//! (free) ──────► queued ───────► in the kernel ─────────────────► finished ────────► (free)
+//!                 │ ▲                                              │ ▲
+//!                 │ └────── EINTR, EAGAIN: retry with ASYNC ───────┘ │
+//!                 └──────── injected fault: never submitted ─────────┘
 //! ```
 //!
-//! What it promises:
-//! - memory and descriptors that the kernel may use are never freed: drop cancels and waits, and leaks what does not
-//!   come back in time;
-//! - every accepted request is answered exactly once, with its buffer, even when the ring breaks down;
+//! A request that is out of retries is done synchronously.
+//!
+//! Promises:
+//! - memory and descriptors that the kernel may use are never freed: drop cancels and waits, and
+//!   leaks what doesn't come back in time;
+//! - every accepted request completes exactly once, with its buffer, even if the ring breaks down;
 //! - a close always runs, and never twice;
-//! - nothing is allocated for a request that succeeds;
-//! - the write of a pair begins when its read has brought every byte, and not before.
+//! - a successful request allocates nothing;
+//! - the write of a pair starts only after its read has brought every byte.
 //!
-//! Pairs ([`Ring::with_pairs`]) are two entries bound by `IOSQE_IO_LINK`: the kernel begins the second when the first is
-//! done, and cancels it when the first failed or was short. It has done so since it has links (Linux 5.3, and the
-//! operations used here are from 5.6). What could still come between them:
-//! - the two are passed on by two calls, which ends a chain: see [`Ring::mend`];
-//! - a read or write comes back with `EINTR` or `EAGAIN`: what is missing is done in place, one after the other, and never
-//!   bound again;
-//! - a kernel that writes after a short read all the same: the write is answered with `EIO`, and no more pairs are taken.
+//! A pair ([`Ring::with_pairs`]) is two entries linked by `IOSQE_IO_LINK`. The kernel starts the
+//! second when the first has completed, and cancels it if the first failed or was short. Kernels
+//! have done so since links exist (Linux 5.3; the operations used here need 5.6). Three things can
+//! still get in between:
+//! - the two are submitted by two calls, which breaks the chain: see [`Ring::mend`];
+//! - a read or write returns `EINTR` or `EAGAIN`: the rest of the pair is done synchronously, in
+//!   order, and never linked again;
+//! - a kernel writes after a short read anyway: the write fails with `EIO`, and the ring accepts no
+//!   more pairs.
 //!
-//! Threads: the ring is bound to the thread that first submits (`SINGLE_ISSUER`, enabled late by `R_DISABLED`), so it may
-//! be made on another. Used from a second thread it breaks down with `EEXIST`, in safety; dropped there, it leaks.
+//! Threads: the ring is bound to the first thread that submits (`SINGLE_ISSUER`, enabled late by
+//! `R_DISABLED`), so it may be created on another. Used from a second thread it breaks down with
+//! `EEXIST`, but stays safe; dropped there, it leaks.
 //!
-//! Invariant: the completion queue cannot overflow. It has at least twice as many entries as the submission queue, and
-//! that has at least one for each part that can be in flight: as many as slots, or in a ring with pairs twice as many. A
-//! part has one completion coming, and drop adds at most one cancellation for each.
+//! Invariant: the completion queue can't overflow. It has at least twice as many entries as the
+//! submission queue, which has at least one for each part in flight: one per slot, or two in a ring
+//! with pairs. Each part has one completion, and drop adds at most one cancellation for each.
 
 mod drain;
 mod enter;
@@ -65,41 +71,42 @@ pub use request::{RingReply, RingRequest};
 use setup::{OPERATIONS, Setup, errno};
 use slot::{FIRST, SECOND, Slot, mark, plan};
 
-/// The most entries a ring has: the kernel's own limit.
+/// Maximum entries of a ring: the kernel's own limit.
 const ENTRIES_MAX: usize = 32_768;
 
-/// How often a request that came back with `EINTR` or `EAGAIN` is given to the kernel again before it is done in place.
+/// Maximum resubmissions of a request that failed with `EINTR` or `EAGAIN`, before it is
+/// done synchronously.
 const ATTEMPTS_MAX: u8 = 2;
 
-/// Marks the completion of a cancellation: no slot has this number.
+/// `user_data` of cancellations. No slot has this number.
 const CANCELLATION: u64 = u64::MAX;
 
 /// A ring of operations in flight. See the module for its promises.
 pub struct Ring {
     setup: Setup,
     slots: Box<[Slot]>,
-    /// Where the kernel writes its answers to `statx`, one for each slot.
+    /// Where the kernel writes `statx` results, one per slot.
     looks: Box<[UnsafeCell<Statx>]>,
     free: Vec<usize>,
-    /// The marks of the entries in the submission queue, the oldest first, that the kernel has not taken.
+    /// Marks of the entries in the submission queue that the kernel hasn't accepted, oldest first.
     queued: VecDeque<u64>,
-    /// How many entries the kernel has: completions that are on their way.
+    /// Number of entries accepted by the kernel: completions still due.
     in_kernel: usize,
-    /// Slots whose every result is known.
+    /// Slots with all results known.
     finished: VecDeque<usize>,
     state: State,
-    /// Failed attempts to enter, in a row, in which nothing moved.
+    /// Consecutive failed attempts to enter without progress.
     stalls: u32,
-    /// Whether a request went back into the queue since the last `reap` looked.
+    /// True if a request was requeued since the last check in `reap`.
     restarted: bool,
-    /// Whether the kernel may still write to `looks` after the ring is gone.
+    /// True if the kernel may still write to `looks` after the ring is gone.
     looks_leaked: bool,
-    /// Whether pairs are taken.
+    /// True if pairs are accepted.
     pairs: bool,
-    /// What binds the write of a pair to its read.
+    /// Flag that links the write of a pair to its read.
     link: squeue::Flags,
     files: Files,
-    /// By which the buffers know the ring that they are registered with.
+    /// Identifies the ring to the buffers registered with it.
     identity: Arc<()>,
     used: Used,
 }
@@ -114,19 +121,21 @@ enum State {
 }
 
 impl Ring {
-    /// Makes a ring for `depth` requests in flight (at least 1, at most the kernel's limit).
+    /// Creates a ring for `depth` requests in flight (clamped to 1 and the kernel's limit).
     ///
     /// # Errors
-    /// The kernel's: `EPERM` or `ENOSYS` where rings are forbidden or unknown, `ENOMEM` where memory is limited.
+    /// Any error from `io_uring_setup(2)`: `EPERM` or `ENOSYS` if io_uring is forbidden or missing,
+    /// `ENOMEM` if memory is limited.
     pub fn new(depth: usize) -> Result<Self> {
         let depth = depth.clamp(1, ENTRIES_MAX);
         Ok(Self::of(setup::make(entries(depth))?, depth))
     }
 
-    /// Makes a ring that takes pairs too, if the kernel takes reads and writes in one ([`Ring::takes_pairs`]).
+    /// Creates a ring that also accepts pairs, if the kernel supports read and write operations in
+    /// a ring ([`Ring::takes_pairs`]).
     ///
     /// # Errors
-    /// As [`Ring::new`].
+    /// See [`Ring::new`].
     pub fn with_pairs(depth: usize) -> Result<Self> {
         let depth = depth.clamp(1, ENTRIES_MAX / 2);
         Ok(Self::of_pairs(setup::make(entries(2 * depth))?, depth))
@@ -163,13 +172,15 @@ impl Ring {
         }
     }
 
-    /// Makes these buffers known to the kernel, so that it need not look up their pages for each transfer. Once for a
-    /// ring, before its first request or by the thread that uses it.
+    /// Registers buffers with the kernel, so that it needn't look up their pages for each transfer.
+    /// Call it once per ring, before the first request or on the thread that submits.
     ///
-    /// All their pages become resident, and stay so until the ring is gone, whatever becomes of the buffers.
+    /// All their pages become resident and stay so until the ring is gone, even if the buffers
+    /// are dropped.
     ///
     /// # Errors
-    /// The kernel's: `ENOMEM` where locked memory is limited, `EBUSY` the second time. The ring goes on without.
+    /// Any error from `io_uring_register(2)`: `ENOMEM` if locked memory is limited, `EBUSY` the
+    /// second time. The ring still works without registered buffers.
     pub fn register(&mut self, buffers: &mut [Buffer]) -> Result<()> {
         let parts: Vec<libc::iovec> = buffers
             .iter_mut()
@@ -182,8 +193,9 @@ impl Ring {
         gate::call(
             Operation::RingRegister,
             || {
-                // SAFETY: each part is the memory of a buffer. The kernel takes references to its pages and touches
-                // them only for the entries that say so, which own the buffer. Unmapping it does not free the pages.
+                // SAFETY: each part is the memory of a buffer. The kernel takes references to its
+                // pages and touches them only for entries that name it, which own the buffer.
+                // Unmapping the buffer doesn't free the pages.
                 unsafe { submitter.register_buffers(&parts) }.map_err(|error| errno(&error))
             },
             || format!("IORING_REGISTER_BUFFERS, {}", parts.len()),
@@ -194,72 +206,76 @@ impl Ring {
         Ok(())
     }
 
-    /// Keeps the files that are read and written at hand in the kernel, from now on.
+    /// Uses direct descriptors for files read and written from now on.
     ///
     /// # Errors
-    /// The kernel's: `EINVAL` before Linux 5.19, `EMFILE` where descriptors are limited. The ring goes on without.
+    /// Any error from `io_uring_register(2)`: `EINVAL` before Linux 5.19, `EMFILE` if descriptors
+    /// are limited. The ring still works without direct descriptors.
     pub fn use_direct_descriptors(&mut self) -> Result<()> {
         self.files = Files::new(&self.setup.ring.submitter())?;
         Ok(())
     }
 
-    /// Lets go of a file that is about to be closed without the ring. A close through the ring does so itself.
+    /// Releases the direct descriptor of a file about to be closed outside the ring. A close
+    /// through the ring does so itself.
     pub fn release(&mut self, file: &Fd) {
         self.files.release(file, &self.setup.ring.submitter());
     }
 
-    /// Says what it has used so far.
+    /// Returns the usage counters so far.
     #[must_use]
     pub fn used(&self) -> Used {
         self.used
     }
 
-    /// Tells whether it takes pairs. It may stop to.
+    /// Returns true if the ring accepts pairs. It may stop doing so.
     #[must_use]
     pub fn takes_pairs(&self) -> bool {
         self.pairs && !self.is_broken()
     }
 
-    /// Returns how many requests it holds.
+    /// Returns the maximum number of requests in flight.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns how many requests were taken and not yet answered.
+    /// Returns how many requests have been accepted and not yet reaped.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Tells whether the kernel takes this operation in a ring.
+    /// Returns true if the kernel supports this operation in a ring.
     #[must_use]
     pub fn supports(&self, operation: Operation) -> bool {
         OPERATIONS.iter().zip(self.setup.supported).any(|((each, _), taken)| *each == operation && taken)
     }
 
-    /// Names the flags of `io_uring_setup` that would have made the ring better and that this kernel does not know.
+    /// Returns the names of useful `io_uring_setup` flags that this kernel doesn't support.
     pub fn refused_flags(&self) -> impl Iterator<Item = &'static str> {
         self.setup.refused_flags()
     }
 
-    /// Tells whether the kernel has refused the ring for good. It then takes no more requests; those it has are answered.
+    /// Returns true if the kernel has refused the ring for good. New requests are then rejected;
+    /// accepted ones still complete.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.state == State::Broken
     }
 
-    /// Takes a request; it goes to the kernel with the next [`Ring::flush`] or [`Ring::reap`].
+    /// Accepts a request. The next [`Ring::flush`] or [`Ring::reap`] submits it.
     ///
     /// # Errors
-    /// Hands it back when the ring is full or broken, or does not take pairs and it is one.
+    /// Returns the request if the ring is full or broken, or if it is a pair and the ring doesn't
+    /// accept pairs.
     ///
     /// # Panics
-    /// When it names bytes that its buffer does not have.
+    /// If the request names bytes outside its buffer.
     pub fn push(&mut self, token: u64, mut request: RingRequest) -> std::result::Result<(), RingRequest> {
         match &mut request {
             RingRequest::Transfer(transfer) => transfer.check(),
-            // Taken or handed back, it is about to be closed.
+            // Accepted or not, the file is about to be closed.
             RingRequest::Close { file } => self.files.release(file, &self.setup.ring.submitter()),
             _ => {}
         }
@@ -272,26 +288,29 @@ impl Ring {
         Ok(())
     }
 
-    /// Passes what was taken to the kernel.
+    /// Submits all queued requests to the kernel.
     ///
     /// # Errors
-    /// When the kernel refuses for good. What it had not taken is then done in place; what it had fails with `EIO`.
-    /// Both are answered by the next [`Ring::reap`].
+    /// If the kernel refuses for good. Requests it hadn't accepted are then done synchronously;
+    /// accepted ones fail with `EIO`. The next [`Ring::reap`] returns both.
     pub fn flush(&mut self) -> Result<()> {
-        // Each turn the kernel takes an entry, or `enter` counts towards its limit, or breaks down and empties the queue.
+        // Terminates: on each turn the kernel accepts an entry, or `enter` counts a stall towards
+        // its limit, or the ring breaks down, which empties the queue.
         while !self.queued.is_empty() {
             self.enter(0)?;
         }
         Ok(())
     }
 
-    /// Gives at least `min` answers (all there are, if that is fewer) to `take`, with their tokens; waits for them.
+    /// Waits for at least `min` results, or for all requests in flight if they are fewer, and
+    /// passes every result to `take` with its token.
     ///
-    /// What was taken and not flushed is passed on by the same call that waits: without a flush before it, a reap for all
-    /// that is in flight enters the kernel once. With a `min` of 0 it enters only if there is something to fetch.
+    /// Queued requests are submitted by the same call that waits: pushing a batch and reaping all
+    /// of it, without a flush in between, enters the kernel once. With a `min` of 0 it enters only
+    /// if there is something to fetch.
     ///
     /// # Errors
-    /// As [`Ring::flush`].
+    /// See [`Ring::flush`].
     pub fn reap(&mut self, min: usize, mut take: impl FnMut(u64, RingReply)) -> Result<()> {
         let mut wanted = min.min(self.in_flight());
         if wanted == 0 && self.state == State::Working && self.setup.ring.submission().taskrun() {
@@ -301,8 +320,8 @@ impl Ring {
             self.collect();
             wanted = wanted.saturating_sub(self.settle(&mut take));
             if mem::take(&mut self.restarted) {
-                // Requests that go round again must not wait for the caller's next flush, which may never come. The
-                // flush may bring completions with it, so they are looked at before anything is waited for.
+                // Submit now: retries must not wait for the caller's next flush, which may never
+                // come. The flush may bring completions, so collect them before waiting.
                 self.flush()?;
                 continue;
             }
@@ -313,16 +332,17 @@ impl Ring {
         }
     }
 
-    /// Returns how many completions there must be at least until so many requests have all of theirs.
+    /// Returns the minimum number of completions needed to finish `wanted` requests.
     fn completions_for(&self, wanted: usize) -> usize {
         let (completions, requests) = (self.in_kernel + self.queued.len(), self.in_flight());
-        // Each request waits for one or two. At best those with one come first.
+        // Each request still waits for one or two completions. At best, those that need one
+        // finish first.
         let with_two = completions.saturating_sub(requests);
         let with_one = requests - with_two;
         (wanted + wanted.saturating_sub(with_one)).min(completions)
     }
 
-    /// Puts the slot's request into the submission queue, or finishes it where the fault hook says so.
+    /// Queues the slot's request for submission, or finishes it if a fault is injected.
     fn start(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         let Some(request) = &mut slot.request else { return };
@@ -341,13 +361,14 @@ impl Ring {
                 self.used.registered_buffers += u64::from(fixed.is_some());
                 if self.files.has(file, &self.setup.ring.submitter()) {
                     self.used.direct_descriptors += 1;
-                    // A file's place in the table is the number of its descriptor.
+                    // A file's index in the table is its descriptor number.
                     entry = entry.flags(squeue::Flags::FIXED_FILE);
                 }
             }
             if slot.attempts > 0 {
-                // EAGAIN is what a file system without IOCB_NOWAIT may answer for a descriptor opened with O_NONBLOCK,
-                // as sources are. In a kernel thread it may block instead.
+                // File systems without `IOCB_NOWAIT` may return `EAGAIN` for a descriptor
+                // opened with `O_NONBLOCK`, as sources are. An io-wq thread (`IOSQE_ASYNC`) may
+                // block instead.
                 entry = entry.flags(squeue::Flags::ASYNC);
             }
             entries[part] = Some(entry.user_data(mark(index, part)));
@@ -355,17 +376,18 @@ impl Ring {
         self.queue(index, entries);
     }
 
-    /// Puts the entries of a request into the submission queue: two of them bound to each other, or one, or none.
+    /// Adds the entries of a request to the submission queue: two linked ones, one, or none.
     fn queue(&mut self, index: usize, entries: [Option<squeue::Entry>; 2]) {
         let slot = &mut self.slots[index];
         let mut queue = self.setup.ring.submission();
-        // SAFETY (of all pushes here): an entry points into memory owned by the slot's request and into `looks`. Neither
-        // is freed or given out before the completion was seen (`settle`), and what is still in the kernel is leaked.
+        // SAFETY (of all pushes here): an entry points into memory owned by the slot's request and
+        // into `looks`. Neither is freed or handed out before its completion was seen (`settle`),
+        // and what is still in the kernel is leaked.
         let (pushed, parts) = match entries {
             [Some(first), Some(second)] => {
                 self.used.linked_pairs += 1;
                 let chain = [first.flags(self.link), second];
-                // SAFETY: as above. Both or none.
+                // SAFETY: as above. Pushes both or none.
                 (unsafe { queue.push_multiple(&chain) }, &[FIRST, SECOND][..])
             }
             [Some(entry), None] => {
@@ -381,8 +403,8 @@ impl Ring {
                     self.queued.push_back(mark(index, *part));
                 }
             }
-            // Cannot be: the queue has at least as many entries as there are parts. If it were, the request is done in
-            // place.
+            // Can't happen: the queue has at least as many entries as there are parts. If it did,
+            // the request would be done synchronously.
             Err(_) => {
                 slot.attempts = ATTEMPTS_MAX;
                 slot.fail(Errno::AGAIN);
@@ -393,12 +415,15 @@ impl Ring {
         }
     }
 
-    /// Answers every finished request, or starts it again; returns how many it answered.
+    /// Returns every finished request to the caller, or resubmits it. Returns the number of
+    /// requests completed.
     fn settle(&mut self, take: &mut impl FnMut(u64, RingReply)) -> usize {
         let mut answered = 0;
-        // `start` may finish a request at once, so that it comes round again here: as often as it has attempts.
+        // `start` may finish a request at once and bring it back here. Terminates: attempts
+        // are limited.
         while let Some(index) = self.finished.pop_front() {
             let slot = &mut self.slots[index];
+            // A pair is never linked again: `reply` does what is left of it synchronously.
             let postponed = slot.is_postponed() && !slot.is_pair();
             if postponed && slot.attempts < ATTEMPTS_MAX && self.state != State::Broken {
                 slot.attempts += 1;
@@ -407,6 +432,7 @@ impl Ring {
                 self.start(index);
                 continue;
             }
+            // The kernel has written more than it read: it doesn't break chains.
             if slot.is_pair() && slot.results[FIRST] >= 0 && slot.results[SECOND] > slot.results[FIRST] {
                 self.pairs = false;
             }

@@ -1,10 +1,11 @@
-//! What the process was started with: its standard streams.
+//! The standard streams the process was started with.
 //!
-//! The Rust runtime opens `/dev/null` on those of the descriptors 0 to 2 that are closed, before `main` runs, so that no
-//! file of the program gets such a number. What is then written to a closed standard output vanishes without an error, and a
-//! closed standard input seems to be an empty one.
-//! So the descriptors are looked at even earlier, among the constructors that the C library runs; and so is what `SIGPIPE` does,
-//! which the runtime then ignores.
+//! Before `main`, the Rust runtime opens `/dev/null` on any closed descriptor from 0 to 2, so that
+//! no file gets such a number. Output to a closed stdout then vanishes without an error, and a
+//! closed stdin looks empty. It also sets `SIGPIPE` to be ignored.
+//!
+//! So a constructor, which the C library runs even earlier, records which of the three were closed
+//! and whether `SIGPIPE` was ignored.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -16,7 +17,7 @@ use crate::fd::Fd;
 use crate::gate;
 use crate::operation::Operation;
 
-/// One of the streams that a process is started with.
+/// A standard output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standard {
     /// Standard output.
@@ -25,18 +26,18 @@ pub enum Standard {
     Error = 2,
 }
 
-/// The descriptor of standard input.
 const INPUT: i32 = 0;
 
-/// A bit for each descriptor that was closed. Written once, before `main` and before there are threads.
+/// One bit for each closed descriptor. Written once, before `main` and before other threads exist.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Whether `SIGPIPE` was ignored. Written at the same time.
+/// True if `SIGPIPE` was ignored at startup. Written together with `CLOSED`.
 static IGNORES_BROKEN_PIPES: AtomicBool = AtomicBool::new(false);
 
 #[used]
-// SAFETY: the section holds pointers to functions of the C calling convention, which the C library calls once each, before
-// `main`; arguments they are called with beyond those they declare are ignored under that convention.
+// SAFETY: the section holds C function pointers, which the C library calls once each before
+// `main`. It passes arguments that `look` doesn't declare; the C calling convention lets a
+// function ignore them.
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
@@ -46,43 +47,44 @@ extern "C" fn look() {
         return;
     }
     for number in INPUT..=Standard::Error as i32 {
-        // SAFETY: passes numbers; asking for flags changes nothing.
+        // SAFETY: passes only numbers; `F_GETFD` changes nothing.
         let answer = unsafe { libc::fcntl(number, libc::F_GETFD, 0) };
-        // A filter may forbid to ask, which says nothing of the descriptor.
+        // A seccomp filter may forbid the call; only `EBADF` means that the descriptor is closed.
         if answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
             CLOSED.fetch_or(1 << number, Ordering::Relaxed);
         }
     }
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: passes no new action, and room for the one there is.
+    // SAFETY: passes no new action and room for the current one.
     unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: an action of zeros is one, and what the call wrote is another.
+    // SAFETY: an all-zero action is valid, and so is what the call wrote.
     let action = unsafe { action.assume_init() };
     IGNORES_BROKEN_PIPES.store(action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
 }
 
-/// Has the process end in silence (`SIGPIPE`) when it writes to a pipe that nobody reads any more, as programs do that are not
-/// Rust's; unless it was started by one that ignores that, which then wants to see an error.
+/// Restores the default action of `SIGPIPE`: the process dies silently when it writes to a pipe
+/// without a reader, as C programs do. Does nothing if the parent had `SIGPIPE` ignored, because it
+/// then expects an `EPIPE` error.
 ///
-/// Nothing in the process may then depend on such an error, nor be left half done by such an end.
+/// After this call nothing may rely on seeing `EPIPE` or on running to the end.
 pub fn end_at_broken_pipe() {
     if IGNORES_BROKEN_PIPES.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: passes numbers, of which the second is no function but stands for the default.
+    // SAFETY: passes only numbers; `SIG_DFL` is not a function pointer.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Tells whether a standard stream was closed when the process was started.
+/// Returns true if the stream was closed when the process started.
 #[must_use]
 pub fn was_closed(stream: Standard) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << stream as u8) != 0
 }
 
-/// Returns a descriptor of a standard stream that is written to: a further one, so that it can be closed, and its close looked at.
+/// Duplicates a standard output stream. The caller can close the duplicate and check the result.
 ///
 /// # Errors
-/// The kernel's; `EBADF` when the stream was closed when the process was started.
+/// Any error from `fcntl(2)`; `EBADF` if the stream was closed when the process started.
 pub fn standard_stream(stream: Standard) -> Result<Fd> {
     gate::call(
         Operation::Fcntl,
@@ -100,10 +102,10 @@ pub fn standard_stream(stream: Standard) -> Result<Fd> {
     .map(Fd::new)
 }
 
-/// Returns a descriptor of standard input: a further one, so that it can be closed.
+/// Duplicates standard input. The caller can close the duplicate.
 ///
 /// # Errors
-/// The kernel's; `EBADF` when it was closed when the process was started.
+/// Any error from `fcntl(2)`; `EBADF` if it was closed when the process started.
 pub fn standard_input() -> Result<Fd> {
     let was_closed = CLOSED.load(Ordering::Relaxed) & (1 << INPUT) != 0;
     gate::call(

@@ -1,4 +1,4 @@
-//! What the kernel knows of a file, by `statx`.
+//! File metadata, from `statx`.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,11 +26,11 @@ pub enum FileType {
     CharacterDevice,
     /// A block device.
     BlockDevice,
-    /// Something this program has no name for.
+    /// A type that haul doesn't know.
     Unknown,
 }
 
-/// Permission bits and the set-id and sticky bits: the low twelve bits of a mode.
+/// Permission bits, set-id bits and sticky bit: the low twelve bits of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Mode(u32);
 
@@ -39,9 +39,9 @@ impl Mode {
     pub const ALL: Mode = Mode(0o777);
     /// Read and write for everybody.
     pub const READ_WRITE: Mode = Mode(0o666);
-    /// Reading, by everybody.
+    /// Read for everybody.
     pub const READ: Mode = Mode(0o444);
-    /// Reading, by the owner.
+    /// Read for the owner.
     pub const OWNER_READ: Mode = Mode(0o400);
     /// Read, write and execute for the owner.
     pub const OWNER: Mode = Mode(0o700);
@@ -56,7 +56,7 @@ impl Mode {
     /// Set-group-id.
     pub const SET_GROUP_ID: Mode = Mode(0o2000);
 
-    /// Takes the low twelve bits of `bits`.
+    /// Creates a mode from the low twelve bits of `bits`.
     #[must_use]
     pub const fn new(bits: u32) -> Self {
         Self(bits & 0o7777)
@@ -86,29 +86,29 @@ impl Mode {
         Mode(self.0 & !other.0)
     }
 
-    /// Tells whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     #[must_use]
     pub const fn contains(self, other: Mode) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Tells whether no bit is set.
+    /// Returns true if no bit is set.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// Which file it is: the only identity there is, as inode numbers repeat across devices.
+/// Identifies a file. Inode numbers alone don't, because they repeat across devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
-    /// The device, as `st_dev`.
+    /// The device (`st_dev`).
     pub device: u64,
-    /// The inode number on it.
+    /// The inode number on the device.
     pub inode: u64,
 }
 
-/// A moment, in seconds since 1970 (negative before) and nanoseconds after that second.
+/// A point in time: seconds since 1970 (negative before) plus nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Timestamp {
     /// Seconds since 1970.
@@ -118,45 +118,45 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// What leaves a time as it is, where times are set (`UTIME_OMIT`).
+    /// Leaves a time unchanged when times are set (`UTIME_OMIT`).
     pub const UNCHANGED: Timestamp = Timestamp { seconds: 0, nanoseconds: (1 << 30) - 2 };
 }
 
-/// What `statx` says of a file.
+/// Metadata of a file, as returned by `statx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stat {
-    /// Which file it is.
+    /// Device and inode number.
     pub identity: Identity,
     /// Its type.
     pub kind: FileType,
-    /// Its permission and special bits.
+    /// Permission bits, set-id bits and sticky bit.
     pub mode: Mode,
-    /// The owner's number.
+    /// The owner's user id.
     pub owner: u32,
-    /// The group's number.
+    /// The group id.
     pub group: u32,
-    /// Its length in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Space taken, in blocks of 512 bytes.
+    /// Allocated space, in blocks of 512 bytes.
     pub blocks: u64,
-    /// The preferred size of a transfer, in bytes.
+    /// Preferred I/O size, in bytes.
     pub block_size: u32,
-    /// How many names it has.
+    /// Number of hard links.
     pub links: u32,
-    /// For a device file, which device, as `st_rdev`.
+    /// The device number of a device file (`st_rdev`).
     pub device_number: u64,
     /// Last access.
     pub accessed: Timestamp,
-    /// Last modification of the content.
+    /// Last modification of the contents.
     pub modified: Timestamp,
-    /// Last change of anything that the kernel knows of it.
+    /// Last change of the inode.
     pub changed: Timestamp,
     /// Creation, if the file system records it.
     pub born: Option<Timestamp>,
 }
 
 impl Stat {
-    /// Tells whether the file takes less space than its length needs, so that it has holes.
+    /// Returns true if the file has holes: fewer blocks are allocated than its size needs.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
         self.kind == FileType::Regular && self.blocks < self.size / 512
@@ -200,13 +200,14 @@ impl From<&Statx> for Stat {
     }
 }
 
-/// Returns the number of a device, as [`Stat::device_number`] has it.
+/// Returns the device number for `major` and `minor`, in the form of [`Stat::device_number`].
 #[must_use]
 pub fn device_number(major: u32, minor: u32) -> u64 {
     libc::makedev(major, minor)
 }
 
-/// What every look asks for. The birth time costs nothing where a file system has it, and is absent elsewhere.
+/// The fields every `statx` asks for. The birth time costs nothing where the file system records
+/// it, and is absent elsewhere.
 pub(crate) const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 fn look(directory: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {
@@ -219,27 +220,29 @@ fn look(directory: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {
     .map(|raw| Stat::from(&raw))
 }
 
-/// Looks at an open file.
+/// Returns the metadata of an open file.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `statx(2)`.
 pub fn stat(file: impl AsFd) -> Result<Stat> {
     look(file, c"", AtFlags::EMPTY_PATH)
 }
 
-/// Looks at the entry `name`, a single component, of `directory`, without following a symbolic link there.
+/// Returns the metadata of the entry `name`, a single component, of `directory`. Doesn't follow a
+/// symbolic link.
 ///
 /// # Errors
-/// The kernel's; `ENOENT` when there is no such entry.
+/// Any error from `statx(2)`; `ENOENT` if there is no such entry.
 pub fn stat_at(directory: impl AsFd, name: &CStr) -> Result<Stat> {
     look(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Looks at what the path leads to, from `directory` or, with `None`, the current directory; `follow` says whether a
-/// symbolic link in the last component is followed. For operands, and for what an entry that is a link leads to.
+/// Returns the metadata of `path`, relative to `directory` or, if `None`, to the current directory.
+/// `follow` decides whether a symbolic link in the last component is followed. For operands, and
+/// for targets of symbolic links.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `statx(2)`.
 pub fn stat_path<D: AsFd>(directory: Option<D>, path: &CStr, follow: bool) -> Result<Stat> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     match directory {
@@ -248,7 +251,8 @@ pub fn stat_path<D: AsFd>(directory: Option<D>, path: &CStr, follow: bool) -> Re
     }
 }
 
-/// Tells whether this process may write to what the entry `name` of `directory` leads to, by its effective user and group.
+/// Returns true if the process's effective user and group may write to the entry `name` of
+/// `directory`, following a symbolic link.
 pub fn may_write(directory: impl AsFd, name: &CStr) -> bool {
     let directory = directory.as_fd();
     gate::call(

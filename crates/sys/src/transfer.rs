@@ -1,11 +1,13 @@
-//! Bytes on their way between files and memory, by whichever asynchronous way: a ring, kernel AIO or POSIX AIO.
+//! I/O requests between files and memory, shared by all asynchronous interfaces: io_uring, kernel
+//! AIO and POSIX AIO.
 //!
-//! A [`Transfer`] owns, or shares in owning, everything that the kernel looks at or writes to: the files, and the pages of
-//! a [`Buffer`], which do not move when the transfer does. It is made of calls, its [`Part`]s: one, or for a pair two.
+//! A [`Transfer`] owns, or shares ownership of, everything the kernel reads or writes: the files,
+//! and the pages of a [`Buffer`], which don't move when the transfer does. It consists of one call
+//! or, for a pair, two: its [`Part`]s.
 //!
-//! Each way words the parts for its own interface and says what the kernel answered. What must be equal for all of them is
-//! here: that no part reaches beyond the buffer, how a transfer is done in place, how its failure reads, and how its memory
-//! is given up.
+//! Each interface encodes the parts in its own way and decodes the kernel's results. This module
+//! holds what they have in common: that no part reaches beyond the buffer, how to do a transfer
+//! synchronously, how its error is worded, and how its memory is leaked.
 
 use std::mem;
 use std::ops::Range;
@@ -21,97 +23,99 @@ use crate::error::{Error, Result};
 use crate::fd::Fd;
 use crate::operation::Operation;
 
-/// An operation on the bytes of files, to be done when it can be.
+/// A read, write, pair or fsync to be done asynchronously.
 #[derive(Debug)]
 pub enum Transfer {
-    /// Read into a buffer, from its start.
+    /// Read into a buffer, from the buffer's start.
     Read {
         /// The file.
         file: Arc<Fd>,
-        /// Where in the file, in bytes.
+        /// File offset, in bytes.
         offset: u64,
-        /// Where to.
+        /// Where to read to.
         buffer: Buffer,
-        /// How many bytes at most; no more than the buffer holds.
+        /// Maximum bytes to read; no more than the buffer's capacity.
         length: usize,
-        /// What it leaves in the page cache.
+        /// What the read leaves in the page cache.
         cache: Cache,
     },
     /// Write from a buffer.
     Write {
         /// The file.
         file: Arc<Fd>,
-        /// Where in the file, in bytes.
+        /// File offset, in bytes.
         offset: u64,
-        /// Where from.
+        /// Where to write from.
         buffer: Buffer,
-        /// Which bytes of the buffer.
+        /// Range of bytes in the buffer.
         range: Range<usize>,
-        /// What it leaves in the page cache.
+        /// What the write leaves in the page cache.
         cache: Cache,
     },
-    /// Read into a buffer, and write what was read to the same place of another file. Only for bytes that are there, as
-    /// far as the caller knows: a ring leaves the write undone when the read brings less than `length`.
+    /// Read into a buffer, and write what was read to the same offset of another file. Use it
+    /// only for bytes that are expected to exist: a ring doesn't write if the read brings less
+    /// than `length`.
     Pair {
-        /// The file read.
+        /// The file to read.
         source: Arc<Fd>,
-        /// The file written; not one opened to append.
+        /// The file to write; not opened for appending.
         target: Arc<Fd>,
-        /// Where in both files, in bytes.
+        /// Offset in both files, in bytes.
         offset: u64,
-        /// Between the two; filled from its start.
+        /// Holds the data; filled from its start.
         buffer: Buffer,
-        /// How many bytes at most; no more than the buffer holds.
+        /// Maximum bytes to copy; no more than the buffer's capacity.
         length: usize,
-        /// What it leaves in the page cache.
+        /// What both leave in the page cache.
         cache: Cache,
     },
-    /// Wait until the file's data and metadata are on the disk.
+    /// Wait until the file's data and metadata are on disk.
     Fsync {
         /// The file.
         file: Arc<Fd>,
     },
 }
 
-/// What came of a [`Transfer`]; the variant is the transfer's.
+/// The result of a [`Transfer`], of the corresponding variant.
 #[derive(Debug)]
 pub enum Transferred {
-    /// The buffer, and how many bytes it now holds.
+    /// Result of a read.
     Read {
         /// The transfer's buffer.
         buffer: Buffer,
-        /// How many bytes were read; 0 is the end of the file.
+        /// Number of bytes read; 0 means EOF.
         result: Result<usize>,
     },
-    /// The buffer, and how many bytes were written.
+    /// Result of a write.
     Wrote {
         /// The transfer's buffer.
         buffer: Buffer,
-        /// How many bytes were written.
+        /// Number of bytes written.
         result: Result<usize>,
     },
-    /// The buffer, what was read, and how much of that was written: never more than was read.
+    /// Result of a pair. Never more bytes are written than were read.
     Paired {
         /// The transfer's buffer.
         buffer: Buffer,
-        /// How many bytes were read; 0 is the end of the file.
+        /// Number of bytes read; 0 means EOF.
         read: Result<usize>,
-        /// How many of them were written.
+        /// Number of them written.
         written: Result<usize>,
     },
-    /// Whether the file is on the disk.
+    /// Result of an fsync.
     Synchronized(Result<()>),
 }
 
 /// One call of a transfer: a read, a write or an fsync.
 ///
-/// Addresses taken of its bytes are good for as long as its transfer lasts, and no further part is made meanwhile.
+/// The address of its bytes stays valid as long as the transfer lives and no further part is made
+/// from it.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) operation: Operation,
     pub(crate) file: &'a Fd,
     pub(crate) offset: u64,
-    /// Where to or from; nowhere for an fsync.
+    /// Memory to read to or write from; empty for an fsync.
     pub(crate) bytes: &'a mut [u8],
     pub(crate) cache: Cache,
 }
@@ -120,26 +124,26 @@ impl Transfer {
     /// Checks that the bytes it names are in its buffer.
     ///
     /// # Panics
-    /// When they are not.
+    /// If they aren't.
     pub(crate) fn check(&mut self) {
         self.part(None);
     }
 
-    /// Does it now, with the calls that wait.
+    /// Does the transfer now, synchronously.
     ///
     /// # Panics
-    /// When it names bytes that its buffer does not have.
+    /// If it names bytes outside its buffer.
     #[must_use]
     pub fn in_place(mut self) -> Transferred {
         let first = self.part(None).perform();
         self.finish(first)
     }
 
-    /// Does what is left of it, with the call that waits, after its first part: the write of a pair that has read
-    /// something.
+    /// Finishes the transfer synchronously, given the result of its first part: does the write of a
+    /// pair that has read something.
     ///
     /// # Panics
-    /// When more was read than its buffer holds.
+    /// If more bytes were read than its buffer holds.
     #[must_use]
     pub fn finish(mut self, first: Result<usize>) -> Transferred {
         let written = match first {
@@ -149,7 +153,7 @@ impl Transfer {
         self.reply(first, written)
     }
 
-    /// Puts together what came of its parts; `written` counts only for a pair.
+    /// Builds the reply from the results of its parts; `written` counts only for a pair.
     pub(crate) fn reply(self, first: Result<usize>, written: Result<usize>) -> Transferred {
         match self {
             Self::Read { buffer, .. } => Transferred::Read { buffer, result: first },
@@ -159,10 +163,11 @@ impl Transfer {
         }
     }
 
-    /// Returns its first part, or with `read`, which is how much a pair has read, the pair's second. The others have one.
+    /// Returns the first part or, if `read` is the number of bytes a pair has read, the
+    /// pair's write.
     ///
     /// # Panics
-    /// When the bytes are not in its buffer: the check that keeps the kernel inside our memory.
+    /// If the bytes aren't in the buffer. This check keeps the kernel inside our memory.
     pub(crate) fn part(&mut self, read: Option<usize>) -> Part<'_> {
         let (operation, file, offset, bytes, cache) = match (self, read) {
             (Self::Pair { target, offset, buffer, cache, .. }, Some(length)) => {
@@ -181,22 +186,22 @@ impl Transfer {
         Part { operation, file, offset, bytes, cache }
     }
 
-    /// Reads what the kernel answered to a part, which is named as for [`Transfer::part`].
+    /// Converts the raw result of a part, identified as in [`Transfer::part`].
     pub(crate) fn outcome(&mut self, read: Option<usize>, answer: i32) -> Result<usize> {
         counted(answer).map_err(|errno| self.part(read).failure(errno))
     }
 
-    /// Returns the operation of its first part.
     pub(crate) fn operation(&self) -> Operation {
         match self {
-            // A pair begins with its read.
+            // A pair starts with its read.
             Self::Read { .. } | Self::Pair { .. } => Operation::Read,
             Self::Write { .. } => Operation::Write,
             Self::Fsync { .. } => Operation::Fsync,
         }
     }
 
-    /// Returns how many bytes it asks to move, without a look at the buffer, which the kernel may have.
+    /// Returns how many bytes it asks to move, without touching the buffer, which the kernel may
+    /// be using.
     pub(crate) fn length(&self) -> usize {
         match self {
             Self::Read { length, .. } | Self::Pair { length, .. } => *length,
@@ -209,7 +214,6 @@ impl Transfer {
         matches!(self, Self::Pair { .. })
     }
 
-    /// Returns what it leaves in the page cache.
     pub(crate) fn cache(&self) -> Cache {
         match self {
             Self::Read { cache, .. } | Self::Write { cache, .. } | Self::Pair { cache, .. } => *cache,
@@ -217,7 +221,6 @@ impl Transfer {
         }
     }
 
-    /// Returns the buffer that it moves bytes through.
     pub(crate) fn buffer(&self) -> Option<&Buffer> {
         match self {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } | Self::Pair { buffer, .. } => {
@@ -227,9 +230,10 @@ impl Transfer {
         }
     }
 
-    /// Gives up for good the memory that the kernel may use after we stop listening to it.
+    /// Leaks the memory that the kernel may use after the interface is given up.
     ///
-    /// What is left can be answered and dropped: the buffer is a new one of the same capacity.
+    /// The rest can still be answered and dropped: the buffer is replaced by a new one of the
+    /// same capacity.
     pub(crate) fn leak_buffer(&mut self) {
         match self {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } | Self::Pair { buffer, .. } => {
@@ -240,7 +244,7 @@ impl Transfer {
         }
     }
 
-    /// Gives up for good the descriptors, where the kernel may look them up after we stop listening to it.
+    /// Leaks the descriptors, if the kernel may look them up after the interface is given up.
     pub(crate) fn leak_files(&self) {
         match self {
             Self::Read { file, .. } | Self::Write { file, .. } | Self::Fsync { file } => {
@@ -252,7 +256,7 @@ impl Transfer {
 }
 
 impl Part<'_> {
-    /// Makes the call that waits; an fsync moves nothing.
+    /// Makes the call synchronously. An fsync moves 0 bytes.
     fn perform(self) -> Result<usize> {
         let Self { operation, file, offset, bytes, cache } = self;
         match operation {
@@ -262,7 +266,7 @@ impl Part<'_> {
         }
     }
 
-    /// Makes its failure, worded as that of the call that waits.
+    /// Returns the error for this call, with the arguments that the synchronous call would print.
     fn failure(&self, errno: Errno) -> Error {
         let file = self.file.as_raw_fd();
         let arguments = match self.operation {

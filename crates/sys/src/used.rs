@@ -1,18 +1,19 @@
-//! How often an asynchronous way to the kernel did what it does only on request, and what it cost in calls.
+//! Usage counters of an asynchronous I/O interface: its optional features and its system calls.
 
 use std::fmt;
 
-/// What was used so far. What a way does not have stays at zero.
+/// Counts so far. Counters of features that an interface lacks stay 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// Pairs whose read and write were given to the kernel bound together.
+    /// Pairs submitted with their read and write linked.
     pub linked_pairs: u64,
-    /// Reads and writes, those of pairs included, through a registered buffer.
+    /// Reads and writes, including those of pairs, through a registered buffer.
     pub registered_buffers: u64,
-    /// Reads and writes, those of pairs included, of a file in the ring's own table.
+    /// Reads and writes, including those of pairs, of a file in the ring's own table.
     pub direct_descriptors: u64,
-    /// Calls that passed operations on or waited for them: `io_uring_enter`; `io_submit`, `io_getevents` and the reads of
-    /// the eventfd that stands for both contexts; `lio_listio`. Operations of POSIX AIO that go one by one are not counted.
+    /// System calls that submit operations or wait for them: `io_uring_enter`; `io_submit`,
+    /// `io_getevents` and reads of the eventfd; `lio_listio`. POSIX AIO operations submitted one by
+    /// one are not counted.
     pub calls: u64,
 }
 

@@ -1,19 +1,21 @@
-//! The names of users and groups, as the system's databases have them.
+//! User and group names, from the system's databases.
 //!
-//! The C library looks in whatever the system is set up for (files, LDAP ...), so a question may take long: whoever asks for
-//! many remembers the answers. Nothing here fails: what is not known has no name or number.
+//! The C library queries whatever the system is configured for (files, LDAP ...), so a lookup may
+//! be slow: cache the results of many. Nothing here fails; unknown users and groups just have no
+//! name or id.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 
-/// Room for the texts of an entry, offered first.
+/// Initial size of the string buffer, in bytes.
 const FIRST_TRY_BYTES: usize = 1 << 10;
 
-/// The most room that is offered: a group may have many members.
+/// Maximum size of the string buffer, in bytes: a group may have many members.
 const ROOM_BYTES_MAX: usize = 1 << 20;
 
-/// Asks a database with room that grows until the answer fits. `ask` returns the error number, and whether there is an entry;
-/// `take` reads what is wanted of the entry, whose texts are in the room.
+/// Queries a database with a buffer that grows until the entry fits. `ask` is one of the `get*_r`
+/// functions and returns an errno. `take` copies what is wanted out of the entry, whose strings are
+/// in the buffer.
 fn entry<E, R>(
     mut ask: impl FnMut(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
     take: impl FnOnce(&E) -> R,
@@ -26,7 +28,8 @@ fn entry<E, R>(
             libc::ERANGE if room.len() < ROOM_BYTES_MAX => room.resize(room.len() * 8, 0),
             libc::EINTR => {}
             0 if !found.is_null() => {
-                // SAFETY: the C library says that it has filled the entry; its texts are in `room`, which lives on.
+                // SAFETY: the C library has filled the entry; its strings are in `room`, which is
+                // still alive.
                 return Some(take(unsafe { filled.assume_init_ref() }));
             }
             _ => return None,
@@ -34,36 +37,36 @@ fn entry<E, R>(
     }
 }
 
-/// Copies a text of an entry.
+/// Copies a string of an entry.
 fn text(start: *const c_char) -> Vec<u8> {
     if start.is_null() {
         return Vec::new();
     }
-    // SAFETY: texts of entries are NUL-terminated, in room that lives until the entry was taken.
+    // SAFETY: strings of entries are NUL-terminated and in a buffer that outlives this call.
     unsafe { CStr::from_ptr(start) }.to_bytes().to_vec()
 }
 
-/// Returns the name of a user.
+/// Returns the name of a user, if known.
 #[must_use]
 pub fn user_name(number: u32) -> Option<Vec<u8>> {
     entry(
-        // SAFETY: passes pointers to an entry, to room of the length given, and to where the answer goes.
+        // SAFETY: passes pointers to an entry, to a buffer of the given length, and to the result.
         |filled, room, length, found| unsafe { libc::getpwuid_r(number, filled, room, length, found) },
         |user: &libc::passwd| text(user.pw_name),
     )
 }
 
-/// Returns the name of a group.
+/// Returns the name of a group, if known.
 #[must_use]
 pub fn group_name(number: u32) -> Option<Vec<u8>> {
     entry(
-        // SAFETY: passes pointers to an entry, to room of the length given, and to where the answer goes.
+        // SAFETY: passes pointers to an entry, to a buffer of the given length, and to the result.
         |filled, room, length, found| unsafe { libc::getgrgid_r(number, filled, room, length, found) },
         |group: &libc::group| text(group.gr_name),
     )
 }
 
-/// Returns the number of a user.
+/// Returns the id of a user, if known.
 #[must_use]
 pub fn user_number(name: &CStr) -> Option<u32> {
     entry(
@@ -73,7 +76,7 @@ pub fn user_number(name: &CStr) -> Option<u32> {
     )
 }
 
-/// Returns the number of a group.
+/// Returns the id of a group, if known.
 #[must_use]
 pub fn group_number(name: &CStr) -> Option<u32> {
     entry(

@@ -1,4 +1,4 @@
-//! Extended attributes of open files. What can't be opened is pinned (`pinned.rs`).
+//! Extended attributes of open files. See `pinned.rs` for files that can't be opened.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -10,13 +10,14 @@ use crate::fd::last_errno;
 use crate::gate;
 use crate::operation::Operation;
 
-/// Numbers of the calls of Linux 6.13, the same on every architecture (uapi/asm-generic/unistd.h).
+/// Numbers of the system calls added in Linux 6.13, the same on every architecture
+/// (uapi/asm-generic/unistd.h).
 const SETXATTRAT: libc::c_long = 463;
 const GETXATTRAT: libc::c_long = 464;
 const LISTXATTRAT: libc::c_long = 465;
 const REMOVEXATTRAT: libc::c_long = 466;
 
-/// `struct xattr_args` of uapi/linux/xattr.h.
+/// `struct xattr_args` from uapi/linux/xattr.h.
 #[repr(C)]
 struct Arguments {
     value: u64,
@@ -31,7 +32,7 @@ impl Arguments {
     }
 }
 
-/// Room offered first: most lists and values are small, so one call does.
+/// Initial buffer size, in bytes. Most lists and values are small, so one call is enough.
 const FIRST_TRY_BYTES: usize = 256;
 
 /// The names of a file's extended attributes.
@@ -44,14 +45,15 @@ impl XattrNames {
         self.0.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
     }
 
-    /// Tells whether there is no attribute.
+    /// Returns true if there are no attributes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Calls `fill` with room that grows until the answer fits; the answer may grow between two calls.
+/// Calls `fill` with a growing buffer until the result fits. Loops because the attribute may grow
+/// between two calls.
 pub(crate) fn fitting(
     mut fill: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
 ) -> rustix::io::Result<Vec<u8>> {
@@ -71,10 +73,10 @@ pub(crate) fn fitting(
     }
 }
 
-/// Lists the attributes of an open file; none where the file system has no attributes.
+/// Lists the attributes of an open file. The list is empty if the file system has no attributes.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `flistxattr(2)`.
 pub fn list_xattrs(file: impl AsFd) -> Result<XattrNames> {
     let file = file.as_fd();
     gate::call(
@@ -92,7 +94,7 @@ pub(crate) fn none_if_unsupported(outcome: rustix::io::Result<Vec<u8>>) -> rusti
     }
 }
 
-/// True if `name` is one of those that the shell's pattern stands for: `fnmatch` without flags, as libattr calls it.
+/// Returns true if `name` matches the shell pattern: `fnmatch` without flags, as libattr calls it.
 #[must_use]
 pub fn matches_pattern(pattern: &CStr, name: &CStr) -> bool {
     // SAFETY: passes two NUL-terminated strings borrowed for the call.
@@ -102,7 +104,7 @@ pub fn matches_pattern(pattern: &CStr, name: &CStr) -> bool {
 /// Reads the attribute `key` of an open file.
 ///
 /// # Errors
-/// The kernel's; `ENODATA` when there is none of this name.
+/// Any error from `fgetxattr(2)`; `ENODATA` if the file has no such attribute.
 pub fn get_xattr(file: impl AsFd, key: &CStr) -> Result<Vec<u8>> {
     let file = file.as_fd();
     gate::call(
@@ -115,7 +117,7 @@ pub fn get_xattr(file: impl AsFd, key: &CStr) -> Result<Vec<u8>> {
 /// Sets the attribute `key` of an open file.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fsetxattr(2)`.
 pub fn set_xattr(file: impl AsFd, key: &CStr, value: &[u8]) -> Result<()> {
     let file = file.as_fd();
     gate::call(
@@ -125,10 +127,10 @@ pub fn set_xattr(file: impl AsFd, key: &CStr, value: &[u8]) -> Result<()> {
     )
 }
 
-/// Removes the attribute `key` of an open file; one that is not there is no error.
+/// Removes the attribute `key` of an open file. Succeeds if there is none.
 ///
 /// # Errors
-/// The kernel's.
+/// Any error from `fremovexattr(2)`.
 pub fn remove_xattr(file: impl AsFd, key: &CStr) -> Result<()> {
     let file = file.as_fd();
     gate::call(
@@ -141,8 +143,9 @@ pub fn remove_xattr(file: impl AsFd, key: &CStr) -> Result<()> {
     )
 }
 
-/// The calls of Linux 6.13 that take an `O_PATH` descriptor with an empty path. The C library has no functions for them, so
-/// no interposing library sees them: they serve where there is no `/proc`.
+/// The system calls of Linux 6.13 that accept an `O_PATH` descriptor with an empty path. The C
+/// library has no wrappers, so interposing libraries don't see these calls. They are the fallback
+/// when there is no `/proc`.
 pub(crate) mod empty_path {
     use super::*;
 
@@ -150,12 +153,13 @@ pub(crate) mod empty_path {
 
     pub(crate) fn list(file: BorrowedFd<'_>, room: &mut [u8]) -> rustix::io::Result<usize> {
         let (fd, flags, length) = (file.as_raw_fd(), libc::AT_EMPTY_PATH, room.len());
-        // SAFETY: the kernel writes at most `length` bytes to `room`, and reads the NUL-terminated name.
+        // SAFETY: the kernel reads the NUL-terminated name and writes at most `length` bytes
+        // to `room`.
         length_of(unsafe { libc::syscall(LISTXATTRAT, fd, EMPTY.as_ptr(), flags, room.as_mut_ptr(), length) })
     }
 
     pub(crate) fn get(file: BorrowedFd<'_>, key: &CStr, room: &mut [u8]) -> rustix::io::Result<usize> {
-        // The kernel writes at most as many bytes to `room`.
+        // The kernel writes at most `room.len()` bytes.
         call(GETXATTRAT, file, key, Arguments { value: room.as_mut_ptr() as u64, ..Arguments::of(room) })
     }
 
@@ -165,11 +169,12 @@ pub(crate) mod empty_path {
 
     pub(crate) fn remove(file: BorrowedFd<'_>, key: &CStr) -> rustix::io::Result<()> {
         let (fd, flags) = (file.as_raw_fd(), libc::AT_EMPTY_PATH);
-        // SAFETY: passes a descriptor, two NUL-terminated names borrowed for the call, and a number.
+        // SAFETY: passes a descriptor, a number and two NUL-terminated names borrowed for the call.
         length_of(unsafe { libc::syscall(REMOVEXATTRAT, fd, EMPTY.as_ptr(), flags, key.as_ptr()) }).map(drop)
     }
 
-    /// Makes a call whose arguments point to memory that the caller has borrowed for it.
+    /// Makes a call whose arguments point to memory that the caller keeps borrowed until
+    /// it returns.
     fn call(
         number: libc::c_long,
         file: BorrowedFd<'_>,
@@ -178,13 +183,14 @@ pub(crate) mod empty_path {
     ) -> rustix::io::Result<usize> {
         let (fd, flags, arguments) = (file.as_raw_fd(), libc::AT_EMPTY_PATH, &raw mut arguments);
         let size = size_of::<Arguments>();
-        // SAFETY: `arguments` lives through the call and describes memory that does too; the kernel stays within its size.
+        // SAFETY: `arguments` outlives the call, and so does the memory it describes; the kernel
+        // stays within its size.
         length_of(unsafe { libc::syscall(number, fd, EMPTY.as_ptr(), flags, key.as_ptr(), arguments, size) })
     }
 
     fn length_of(outcome: libc::c_long) -> rustix::io::Result<usize> {
         usize::try_from(outcome).map_err(|_| match last_errno() {
-            // Sandboxes answer calls that they don't know with either.
+            // Sandboxes return either one for system calls they don't know.
             Errno::NOSYS | Errno::PERM => Errno::NOENT,
             errno => errno,
         })

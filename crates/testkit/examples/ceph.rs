@@ -1,4 +1,5 @@
-//! Starts a CephFS, prints where it is mounted, one mount a line, and takes it away when its input ends: `ceph [CLIENTS]`.
+//! Starts a CephFS, prints its mount points, one per line, and removes it at EOF on standard input:
+//! `ceph [CLIENTS]`.
 
 use std::io::{self, Read, Write};
 

@@ -1,15 +1,18 @@
-//! A real CephFS on this machine: one monitor, some storage daemons, one metadata server, and mounts by `ceph-fuse`.
+//! A real CephFS on this machine: one monitor, several storage daemons, one metadata server, and
+//! mounts by `ceph-fuse`.
 //!
-//! Everything listens on the loopback device, knows no passwords and lives in a folder of its own, which is in memory, as its
-//! data is. There is no manager daemon: nothing here needs it, except that the file system says it has no size.
+//! Everything listens on loopback, without authentication, and lives in a private in-memory
+//! directory, data included. There is no manager daemon: nothing here needs it, except that the
+//! file system reports no size.
 //!
 //! ```text
-//! monitor ─► pools and file system made (`ceph`)   ─► storage daemons ─► metadata server is active ─► mounts
-//!         ─► storage daemons formatted, meanwhile
+//! monitor ─► pools and file system made (`ceph`) ─► storage daemons ─► metadata server is active
+//! ─► mounts ─► storage daemons formatted, meanwhile
 //! ```
 //!
-//! Nobody waits for a fixed time: daemons are asked for their state by their sockets. At its end the mounts are taken away and
-//! everything killed that was started for it. What a test that was killed left behind is cleaned up by the next that starts one.
+//! There are no fixed delays: daemons are polled through their sockets. On drop, the mounts are
+//! removed and everything that was started is killed. Leftovers of a killed test are cleaned up by
+//! the next one that starts a CephFS.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -27,16 +30,16 @@ use crate::sandbox::{MEMORY, Sandbox};
 use crate::slurm::{all_processes, contains, free_ports, read_of, signal};
 use crate::wait;
 
-/// How long the daemons may take.
+/// Maximum wait for the daemons.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What folders of this kind are called: short, as sockets in them have names of at most 107 bytes.
+/// Prefix of the directory name. It is short because socket paths are limited to 107 bytes.
 const PREFIX: &str = "hc-";
-/// The pool that files are in by default.
+/// Name of the default data pool.
 pub const POOL: &str = "data";
-/// A pool that files can be in as well.
+/// Name of the second data pool.
 pub const OTHER_POOL: &str = "fast";
 
-/// Checks that a CephFS can be started and mounted.
+/// Returns the reason a CephFS can't be started and mounted, if any.
 #[must_use]
 pub fn needed() -> Option<String> {
     let tools = ["ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "ceph", "monmaptool"];
@@ -46,14 +49,14 @@ pub fn needed() -> Option<String> {
         .or_else(|| is_missing.then(|| "needs CephFS (HAUL_FULL=1 cargo xtask setup installs it)".to_owned()))
 }
 
-/// What is started.
+/// Configuration of the cluster to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// The number of storage daemons.
+    /// Number of storage daemons.
     pub daemons: u32,
-    /// The number of mounts.
+    /// Number of mounts.
     pub clients: usize,
-    /// Whether there is a second pool, [`OTHER_POOL`].
+    /// True to create a second pool, [`OTHER_POOL`].
     pub has_other_pool: bool,
 }
 
@@ -76,7 +79,8 @@ impl Ceph {
     /// Starts a CephFS and mounts it. Check [`needed`] first.
     ///
     /// # Errors
-    /// When something cannot be started, or is not ready in time; what the daemons said is part of it.
+    /// If something can't be started, or isn't ready in time. The error contains the daemons'
+    /// last log lines.
     pub fn start(cluster: Cluster) -> io::Result<Self> {
         let memory = Path::new(MEMORY);
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -89,24 +93,25 @@ impl Ceph {
         Ok(ceph)
     }
 
-    /// Gives the mount of a client, counted from 0.
+    /// Returns the mount point of a client, counted from 0.
     #[must_use]
     pub fn client(&self, number: usize) -> PathBuf {
         self.folder.join(format!("client{number}"))
     }
 
-    /// Lists all mounts.
+    /// Lists all mount points.
     pub fn mounts(&self) -> impl Iterator<Item = PathBuf> {
         (0..self.clients).map(|number| self.client(number))
     }
 
-    /// Counts the objects of a pool that a file is in, by its inode number.
+    /// Returns the number of objects in a pool that belong to the file with this inode number.
     ///
     /// # Errors
-    /// When the cluster does not tell.
+    /// If `rados` fails.
     pub fn objects(&self, pool: &str, inode: u64) -> io::Result<usize> {
         let listed = mount::run(self.command("rados").args(["--all", "--pool", pool, "ls"]))?;
-        // Lines of a namespace, a tab, and a name: the inode number, a dot, the object's number.
+        // Each line is a namespace, a tab, and an object name: the inode number, a dot, the
+        // object number.
         let beginning = format!("\t{inode:x}.");
         Ok(listed.lines().filter(|line| line.contains(&beginning)).count())
     }
@@ -125,7 +130,7 @@ impl Ceph {
         mount::run(self.command("ceph-mon").args(["--mkfs", "-i", "a", "--monmap"]).arg(&monitors))?;
         self.run_daemon("ceph-mon", "a")?;
         let ids = (0..cluster.daemons).map(|_| uuid()).collect::<io::Result<Vec<_>>>()?;
-        // All of them only need the monitor.
+        // The formatting of all daemons needs only the monitor, so it runs in the background.
         let formatting = self.format(&ids)?;
         self.run_daemon("ceph-mds", "a")?;
         self.make_file_system(&ids, cluster.has_other_pool)?;
@@ -164,7 +169,8 @@ impl Ceph {
         ids.iter().enumerate().map(format).collect()
     }
 
-    /// Makes the pools and the file system, by one process: it takes a while to start.
+    /// Creates the pools and the file system with a single `ceph` process, because that
+    /// starts slowly.
     fn make_file_system(&self, ids: &[String], has_other_pool: bool) -> io::Result<()> {
         let mut orders: Vec<_> = ids.iter().map(|id| format!("osd new {id}")).collect();
         orders.extend(["osd pool create metadata 8".to_owned(), format!("osd pool create {POOL} 16")]);
@@ -183,7 +189,7 @@ impl Ceph {
             input.write_all((orders.join("\n") + "\n").as_bytes())?;
         }
         let status = wait::for_end(&mut running, PATIENCE);
-        // It succeeds also if an order does not.
+        // `ceph` exits with 0 even if a command fails.
         let said = fs::read_to_string(self.folder.join("orders.log"))?;
         match status {
             Ok(status) if status.success() && !said.contains("Error ") => Ok(()),
@@ -197,7 +203,8 @@ impl Ceph {
         let mut client = self.start_client(number)?;
         let mut failed = None;
         let has_ended = wait::until(PATIENCE, || {
-            // The monitor hears later than the metadata server that this is active, and sends clients away until then.
+            // The monitor learns after the metadata server that it is active, and rejects
+            // clients until then.
             if !matches!(client.try_wait(), Ok(None)) {
                 match self.start_client(number) {
                     Ok(another) => client = another,
@@ -227,21 +234,21 @@ impl Ceph {
         Ok(())
     }
 
-    /// Begins a command line with this cluster's configuration.
+    /// Returns a command that uses this cluster's configuration.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(find_tool(program).unwrap_or_else(|| program.into()));
         command.arg("-c").arg(self.folder.join("ceph.conf")).stdin(Stdio::null());
         command
     }
 
-    /// Has a command write to a log.
+    /// Redirects a command's output to a log.
     fn quietly<'a>(&self, command: &'a mut Command, name: &str) -> io::Result<&'a mut Command> {
         let path = self.folder.join(format!("{name}.log"));
         let log = File::options().create(true).append(true).open(path)?;
         Ok(command.stdout(log.try_clone()?).stderr(log))
     }
 
-    /// Collects the last of what everybody said.
+    /// Returns the last lines of every log.
     fn said(&self) -> String {
         const LINES: usize = 4;
         let mut said = String::new();
@@ -272,7 +279,8 @@ impl Drop for Ceph {
     }
 }
 
-/// What does not depend on the place. All data is in memory, in one copy; and nobody waits for more to come.
+/// Settings that don't depend on the directory. Data is in memory, unreplicated;
+/// delays are minimal.
 const SETTINGS: &str = "public addr = 127.0.0.1
 auth cluster required = none
 auth service required = none
@@ -298,7 +306,8 @@ admin socket =
 log file =
 ";
 
-/// Asks a daemon by its socket: the order, ended by a zero byte, is answered by a length of four bytes and a text.
+/// Queries a daemon through its socket. The request ends with a zero byte; the reply is a four-byte
+/// length and text.
 fn ask(socket: &Path, order: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -312,20 +321,21 @@ fn uuid() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/uuid").map(|id| id.trim().to_owned())
 }
 
-/// Takes the mounts below a folder away, and tells whether there is none any more.
+/// Unmounts everything below a directory. Returns true if nothing is left.
 fn unmount_below(folder: &Path) -> bool {
     let points = mount::mounted_below(folder);
     points.iter().all(|point| match unmount(point, UnmountFlags::DETACH) {
         Ok(()) => true,
         Err(errno) => {
-            // Removing the folder would empty what is mounted there.
+            // The caller must then keep the directory: removing it would delete the
+            // contents of the mount.
             crate::note!("cannot unmount {}: {errno}", point.display());
             false
         }
     })
 }
 
-/// Kills whoever was told to work in a folder, until nobody does.
+/// Kills every process configured to use a directory, until none is left.
 fn kill_all(folder: &Path) {
     let mark = format!("\0{}/ceph.conf\0", folder.display()).into_bytes();
     let gone = wait::until(PATIENCE, || {
@@ -339,7 +349,7 @@ fn kill_all(folder: &Path) {
     }
 }
 
-/// Cleans up after tests that were killed: folders of processes that are no more.
+/// Removes leftovers of killed tests: directories whose process is gone.
 fn clean_up_leftovers(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,7 +1,7 @@
-//! Files whose data is on the disk and not in memory.
+//! Evicts files from the page cache.
 //!
-//! What was written is brought to the disk, for only clean pages can be dropped, and then dropped from the page cache. That
-//! is advice, which a kernel may leave alone: a test that depends on it looks whether it was taken.
+//! Written data is flushed to disk first, because only clean pages can be dropped. Dropping them is
+//! advice that the kernel may ignore: a test that depends on it checks that it worked.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,10 +9,10 @@ use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Takes the data of a file, or of every file below a directory, out of the page cache.
+/// Evicts a file, or every file below a directory, from the page cache.
 ///
 /// # Errors
-/// When something cannot be opened, listed or written.
+/// If something can't be opened, listed or flushed.
 pub fn make(path: &Path) -> io::Result<()> {
     let kind = fs::symlink_metadata(path)?.file_type();
     if kind.is_dir() {

@@ -1,8 +1,9 @@
-//! How two trees differ, in words.
+//! Describes how two trees differ.
 //!
-//! [`compare`] looks at two snapshots and gives a list of [`Difference`]s, each with the path and a sentence that says what
-//! was expected and what was found. An empty list means that the trees are the same in all facts both were read with.
-//! Contents are read from the disk, both sides together, so the trees must still be there.
+//! [`compare`] takes two snapshots and returns a list of [`Difference`]s, each with the path and a
+//! text that says what was expected and what was found. An empty list means that the trees agree in
+//! all facts that both were read with. Contents are read from disk, both sides in parallel, so the
+//! trees must still exist.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -15,51 +16,51 @@ use rustix::fs::OFlags;
 
 use crate::snapshot::{Entry, Facts, Kind, Snapshot, show};
 
-/// Says what a difference is about.
+/// Subject of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
-    /// Expected, and not there.
+    /// Expected, but missing.
     Missing,
-    /// There, and not expected.
+    /// Present, but not expected.
     Extra,
-    /// Another type, link target or device.
+    /// Wrong type, link target or device.
     Type,
-    /// Other bytes or another length.
+    /// Wrong content or length.
     Content,
-    /// Data where a hole was expected, or the other way round.
+    /// Data instead of a hole, or vice versa.
     Holes,
-    /// Another mode.
+    /// Wrong mode.
     Mode,
-    /// Another owner or group.
+    /// Wrong owner or group.
     Owner,
-    /// Another time.
+    /// Wrong time.
     Time,
-    /// Joined with other names than expected.
+    /// Hard-linked with the wrong names.
     Links,
-    /// Other extended attributes.
+    /// Wrong extended attributes.
     Attributes,
 }
 
 /// One fact in which two trees differ.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// The entry, relative to the root.
+    /// Path of the entry, relative to the root.
     pub path: Vec<u8>,
-    /// What it is about.
+    /// Subject of the difference.
     pub about: About,
-    /// Expected and found, in words.
+    /// Description of what was expected and found.
     pub text: String,
 }
 
-/// All differences of two trees, shown as one line each.
+/// All differences between two trees, displayed one per line.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
-    /// The differences in order of paths.
+    /// The differences, sorted by path except that extra entries come last.
     pub list: Vec<Difference>,
 }
 
 impl Differences {
-    /// Says that the trees are the same.
+    /// Returns true if there are no differences.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -80,12 +81,12 @@ impl Display for Differences {
     }
 }
 
-/// Says what counts as a difference.
+/// Rules for what counts as a difference.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The facts to look at.
+    /// The facts to check.
     pub facts: Facts,
-    /// Times at or after this second are "now" and equal to each other: entries that were not given an old time.
+    /// Times from this second on count as "now" and equal, for entries whose times were not set.
     pub now_from: Option<i64>,
 }
 
@@ -102,10 +103,10 @@ impl From<Facts> for Rules {
     }
 }
 
-/// Compares two trees: `expected` is the standard, `found` is judged.
+/// Compares two trees, where `expected` is the reference and `found` is judged.
 ///
 /// # Errors
-/// When a file of either tree cannot be read.
+/// If a file in either tree can't be read.
 pub fn compare(expected: &Snapshot, found: &Snapshot, rules: impl Into<Rules>) -> io::Result<Differences> {
     let mut rules = rules.into();
     rules.facts &= expected.facts() & found.facts();
@@ -145,7 +146,7 @@ pub fn compare(expected: &Snapshot, found: &Snapshot, rules: impl Into<Rules>) -
 /// Reads two trees and compares them.
 ///
 /// # Errors
-/// When a tree cannot be read.
+/// If a tree can't be read.
 pub fn compare_paths(expected: &Path, found: &Path, rules: impl Into<Rules>) -> io::Result<Differences> {
     let rules = rules.into();
     compare(&Snapshot::take(expected, rules.facts)?, &Snapshot::take(found, rules.facts)?, rules)
@@ -181,7 +182,7 @@ impl Judge<'_> {
         if rules.facts.contains(Facts::HOLES) && left.bytes == right.bytes {
             self.holes(left, right);
         }
-        // The mode of a symbolic link says nothing, and cannot be set.
+        // The mode of a symbolic link is meaningless and can't be set.
         if left.kind != Kind::Symlink && (left.mode ^ right.mode) & rules.mode_bits() != 0 {
             self.add(About::Mode, format!("mode: expected {:04o}, found {:04o}", left.mode, right.mode));
         }
@@ -242,13 +243,14 @@ impl Judge<'_> {
     }
 }
 
-/// Gives the first offset at which two files of the same length differ. Where both have holes nothing is read.
+/// Returns the first offset at which two files of the same length differ. Skips long holes in both.
 fn first_difference(left: &Path, right: &Path, entry: &Entry) -> io::Result<Option<u64>> {
     const BLOCK: usize = 1 << 18;
     if entry.bytes == 0 {
         return Ok(None);
     }
     let open = |path: &Path| {
+        // Only the owner and root may use `O_NOATIME`.
         let quiet = OFlags::NOFOLLOW | OFlags::NOATIME;
         let flags =
             |flags: OFlags| OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
@@ -273,7 +275,8 @@ fn first_difference(left: &Path, right: &Path, entry: &Entry) -> io::Result<Opti
     Ok(None)
 }
 
-/// Moves both files past a hole that starts at `offset` in both, if there is a long one, and gives the new offset.
+/// Skips a long hole that starts at `offset` in both files. Returns the new offset, if
+/// there was one.
 fn skip_common_hole(
     left: &std::fs::File,
     right: &std::fs::File,

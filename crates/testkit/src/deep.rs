@@ -1,6 +1,7 @@
-//! Trees deeper than any path can name.
+//! Trees deeper than any path can express.
 //!
-//! A chain of directories, each with one small file, made and checked by going down one level at a time with one descriptor.
+//! A chain of directories, each with one small file, built and checked one level at a time with a
+//! single descriptor.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,10 +12,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 const LEVEL: &str = "d";
 const LEAF: &str = "f";
 
-/// Makes a chain of `levels` directories below `root` (which is made too), each with a file that holds its level's number.
+/// Creates a chain of `levels` directories below the new directory `root`. Each contains a file
+/// with the number of its level.
 ///
 /// # Errors
-/// When a directory or a file cannot be made.
+/// If a directory or file can't be created.
 pub fn build(root: &Path, levels: usize) -> io::Result<()> {
     std::fs::create_dir(root)?;
     let mut here = open_directory(CWD, root)?;
@@ -28,10 +30,10 @@ pub fn build(root: &Path, levels: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts how many levels of the chain are there, each with the right file.
+/// Returns how many levels of the chain exist, each with the right file.
 ///
 /// # Errors
-/// When something is there and cannot be read, or a file holds something else.
+/// If something exists but can't be read, or a file has the wrong content.
 pub fn measure(root: &Path) -> io::Result<usize> {
     let mut here = open_directory(CWD, root)?;
     for level in 0.. {

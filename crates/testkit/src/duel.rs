@@ -1,11 +1,12 @@
-//! Two programs given the same work, and what they did differently.
+//! Runs two programs on the same task and reports differences.
 //!
-//! Both run the same command line in folders that were prepared alike, with the same names inside, so that messages can be
-//! compared word by word. What counts: exit status, the lines of standard output and standard error (sorted, and with the
-//! program's own name taken off), and everything the folder holds afterwards, source and target alike. Where an older
-//! GNU cp differs from the newest on purpose, [`Release`] knows.
+//! Both run the same command line in directories prepared alike, with the same names, so that
+//! messages can be compared literally. Compared are the exit status, the lines of standard output
+//! and standard error (sorted, without the program's name), and everything in the directory
+//! afterwards, both source and target. [`Release`] accounts for intentional changes between
+//! releases of GNU cp.
 //!
-//! A [`Duel`] is one command line, or a script of the shell in which `cp` is each program in turn.
+//! A [`Duel`] runs one command line, or a shell script in which `cp` is each program in turn.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -23,62 +24,63 @@ use crate::run::{Ending, NOBODY, Outcome, Run};
 use crate::sandbox::Sandbox;
 use crate::snapshot::Facts;
 
-/// Two programs: the standard, and the one that is judged by it.
+/// Two programs: the reference, and the one judged by it.
 #[derive(Clone, Debug)]
 pub struct Duel {
-    /// The standard.
+    /// The reference.
     pub standard: Program,
-    /// The program that is judged.
+    /// The program being judged.
     pub judged: Program,
-    /// What counts in the folder afterwards.
+    /// Facts to compare in the directory afterwards.
     pub facts: Facts,
-    /// How long each may take.
+    /// Time limit for each.
     pub limit: Duration,
-    /// What each reads on standard input. Where a script answers questions itself, its answers.
+    /// Standard input of each; for a script that answers prompts itself, its answers.
     pub input: Vec<u8>,
-    /// Variables of the environment of both.
+    /// Environment variables for both.
     pub environment: Vec<(OsString, OsString)>,
-    /// The umask of both.
+    /// Umask for both.
     pub umask: u32,
-    /// Whether both run as the user nobody. The folder, and all in it, is given to that user before.
+    /// True to run both as the user nobody, who then owns the directory and its contents.
     pub as_nobody: bool,
 }
 
-/// Says what a complaint is about.
+/// Subject of a complaint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Complaint {
-    /// The exit status or what was printed.
+    /// The exit status or the output.
     Words,
-    /// The folder afterwards.
+    /// The directory's contents.
     Tree,
-    /// The folder afterwards is so wrong that it cannot be read back.
+    /// The directory's contents, which are too broken to read back.
     Ruin,
 }
 
-/// What came out of one command line.
+/// The result of one command line.
 #[derive(Debug)]
 pub struct Verdict {
-    /// How the standard ended.
+    /// How the reference ended.
     pub standard: Outcome,
     /// How the judged program ended.
     pub judged: Outcome,
-    /// What the judged program did differently; nothing when it did the same.
+    /// Differences in behavior; empty if there are none.
     pub complaints: Vec<(Complaint, String)>,
 }
 
 impl Verdict {
-    /// Says that the standard itself hung, so that there is nothing to compare with.
+    /// Returns true if the reference itself hung, so that there is nothing to compare with.
     #[must_use]
     pub fn standard_hung(&self) -> bool {
         self.standard.ending == Ending::Hung
     }
 
-    /// Forgets complaints about trees, for situations in which GNU cp's tree depends on the order a directory is read in.
+    /// Drops complaints about trees, for cases in which GNU cp's tree depends on the
+    /// directory order.
     pub fn compare_words_only(&mut self) {
         self.complaints.retain(|(about, _)| *about != Complaint::Tree);
     }
 
-    /// Gives the complaints and what both printed, as text.
+    /// Formats the complaints and the output of both.
     #[must_use]
     pub fn report(&self) -> String {
         let mut text = String::new();
@@ -88,7 +90,7 @@ impl Verdict {
         }
         for (name, outcome) in [("standard", &self.standard), ("judged", &self.judged)] {
             let lines = normalise(&outcome.stderr).join("\n      ");
-            // Writing to a String cannot fail.
+            // Writing to a String can't fail.
             write!(text, "    {name}: {:?}\n      {lines}\n", outcome.ending).unwrap_or_default();
         }
         text
@@ -96,8 +98,8 @@ impl Verdict {
 }
 
 impl Duel {
-    /// Pairs GNU cp with the judged program. `None` without GNU cp. Where releases of GNU cp make different holes, holes do
-    /// not count.
+    /// Creates a duel between GNU cp and the judged program; `None` without GNU cp. Holes are not
+    /// compared if this release of GNU cp creates different ones.
     #[must_use]
     pub fn with_gnu(judged: Program) -> Option<Self> {
         let standard = Program::gnu()?;
@@ -114,12 +116,13 @@ impl Duel {
         })
     }
 
-    /// Runs both on one command line, each in a folder made by `prepare`. `own` are options only haul understands.
+    /// Runs a command line with both, each in a directory made by `prepare`. `own` are options that
+    /// only haul understands.
     ///
-    /// The folder is the only entry of one that is compared with it, so that what a command writes to `..` is compared as well.
+    /// The parent of the directory is compared too, in case a command writes to `..`.
     ///
     /// # Errors
-    /// When a folder cannot be prepared, or a program not be started.
+    /// If a directory can't be prepared, or a program can't be started.
     pub fn run(
         &self,
         prepare: &dyn Fn(&Path) -> io::Result<()>,
@@ -144,11 +147,12 @@ impl Duel {
         self.judge(outcomes, [sandboxes[0].path(), sandboxes[1].path()], now_from)
     }
 
-    /// Runs a script of the shell once with each as `cp`, in a folder made by `prepare` that has the same path both times.
-    /// `own` are options that only haul understands; every `cp` that the shell itself starts gets them.
+    /// Runs a shell script once with each program as `cp`, in a directory made by `prepare` with
+    /// the same path both times. `own` are options that only haul understands; they are added to
+    /// every `cp` that the shell itself starts.
     ///
     /// # Errors
-    /// When a folder cannot be prepared, or the shell not be started.
+    /// If a directory can't be prepared, or the shell can't be started.
     pub fn run_script(
         &self,
         prepare: &dyn Fn(&Path) -> io::Result<()>,
@@ -181,7 +185,7 @@ impl Duel {
         self.environment.iter().fold(run, |run, (name, value)| run.env(name, value)).finish()
     }
 
-    /// Compares how the two ended, the standard first, and what they left in their folders.
+    /// Compares results and directories; the reference comes first.
     fn judge(
         &self,
         mut outcomes: Vec<Outcome>,
@@ -251,14 +255,14 @@ impl Duel {
     }
 }
 
-/// Puts a folder before those in which commands are searched.
+/// Returns `PATH` with `first` prepended.
 fn search_path(first: PathBuf) -> io::Result<OsString> {
     let usual = std::env::var_os("PATH").unwrap_or_default();
     std::env::join_paths(std::iter::once(first).chain(std::env::split_paths(&usual)))
         .map_err(io::Error::other)
 }
 
-/// Makes a folder and all in it the user nobody's.
+/// Changes the owner of a directory and everything in it to nobody.
 fn give_away(path: &Path) -> io::Result<()> {
     lchown(path, Some(NOBODY), Some(NOBODY))?;
     if fs::symlink_metadata(path)?.is_dir() {
@@ -269,7 +273,7 @@ fn give_away(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the present second.
+/// Returns the current time, in seconds.
 #[must_use]
 pub fn seconds_now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -294,7 +298,7 @@ mod tests {
     #[test]
     fn the_same_is_the_same_and_each_difference_is_seen() {
         crate::require!(Program::needs_gnu());
-        // The stand-in is called as `haul cp ...`, and its messages begin with its name.
+        // This fake haul is called as `haul cp ...`, and its messages start with its name.
         let same = judge("shift; exec /usr/bin/cp \"$@\"");
         assert!(same.complaints.is_empty(), "{}", same.report());
         let status = judge("shift; /usr/bin/cp \"$@\"; exit 0");

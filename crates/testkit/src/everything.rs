@@ -1,17 +1,18 @@
-//! One tree with every kind of thing a Linux file system can hold.
+//! One tree with every kind of object that a Linux file system can hold.
 //!
-//! The same tree is copied on every file system by every engine and compared with what GNU cp makes of it. Each node is here
-//! because some copier got it wrong: holes at the start, the middle and the end, sizes around a block and around a buffer,
-//! hard links across directories and of special files, set-id and sticky bits, modes that forbid reading, capabilities, ACLs
-//! and default ACLs, times before 1970 and after 2038, and names made of any bytes.
+//! It is copied on every file system by every engine, and compared with GNU cp's copy. Each node is
+//! here because some copier got it wrong: holes at the start, middle and end; sizes around a block
+//! and a buffer; hard links across directories and to special files; set-ID and sticky bits;
+//! unreadable modes; capabilities; ACLs and default ACLs; times before 1970 and after 2038; names
+//! of arbitrary bytes.
 
 use crate::spec::{Kind, Node, Piece, Spec, acl};
 
-/// Names the attribute that holds a POSIX ACL.
+/// Attribute that holds a POSIX ACL.
 pub const ACCESS_ACL: &str = "system.posix_acl_access";
-/// Names the attribute that holds the ACL new entries of a directory start with.
+/// Attribute that holds a directory's default ACL, inherited by new entries.
 pub const DEFAULT_ACL: &str = "system.posix_acl_default";
-/// Names the attribute that holds file capabilities.
+/// Attribute that holds file capabilities.
 pub const CAPABILITY: &str = "security.capability";
 
 /// Describes the tree.
@@ -29,7 +30,7 @@ pub fn spec() -> Spec {
     Spec { nodes }
 }
 
-/// Gives names that break programs which treat names as text.
+/// Returns names that break programs that treat names as text.
 #[must_use]
 pub fn odd_name_list() -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = vec![
@@ -52,14 +53,14 @@ pub fn odd_name_list() -> Vec<Vec<u8>> {
         vec![b'n'; 255],
         vec![0xfe; 255],
     ];
-    // Every byte a name can hold, in two names (there are 254 of them). A letter ends each: GNU cp 9.1 misprints a name
-    // with an apostrophe that ends in a byte it escapes.
+    // Every byte that a name can contain (254 of them), in two names. Each ends in a letter: GNU cp
+    // 9.1 misprints a name that contains an apostrophe and ends in an escaped byte.
     let all: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
     names.extend(all.chunks(127).map(|bytes| [bytes, b"z"].concat()));
     names
 }
 
-// Directories count from 1 in this order; the root is 0.
+// Directories are numbered from 1 in this order; the root is 0.
 const SUB: usize = 1;
 const DEEP: usize = 3;
 const ODD: usize = 4;
@@ -135,7 +136,7 @@ fn special_files() -> Vec<Node> {
 }
 
 fn attributes() -> Vec<Node> {
-    // The kernel's form of `cap_net_raw+ep`, revision 2.
+    // The kernel's format of `cap_net_raw+ep`, revision 2.
     let capability: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     vec![
         Node::file(0, "attributes", 6, 100)
@@ -151,7 +152,7 @@ fn attributes() -> Vec<Node> {
             .mode(0o750)
             .attribute(ACCESS_ACL, acl(0o750, 2, 5))
             .attribute(DEFAULT_ACL, acl(0o750, 3, 7)),
-        // The ninth directory: what is made below it must not take the default ACL on.
+        // The ninth directory. Entries copied into it must not inherit its default ACL.
         Node::file(9, "below-default", 8, 100).mode(0o600),
         Node::new(9, "directory", Kind::Directory).mode(0o700),
         Node::new(9, "fifo", Kind::Fifo).mode(0o600),
@@ -168,7 +169,7 @@ fn odd_names() -> Vec<Node> {
     let names = odd_name_list();
     let mut nodes: Vec<Node> =
         names.iter().zip(100..).map(|(name, seed)| Node::file(ODD, name.clone(), seed, 33)).collect();
-    // The directory made last holds a file of the same name; a chain of three is well past what a fixed buffer holds.
+    // Nested directories with names of maximum length, to overflow fixed-size path buffers.
     nodes.push(Node::new(DEEP, vec![b'd'; 255], Kind::Directory));
     nodes.push(Node::new(12, vec![0xff; 255], Kind::Directory));
     nodes.push(Node::file(13, b"-\xff\n", 5, 5));

@@ -1,7 +1,8 @@
 //! An attacker that swaps two names as fast as it can.
 //!
-//! `renameat2(RENAME_EXCHANGE)` swaps two entries in one step, so there is never a moment without either. A [`Flipper`] does
-//! that in a thread until it is stopped, and counts the swaps, by which a race test proves that the race ran.
+//! `renameat2(RENAME_EXCHANGE)` swaps two entries atomically, so both names always exist. A
+//! [`Flipper`] does that in a thread until stopped, and counts the swaps, so that a race test can
+//! prove that the race ran.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,10 +24,10 @@ pub struct Flipper {
 }
 
 impl Flipper {
-    /// Begins to swap, and waits until the first swaps have happened.
+    /// Starts swapping, and waits for the first swaps.
     ///
     /// # Errors
-    /// When the two names cannot be swapped at all.
+    /// If the two names can't be swapped at all.
     pub fn start(one: &Path, other: &Path) -> io::Result<Self> {
         swap(one, other)?;
         swap(one, other)?;
@@ -35,11 +36,12 @@ impl Flipper {
         let names: (PathBuf, PathBuf) = (one.to_owned(), other.to_owned());
         let (thread_stop, thread_flips) = (Arc::clone(&stop), Arc::clone(&flips));
         let thread = std::thread::Builder::new().name("flipper".to_owned()).spawn(move || {
-            // Pairs of swaps: the names are as they were when the thread ends.
+            // Swap in pairs, so that the names end up as they started.
             while !thread_stop.load(Ordering::Relaxed) {
                 swap(&names.0, &names.1)?;
                 thread_flips.fetch_add(1, Ordering::Relaxed);
-                // Hold each state for a varying moment, else a program that needs two looks would always meet the same one.
+                // Hold each state for a varying time. Otherwise a program that checks twice could
+                // always see the same state.
                 for _ in 0..(thread_flips.load(Ordering::Relaxed) * 7) % 97 {
                     std::hint::spin_loop();
                 }
@@ -56,16 +58,16 @@ impl Flipper {
         }
     }
 
-    /// Gives the number of swaps so far.
+    /// Returns the number of swaps so far.
     #[must_use]
     pub fn flips(&self) -> u64 {
         self.flips.load(Ordering::Relaxed)
     }
 
-    /// Stops, leaves the names as they were at the start, and gives the number of swaps.
+    /// Stops, restores the original names, and returns the number of swaps.
     ///
     /// # Errors
-    /// When a swap failed on the way, so that the race did not run as meant.
+    /// If a swap failed, so that the race did not run as intended.
     pub fn stop(mut self) -> io::Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take();
@@ -86,9 +88,10 @@ impl Drop for Flipper {
     }
 }
 
-/// Swaps two names as fast as it can, also while one of them is not there yet.
+/// Swaps two names as fast as it can, even while one of them doesn't exist yet.
 ///
-/// A program that makes one of the names has it swapped at once: what it then changes by name is the other file.
+/// When a program creates one of the names, it is swapped at once, so that a later change by name
+/// affects the other file.
 #[derive(Debug)]
 pub struct Exchanger {
     stop: Arc<AtomicBool>,
@@ -96,10 +99,10 @@ pub struct Exchanger {
 }
 
 impl Exchanger {
-    /// Begins to swap.
+    /// Starts swapping.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn start(one: &Path, other: &Path) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (is_over, one, other) = (Arc::clone(&stop), one.to_owned(), other.to_owned());
@@ -113,7 +116,7 @@ impl Exchanger {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Stops, and returns how often the names were swapped.
+    /// Stops, and returns the number of swaps.
     #[must_use]
     pub fn stop(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
@@ -127,7 +130,7 @@ impl Drop for Exchanger {
     }
 }
 
-/// Everything about a file but its names and contents, by which a test knows whether a race changed it.
+/// State of a file except its names and contents, to detect that a race changed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileState {
     inode: u64,
@@ -136,15 +139,15 @@ pub struct FileState {
     modified: (i64, i64),
     size: u64,
     links: u64,
-    /// What is in it, if it is a directory.
+    /// Names of its entries, if it is a directory.
     entries: Vec<OsString>,
 }
 
 impl FileState {
-    /// Looks at a file, and follows no link.
+    /// Reads the state of a file, without following a link.
     ///
     /// # Errors
-    /// When it can't be looked at.
+    /// If it can't be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         let stat = path.symlink_metadata()?;
         let mut entries = Vec::new();
@@ -164,10 +167,11 @@ impl FileState {
         })
     }
 
-    /// Finds the same file in a directory by its inode, as renaming changes its name, and looks at it again.
+    /// Finds the same file in a directory by its inode, since its name may have changed, and
+    /// reads its state.
     ///
     /// # Errors
-    /// When the directory can't be read.
+    /// If the directory can't be read.
     pub fn find_again(&self, directory: &Path) -> io::Result<Option<Self>> {
         for entry in directory.read_dir()? {
             let entry = entry?;

@@ -1,4 +1,5 @@
-//! Several hosts on one machine: namespaces of the network with names of their own, joined by a switch.
+//! Several hosts on one machine: network namespaces with their own host names,
+//! connected by a switch.
 //!
 //! ```text
 //!  ID-h1 ┌─────────┐      ┌──────────────┐ ID-switch
@@ -10,10 +11,11 @@
 //!        └─────────┘      └──────────────┘
 //! ```
 //!
-//! The switch is in a namespace too, so nothing of the machine's own network is touched, and the same addresses can be used by
-//! tests that run at the same time. A process of a host has the host's name and an `/etc/hosts` with all of them; files and
-//! processes are the machine's, as if all hosts shared one file system. Dropping [`Hosts`] kills what runs on them and
-//! takes them down; those of a test process that was killed go when the next are made.
+//! The switch is in a namespace too. So the machine's own network is not touched, and concurrent
+//! tests can use the same addresses. A process on a host sees the host's name and an `/etc/hosts`
+//! with all of them. Files and processes are the machine's, as if all hosts shared a file system.
+//! Dropping [`Hosts`] kills the processes on them and removes them. Leftovers of a killed test are
+//! removed when the next hosts are created.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -33,19 +35,19 @@ use crate::{mount, wait};
 
 const PREFIX: &str = "haul-";
 
-/// What follows the prefix and the process id in the name of a switch.
+/// Suffix of the switch's namespace, after the prefix and process ID.
 const SWITCH: &str = "switch";
 
-/// Where `ip` keeps the names of namespaces.
+/// Directory in which `ip` keeps namespace names.
 const NAMES: &str = "/run/netns";
 
-/// Bounds the wait for processes that were killed.
+/// Maximum wait for killed processes.
 const DYING_MAX: Duration = Duration::from_secs(10);
 
-/// Counts the sets of hosts of this process, for their names.
+/// Number of sets of hosts made by this process, for unique names.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Becomes a command on a host: `enter HOST PROGRAM ARGUMENTS`. `ip` gives it mounts of its own.
+/// Executes a command on a host: `enter HOST PROGRAM ARGUMENTS`. `ip` gives it a mount namespace.
 const ENTER: &str = r#"#!/bin/sh
 host=$1; shift
 exec ip netns exec "ID-$host" unshare --uts -- /bin/sh -c '
@@ -54,7 +56,7 @@ exec ip netns exec "ID-$host" unshare --uts -- /bin/sh -c '
     shift && exec "$@"' sh "$host" "$@"
 "#;
 
-/// Runs a command line on a host as `ssh` does: options, the host, and words that a shell there reads.
+/// Runs a command on a host like `ssh`: options, the host, and words for a shell there.
 const AGENT: &str = r#"#!/bin/sh
 while :; do
     case $1 in
@@ -67,7 +69,7 @@ host=$1; shift
 exec "FOLDER/enter" "$host" /bin/sh -c "$*"
 "#;
 
-/// Hosts `h1`, `h2` and so on, taken down on drop.
+/// Hosts `h1`, `h2` and so on, removed on drop.
 #[derive(Debug)]
 pub struct Hosts {
     id: String,
@@ -75,7 +77,7 @@ pub struct Hosts {
     folder: PathBuf,
 }
 
-/// Gives the reason to skip a test on several hosts, for [`require!`](crate::require).
+/// Returns the reason to skip a test on several hosts, for [`require!`](crate::require).
 #[must_use]
 pub fn needed() -> Option<String> {
     let tools = || ["ip", "unshare"].into_iter().find_map(needs::tool);
@@ -86,52 +88,52 @@ pub fn needed() -> Option<String> {
 }
 
 impl Hosts {
-    /// Makes so many hosts.
+    /// Creates `count` hosts.
     ///
     /// # Errors
-    /// When a command fails; the message holds what it printed.
+    /// If a command fails. The error contains its output.
     pub fn new(count: u32) -> io::Result<Self> {
         remove_orphans();
         let id = format!("{PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(&id);
         fs::create_dir_all(&folder)?;
-        // From here on a failure takes down what there is.
+        // From here on, a failure removes what has been created.
         let hosts = Self { id, count, folder };
         hosts.write_files()?;
         hosts.connect()?;
         Ok(hosts)
     }
 
-    /// Gives the names of the hosts.
+    /// Returns the names of the hosts.
     pub fn names(&self) -> impl Iterator<Item = String> + use<> {
         (1..=self.count).map(|number| format!("h{number}"))
     }
 
-    /// Begins a command on a host.
+    /// Returns a command that runs on a host.
     #[must_use]
     pub fn on(&self, host: &str, program: impl AsRef<OsStr>) -> Run {
         let run = Run::new(&self.folder.join("enter")).arg(host).arg(program.as_ref());
-        // What MPI libraries leave in temporary folders goes away with the hosts.
+        // Temporary files of MPI libraries are removed with the hosts.
         run.env("TMPDIR", &self.folder)
     }
 
-    /// Gives the words that run a program on a host, before the program.
+    /// Returns the command prefix that runs a program on a host.
     #[must_use]
     pub fn way_to(&self, host: &str) -> Vec<String> {
         vec![self.folder.join("enter").display().to_string(), host.to_owned()]
     }
 
-    /// Gives the path of a program that is called as `ssh` is, and runs commands on these hosts.
+    /// Returns the path of a program with the interface of `ssh` that runs commands on these hosts.
     #[must_use]
     pub fn agent(&self) -> PathBuf {
         self.folder.join("agent")
     }
 
-    /// Gives what a launcher needs in its environment, beside what it always needs, to start a job over all hosts, with room for
-    /// `each` ranks on each.
+    /// Returns the environment, in addition to [`Mpi::environment`], with which a launcher starts a
+    /// job on all hosts, with `each` slots per host.
     ///
     /// # Errors
-    /// When the list of hosts cannot be written.
+    /// If the host file can't be written.
     pub fn environment(&self, mpi: &Mpi, each: u32) -> io::Result<Vec<(&'static str, String)>> {
         let agent = self.agent().display().to_string();
         let list = self.folder.join(format!("list-{:?}-{each}", mpi.kind().family()));
@@ -148,12 +150,12 @@ impl Hosts {
                 ("PRTE_MCA_plm_ssh_agent", agent),
                 ("OMPI_MCA_orte_default_hostfile", list.clone()),
                 ("PRTE_MCA_prte_default_hostfile", list),
-                // With leave to put more ranks on a host than it has room for, all would go to the first.
+                // If oversubscription were allowed, all ranks would go to the first host.
                 ("PRTE_MCA_rmaps_default_mapping_policy", "slot".to_owned()),
                 ("OMPI_MCA_oob_tcp_if_include", device.clone()),
                 ("PRTE_MCA_prte_if_include", device.clone()),
                 ("OMPI_MCA_btl_tcp_if_include", device),
-                // A launcher in one of Slurm's jobs would start its helpers by `srun`.
+                // Inside a Slurm job, the launcher would start its helpers with `srun`.
                 ("OMPI_MCA_plm", "rsh".to_owned()),
                 ("PRTE_MCA_plm", "ssh".to_owned()),
             ],
@@ -162,17 +164,18 @@ impl Hosts {
                 ("HYDRA_LAUNCHER_EXEC", agent),
                 ("HYDRA_HOST_FILE", list),
                 ("HYDRA_IFACE", device),
-                // All hosts are one machine, whose memory UCX would use instead of the network.
+                // All hosts are one machine, so UCX would use shared memory instead of the network.
                 ("UCX_TLS", "tcp,self".to_owned()),
                 ("FI_PROVIDER", "tcp".to_owned()),
             ],
         })
     }
 
-    /// Begins the command line of a job over all hosts, started on the first: `mpirun -n RANKS PROGRAM`.
+    /// Returns the command line of a job on all hosts, started on the first:
+    /// `mpirun -n RANKS PROGRAM`.
     ///
     /// # Errors
-    /// When the list of hosts cannot be written.
+    /// If the host file can't be written.
     pub fn job(&self, mpi: &Mpi, ranks: u32, program: &Path) -> io::Result<Run> {
         let each = ranks.div_ceil(self.count);
         let run = self.on("h1", mpi.launcher());
@@ -182,34 +185,34 @@ impl Hosts {
         Ok(run.args(["-n", &ranks.to_string()]).arg(program))
     }
 
-    /// Takes a host's network away: nothing it sends arrives anywhere, and it is told nothing.
+    /// Disconnects a host: none of its packets arrive, and none reach it.
     ///
     /// # Errors
-    /// When the command `ip` fails.
+    /// If the command `ip` fails.
     pub fn cut(&self, host: &str) -> io::Result<()> {
         self.set_port(host, "down")
     }
 
-    /// Gives a host its network back.
+    /// Reconnects a host.
     ///
     /// # Errors
-    /// When the command `ip` fails.
+    /// If the command `ip` fails.
     pub fn mend(&self, host: &str) -> io::Result<()> {
         self.set_port(host, "up")
     }
 
-    /// Lists the processes of a host. Those that have ended and are not buried yet are not among them.
+    /// Lists the processes on a host, without zombies.
     ///
     /// # Errors
-    /// When the processes cannot be listed.
+    /// If the processes can't be listed.
     pub fn processes(&self, host: &str) -> io::Result<Vec<u32>> {
         processes_in(named(&self.namespace(host))?)
     }
 
-    /// Kills every process of a host, as the loss of its power would, and waits until all are gone.
+    /// Kills every process on a host, like a power failure, and waits until all are gone.
     ///
     /// # Errors
-    /// When the processes cannot be listed or killed.
+    /// If the processes can't be listed or killed.
     pub fn kill_all(&self, host: &str) -> io::Result<()> {
         kill_all_in(named(&self.namespace(host))?)
     }
@@ -267,7 +270,7 @@ fn ip<const N: usize>(arguments: [&str; N]) -> io::Result<()> {
     mount::run(Command::new(tool()).args(arguments)).map(drop)
 }
 
-/// Gives several commands to `ip`, in a namespace.
+/// Runs several `ip` commands in a namespace.
 fn ip_lines(namespace: &str, lines: &str) -> io::Result<()> {
     let script = "printf %s \"$2\" | \"$0\" -n \"$1\" -batch -";
     let mut shell = Command::new("sh");
@@ -278,7 +281,7 @@ fn tool() -> PathBuf {
     find_tool("ip").unwrap_or_else(|| PathBuf::from("ip"))
 }
 
-/// What a namespace is known by, also when its name is gone.
+/// Identifies a namespace even after its name is deleted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -296,7 +299,7 @@ fn named(namespace: &str) -> io::Result<Identity> {
 
 fn processes_in(namespace: Identity) -> io::Result<Vec<u32>> {
     let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // Those that end meanwhile, or have ended, are in none.
+    // Processes that have exited, or do so meanwhile, are in no namespace.
     let is_in =
         |pid: &u32| identity(Path::new(&format!("/proc/{pid}/ns/net"))).is_ok_and(|own| own == namespace);
     Ok(pids.filter(is_in).collect())
@@ -304,12 +307,12 @@ fn processes_in(namespace: Identity) -> io::Result<Vec<u32>> {
 
 fn kill_all_in(namespace: Identity) -> io::Result<()> {
     let mut failure = None;
-    // Again and again, because those that live on may start others.
+    // Repeat, because survivors may start others.
     let all_gone = wait::until(DYING_MAX, || match processes_in(namespace) {
         Ok(processes) => {
             let pids = processes.iter().filter_map(|&pid| Pid::from_raw(i32::try_from(pid).ok()?));
             for pid in pids {
-                // One that has ended since it was listed is what is wanted.
+                // An error means that the process has already exited.
                 rustix::process::kill_process(pid, Signal::KILL).unwrap_or_default();
             }
             processes.is_empty()
@@ -326,14 +329,14 @@ fn kill_all_in(namespace: Identity) -> io::Result<()> {
     }
 }
 
-/// Kills and removes all that belongs to an identity.
+/// Kills and removes everything that belongs to a set of hosts.
 fn take_down(id: &str) {
     let of_it = format!("{id}-");
     for name in names().filter(|name| name.starts_with(&of_it)) {
-        // Another test may be taking down the same leftovers.
+        // Another test may be removing the same leftovers.
         let Ok(namespace) = named(&name) else { continue };
         let removed = kill_all_in(namespace).and_then(|()| ip(["netns", "delete", &name]));
-        // Somebody may have come in before the name went.
+        // A process may have entered before the name was deleted.
         let ended = kill_all_in(namespace);
         if let (Err(error), true) = (removed.and(ended), Path::new(NAMES).join(&name).exists()) {
             crate::note!("cannot remove {name}: {error}");
@@ -350,7 +353,7 @@ fn names() -> impl Iterator<Item = String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-/// Takes down hosts whose test process is gone.
+/// Removes hosts whose test process is gone.
 fn remove_orphans() {
     let owner = |name: &str| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok();
     for name in names() {
@@ -421,7 +424,7 @@ mod tests {
         owner.kill().unwrap();
         owner.wait().unwrap();
         let hosts = Hosts::new(1).unwrap();
-        // Another test may be at it, and be a little behind.
+        // Another test may be removing them, and not be done yet.
         assert!(wait::until(DYING_MAX, || !names().any(|name| name == left)));
         assert!(!process.wait().unwrap().success());
         assert!(hosts.processes("h1").unwrap().is_empty());

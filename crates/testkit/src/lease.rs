@@ -1,7 +1,7 @@
 //! A process that holds a lease on a file, as a file server does for its clients.
 //!
-//! The kernel asks for the lease back when somebody opens the file, by `SIGIO`. The holder gives way a moment later: that
-//! delay is the situation under test, as an open that does not wait fails during it.
+//! When somebody opens the file, the kernel sends `SIGIO` to ask for the lease. The holder releases
+//! it a moment later. Tests rely on that delay, during which a nonblocking open fails.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use crate::{needs, wait};
 
-/// How long a holder that was asked may take to end.
+/// Maximum time for the holder to exit after a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Who may open the file without asking.
+/// Type of lease, which decides who may open the file without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// Readers: the holder has it open to read (`F_RDLCK`).
+    /// Readers may: the holder has it open for reading (`F_RDLCK`).
     Read,
-    /// Nobody: the holder alone has it open (`F_WRLCK`).
+    /// Nobody may: only the holder has it open (`F_WRLCK`).
     Write,
 }
 
-/// The holder. Without unsafe code there is no `F_SETLEASE` in Rust, so it is Python's.
+/// The holder's program, in Python, because Rust offers `F_SETLEASE` only with unsafe code.
 const HOLDER: &str = r#"
 import fcntl, os, signal, sys, time
 kind = sys.argv[2]
@@ -35,13 +35,13 @@ time.sleep(0.1)
 fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
 "#;
 
-/// A lease that is held; ends with the value.
+/// A lease, released on drop.
 #[derive(Debug)]
 pub struct Holder {
     child: Child,
 }
 
-/// Gives the reason why leases cannot be held here, for [`require!`](crate::require).
+/// Returns the reason leases can't be held here, for [`require!`](crate::require).
 #[must_use]
 pub fn needs_leases() -> Option<String> {
     let off = std::fs::read_to_string("/proc/sys/fs/leases-enable").is_ok_and(|text| text.trim() == "0");
@@ -49,10 +49,10 @@ pub fn needs_leases() -> Option<String> {
 }
 
 impl Holder {
-    /// Takes the lease, and returns when it is held.
+    /// Acquires the lease, and returns once it is held.
     ///
     /// # Errors
-    /// When it cannot be held.
+    /// If it can't be acquired.
     pub fn start(file: &Path, lease: Lease) -> io::Result<Self> {
         let mut child = Command::new("python3")
             .args(["-c", HOLDER])
@@ -68,10 +68,10 @@ impl Holder {
         if line == "held\n" { Ok(holder) } else { Err(io::Error::other("the lease was refused")) }
     }
 
-    /// True if somebody asked for the lease and the holder gave it back.
+    /// Returns true if somebody requested the lease and the holder released it.
     #[must_use]
     pub fn was_broken(mut self) -> bool {
-        // The holder ends after it gave way. One that nobody asked never ends.
+        // The holder exits after releasing the lease. Without a request it never exits.
         let mut ended = None;
         let found = wait::until(PATIENCE, || {
             ended = self.child.try_wait().ok().flatten();
@@ -83,7 +83,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Both fail when it has ended by itself.
+        // Both fail if it has already exited.
         self.child.kill().unwrap_or_default();
         drop(self.child.wait());
     }

@@ -1,26 +1,33 @@
-//! Real parts for the tests of haul.
+//! Building blocks for haul's tests: real programs, file systems and hosts.
 //!
-//! The tests of the binary do what a user, an attacker or a broken disk does, and look at what is left. This library
-//! holds the parts they share, so that each test file reads as the list of situations it is about.
+//! The tests of the binary do what a user, an attacker or a broken disk does, and examine
+//! the result. This library holds the parts they share, so that each test file reads as a
+//! list of cases.
 //!
-//! - [`spec`] describes a tree as plain data and builds it; [`random`] and [`everything`] make such descriptions.
-//! - [`snapshot`] reads a tree back and [`mod@compare`] says in words how two trees differ.
-//! - [`duel`] gives two programs the same work and says what they did differently; [`verdict`] says whether a copy that met
-//!   an error was honest.
-//! - [`mod@program`] finds the program under test and GNU cp, whose older releases [`release`] brings to the newest; [`run`] runs one with limits, users, forbidden system calls
-//!   and a time limit that turns a hang into a result, [`message`] reads what it printed.
-//! - [`sandbox`], [`mount`] and [`deep`] hold the places where that happens, and clean them up, also on panic.
-//! - [`standin`] mounts a striped file system of stated speed, which stands in for Lustre.
-//! - [`cold`] takes files out of memory; [`flip`] swaps two names until told to stop; [`strace`] lists the system calls of a run.
-//! - [`mpi`] finds MPI installations and starts jobs under them; [`hosts`] makes several hosts of one machine.
-//! - [`ceph`] is a real CephFS of several daemons and mounts on this machine.
-//! - [`slurm`] is a real Slurm of several nodes on this machine.
-//! - [`signals`] has programs find signals at their defaults; [`wait`] has an end for every wait.
-//! - [`lease`] holds a file as a file server does.
-//! - [`needs`] and the macros [`skip!`], [`require!`] end a test that cannot run here, and count it.
+//! - [`spec`] describes a tree as plain data and builds it; [`random`] and [`everything`] generate
+//!   such descriptions.
+//! - [`snapshot`] reads a tree back and [`mod@compare`] describes how two trees differ.
+//! - [`duel`] runs two programs on the same task and reports differences; [`verdict`] checks that a
+//!   copy that met an error reported it honestly.
+//! - [`mod@program`] finds the program under test and GNU cp, and [`release`] accounts for older
+//!   releases of it. [`run`] runs a program with limits, users, forbidden system calls and a time
+//!   limit that turns a hang into a result. [`message`] parses what it printed.
+//! - [`sandbox`], [`mount`] and [`deep`] create the directories where that happens, and clean them
+//!   up, even after a panic.
+//! - [`standin`] mounts a striped file system with a configurable speed, in place of Lustre.
+//! - [`cold`] evicts files from the page cache; [`flip`] swaps two names until stopped; [`strace`]
+//!   lists the system calls of a run.
+//! - [`mpi`] finds MPI installations and starts jobs with them; [`hosts`] simulates several hosts
+//!   on one machine.
+//! - [`ceph`] runs a real CephFS on this machine, with several daemons and mounts.
+//! - [`slurm`] runs a real Slurm on this machine, with several nodes.
+//! - [`pbs`] replaces the commands of PBS.
+//! - [`signals`] resets signals to their defaults for child processes; [`wait`] bounds every wait.
+//! - [`lease`] holds a lease on a file, as a file server does.
+//! - [`needs`] and the macros [`skip!`], [`require!`] end a test that can't run here, and count it.
 //!
-//! Promises: nothing here asserts. Every function gives a result that the test judges, so a failing part shows as an
-//! error of the test that used it. There is no `unsafe` code.
+//! Promises: nothing here asserts. Every function returns a result for the test to judge, so a
+//! failure here is an error in the test that used it. There is no `unsafe` code.
 
 pub mod ceph;
 pub mod cold;
@@ -51,7 +58,7 @@ pub mod strace;
 pub mod verdict;
 pub mod wait;
 
-/// The tests name error numbers and signals, and make calls of their own.
+/// For tests that use error numbers and signals, or make their own system calls.
 pub use {libc, rustix};
 
 pub use ceph::Ceph;

@@ -1,13 +1,13 @@
-//! What a program printed, made comparable.
+//! Normalizes program output for comparison.
 //!
-//! GNU cp begins each message with its own name, haul with `cp: ` or `haul cp: `. [`normalise`] brings both to `cp: `, and
-//! questions, which end no line, to lines of their own.
-//! [`quoted_names`] takes the names out of a message, undoing GNU's shell quoting, so that a test can ask which entries were
-//! complained about.
+//! GNU cp prefixes each message with its own name, haul with `cp: ` or `haul cp: `. [`normalise`]
+//! changes both to `cp: `, and puts each prompt on its own line, since prompts don't end with a
+//! newline. [`quoted_names`] extracts the names from a message and undoes GNU's shell quoting, so
+//! that a test can check which entries were reported.
 
-/// Splits output into lines that begin with `cp: ` whatever the program's own name is, and sorts them.
+/// Splits output into sorted lines, with any program name replaced by `cp: `.
 ///
-/// The order of messages is not compared: workers finish in any order.
+/// The order of messages doesn't matter, because workers finish in any order.
 #[must_use]
 pub fn normalise(output: &[u8]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -19,14 +19,14 @@ pub fn normalise(output: &[u8]) -> Vec<String> {
     lines
 }
 
-/// Says whether a line of [`normalise`]'s asks what to do with a file that exists.
+/// Returns true if a line from [`normalise`] asks what to do with an existing file.
 #[must_use]
 pub fn is_prompt(line: &str) -> bool {
     let asks = ["overwrite ", "replace ", "unwritable "];
     line.ends_with('?') && said_by_cp(line).is_some_and(|text| asks.iter().any(|ask| text.starts_with(ask)))
 }
 
-/// Cuts a line after each question that another message follows: questions end no line.
+/// Splits a line after each prompt that another message follows.
 fn prompts_apart(line: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = line;
@@ -46,14 +46,14 @@ fn prompts_apart(line: &str) -> Vec<&str> {
     parts
 }
 
-/// Gives what follows the program's own name, if that is cp's.
+/// Returns the text after the program name, if that is cp's.
 fn said_by_cp(line: &str) -> Option<&str> {
     let (name, text) = line.split_once(": ")?;
     let called_cp = name == "haul cp" || name == "cp" || (name.starts_with('/') && name.ends_with("/cp"));
     (called_cp && !name.contains('\'')).then_some(text)
 }
 
-/// Calls the program `cp`, at the line's head and where it points to its help.
+/// Replaces the program name by `cp`, at the start of the line and in the pointer to `--help`.
 fn under_one_name(line: &str) -> String {
     let line = said_by_cp(line).map_or_else(|| line.to_owned(), |text| format!("cp: {text}"));
     let pointer = line.strip_prefix("Try '").and_then(|rest| rest.split_once(" --help' "));
@@ -65,7 +65,7 @@ fn under_one_name(line: &str) -> String {
     }
 }
 
-/// Gives the names that a message quotes, as bytes.
+/// Returns the names quoted in a message, as bytes.
 #[must_use]
 pub fn quoted_names(message: &str) -> Vec<Vec<u8>> {
     let bytes = message.as_bytes();
@@ -83,7 +83,7 @@ pub fn quoted_names(message: &str) -> Vec<Vec<u8>> {
     names
 }
 
-/// Undoes the octal escapes of a name that is quoted as prose; `None` if it has none.
+/// Decodes the octal escapes of a name quoted as prose; `None` if there are none.
 #[must_use]
 pub fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
     let with_end = [name, b"'"].concat();
@@ -91,7 +91,7 @@ pub fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads one shell word of quoted parts that stand side by side: `'...'`, `$'...'`, `"..."`, `\'`.
+/// Reads one shell word of adjacent quoted parts: `'...'`, `$'...'`, `"..."`, `\'`.
 fn quoted_word(bytes: &[u8], start: usize) -> Option<(Vec<u8>, usize)> {
     let mut name = Vec::new();
     let mut position = start;
@@ -118,7 +118,7 @@ fn quoted_word(bytes: &[u8], start: usize) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// Undoes the escapes of `$'...'`, and gives the length up to and with the closing quote.
+/// Decodes the escapes of `$'...'`. Also returns the length up to and including the closing quote.
 fn escaped(inside: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut part = Vec::new();
     let mut position = 0;

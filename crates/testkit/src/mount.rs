@@ -1,9 +1,10 @@
-//! File systems for a test, mounted for as long as a value lives.
+//! File systems for a test, mounted as long as a value lives.
 //!
-//! An image file is made in memory, formatted, tied to a loop device and mounted. The loop device is told to go away with its
-//! last user right after the mount, so that one `umount` frees everything. Dropping a [`Mount`] unmounts it, also when the
-//! test panics. A test process that was killed leaves its mounts; their folders carry its process id, and the next mount made
-//! by anybody removes those whose process is gone.
+//! An image file in memory is formatted, attached to a loop device and mounted. Right after the
+//! mount, the loop device is detached lazily, so that a single `umount` frees everything. Dropping
+//! a [`Mount`] unmounts it, even if the test panics. If a test process is killed, its mounts
+//! remain. Their directories contain its process ID, and the next mount created removes those whose
+//! process is gone.
 
 use std::fs;
 use std::io;
@@ -16,7 +17,7 @@ use crate::{needs, wait};
 
 const PREFIX: &str = "haul-mount-";
 
-/// Counts the mounts of this process, for their folders' names.
+/// Number of mounts made by this process, for unique directory names.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A mounted file system, unmounted on drop.
@@ -27,31 +28,32 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Makes and mounts an image of `ext4`, `xfs` or `btrfs`. Check [`needs::loop_mount`] first.
+    /// Creates and mounts an image of `ext4`, `xfs` or `btrfs`. Check [`needs::loop_mount`] first.
     ///
     /// # Errors
-    /// When a command fails; the message holds what it printed.
+    /// If a command fails. The error contains its output.
     pub fn image(file_system: &str, bytes: u64) -> io::Result<Self> {
         let mount = Self::prepare()?;
         let image = mount.folder.join("image");
         fs::File::create(&image)?.set_len(bytes)?;
-        // Only mkfs.ext4 asks before it formats something that is no device, and takes 1 KiB blocks on small ones, which no
-        // real disk has: extended attributes would be limited to that.
+        // Only mkfs.ext4 asks before formatting something that isn't a device. It also defaults to
+        // 1 KiB blocks on small images, unlike any real disk, which would limit extended
+        // attributes to that size.
         let options: &[&str] = if file_system == "ext4" { &["-q", "-F", "-b", "4096"] } else { &["-q"] };
         run(Command::new(tool(&format!("mkfs.{file_system}"))).args(options).arg(&image))?;
         let device = run(Command::new(tool("losetup")).args(["--find", "--show"]).arg(&image))?;
         let device = device.trim();
         let mounted = run(Command::new(tool("mount")).args(["-t", file_system, device]).arg(&mount.point));
-        // The device stays until the file system is unmounted, or goes at once when mounting failed.
+        // The device stays until the file system is unmounted, or goes at once if mounting failed.
         run(Command::new(tool("losetup")).args(["--detach", device]))?;
         mounted?;
         Ok(mount)
     }
 
-    /// Mounts a file system in memory.
+    /// Mounts a tmpfs.
     ///
     /// # Errors
-    /// When the command `mount` fails.
+    /// If the command `mount` fails.
     pub fn memory(bytes: u64) -> io::Result<Self> {
         let mount = Self::prepare()?;
         let options = format!("size={bytes}");
@@ -59,23 +61,23 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Mounts a file system in memory that keeps no extended attributes.
+    /// Mounts an in-memory file system without extended attributes (ramfs).
     ///
     /// # Errors
-    /// When the command `mount` fails.
+    /// If the command `mount` fails.
     pub fn without_attributes() -> io::Result<Self> {
         let mount = Self::prepare()?;
         run(Command::new(tool("mount")).args(["-t", "ramfs", "ramfs"]).arg(&mount.point))?;
         Ok(mount)
     }
 
-    /// Gives the mount point.
+    /// Returns the mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.point
     }
 
-    /// Gives the path of a name on the file system.
+    /// Returns the path of a name on the file system.
     #[must_use]
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.point.join(name)
@@ -84,24 +86,24 @@ impl Mount {
     /// Makes the file system read-only from now on.
     ///
     /// # Errors
-    /// When the command `mount` fails.
+    /// If the command `mount` fails.
     pub fn make_read_only(&self) -> io::Result<()> {
         self.remount("ro")
     }
 
-    /// Changes the mount's options, as `mount -o remount,...` does.
+    /// Changes the mount options, like `mount -o remount,...`.
     ///
     /// # Errors
-    /// When the command `mount` fails.
+    /// If the command `mount` fails.
     pub fn remount(&self, options: &str) -> io::Result<()> {
         let options = format!("remount,{options}");
         run(Command::new(tool("mount")).args(["-o", &options]).arg(&self.point)).map(drop)
     }
 
-    /// Gives the number of free bytes for root.
+    /// Returns the number of bytes free for root.
     ///
     /// # Errors
-    /// When the file system does not tell.
+    /// If `statvfs` fails.
     pub fn free_bytes(&self) -> io::Result<u64> {
         let status = rustix::fs::statvfs(&self.point)?;
         Ok(status.f_bfree * status.f_frsize)
@@ -128,7 +130,8 @@ impl Drop for Mount {
 fn take_down(folder: &Path) {
     let point = folder.join("mounted");
     if is_mounted(&point) && run(Command::new(tool("umount")).arg(&point)).is_err() {
-        // Something still has a file open there: take the name away now, the file system goes when that ends.
+        // A file there is still open. A lazy unmount hides the mount now, and frees it after
+        // the last close.
         if let Err(error) = run(Command::new(tool("umount")).arg("--lazy").arg(&point)) {
             crate::note!("cannot unmount {}: {error}", point.display());
             return;
@@ -155,12 +158,12 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-/// Tells whether something is mounted on a folder.
+/// Returns true if `point` is a mount point.
 pub(crate) fn is_mounted(point: &Path) -> bool {
     mounted_below(point).iter().any(|mounted| mounted == point)
 }
 
-/// Lists what is mounted on a folder and below, the last first.
+/// Lists the mount points at and below `folder`, newest first.
 pub(crate) fn mounted_below(folder: &Path) -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = table.lines().rev().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
@@ -171,7 +174,7 @@ fn tool(name: &str) -> PathBuf {
     needs::find_tool(name).unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// Runs a command to its end and gives its standard output, or an error with what it printed.
+/// Runs a command and returns its standard output. An error contains its standard error.
 pub(crate) fn run(command: &mut Command) -> io::Result<String> {
     let output = wait::for_output(command, wait::AFTERMATH_MAX)?;
     if output.status.success() {

@@ -1,8 +1,9 @@
-//! The MPI installations that tests use: their launchers, what they need in the environment, and their libraries.
+//! The MPI installations used by tests: their launchers, environment and libraries.
 //!
-//! Two come from Debian's packages, two from Python's (in virtual environments below the workspace's target directory, where
-//! `cargo xtask setup` puts them), and one of the latter has a second library with MPI's standard binary interface. A test runs
-//! under each, and is skipped for each that is not there.
+//! Two are Debian packages and two are Python packages (in virtual environments below the
+//! workspace's target directory, installed by `cargo xtask setup`). One of the latter has a
+//! second library, with the standard ABI of MPI. A test runs with each, and is skipped for those
+//! that are missing.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,22 +11,22 @@ use std::path::{Path, PathBuf};
 use crate::needs::find_tool;
 use crate::run::Run;
 
-/// An installation that tests know how to find.
+/// A known installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Open MPI 4, Debian's.
+    /// Open MPI 4, from Debian.
     OpenMpi4,
-    /// Open MPI 5, Python's.
+    /// Open MPI 5, from Python.
     OpenMpi5,
-    /// MPICH 4, Debian's.
+    /// MPICH 4, from Debian.
     Mpich4,
-    /// MPICH 5, Python's, by its native library.
+    /// MPICH 5, from Python, with its native library.
     Mpich5,
-    /// MPICH 5, Python's, by its library with the standard binary interface.
+    /// MPICH 5, from Python, with its standard ABI library.
     Standard,
 }
 
-/// Whose launcher it is.
+/// The family of a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// `mpirun` of Open MPI.
@@ -34,7 +35,7 @@ pub enum Family {
     Mpich,
 }
 
-/// An installation that is there.
+/// An installation that was found.
 #[derive(Clone, Debug)]
 pub struct Mpi {
     kind: Kind,
@@ -42,8 +43,8 @@ pub struct Mpi {
     library: PathBuf,
 }
 
-/// What Open MPI needs on a machine with fewer processors than ranks, as root, whose processes talk among themselves only.
-/// Release 4 reads the `OMPI_` names, release 5 both.
+/// Environment for Open MPI as root, on a single machine with fewer CPUs than ranks. Release 4
+/// reads the `OMPI_` names, release 5 both.
 const OPEN_MPI: [(&str, &str); 9] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -51,21 +52,21 @@ const OPEN_MPI: [(&str, &str); 9] = [
     ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
-    // Ranks that wait inside the library give their processor to those that do not.
+    // Ranks that wait inside the library yield their CPU to the others.
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
-    // Looking for fast networks that are not there takes release 5 more than a second at the start.
+    // Without this, release 5 spends over a second at startup looking for absent fast networks.
     ("OMPI_MCA_pml", "^ucx,cm"),
     ("OMPI_MCA_btl", "^ofi,openib,uct"),
 ];
 
-/// What MPICH needs: on one host, nothing but to stay on it.
+/// Environment for MPICH: on a single host, it only needs to use loopback.
 const MPICH: [(&str, &str); 1] = [("HYDRA_IFACE", "lo")];
 
 impl Kind {
-    /// Lists all of them.
+    /// All known installations.
     pub const ALL: [Self; 5] = [Self::OpenMpi4, Self::OpenMpi5, Self::Mpich4, Self::Mpich5, Self::Standard];
 
-    /// Names it for people.
+    /// Returns a readable name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// Tells whose launcher it has.
+    /// Returns the family of its launcher.
     #[must_use]
     pub fn family(self) -> Family {
         match self {
@@ -86,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// Gives the reason to skip a test with it, for [`require!`](crate::require).
+    /// Returns the reason to skip a test that needs it, for [`require!`](crate::require).
     #[must_use]
     pub fn needed(self) -> Option<String> {
         Mpi::find(self).is_none().then(|| format!("needs {} (cargo xtask setup installs it)", self.name()))
@@ -107,31 +108,31 @@ impl Mpi {
         Some(Self { kind, launcher, library })
     }
 
-    /// Finds all that there are.
+    /// Finds all installations.
     #[must_use]
     pub fn installed() -> Vec<Self> {
         Kind::ALL.into_iter().filter_map(Self::find).collect()
     }
 
-    /// Tells which it is.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Gives the path of `mpirun` or `mpiexec`.
+    /// Returns the path of `mpirun` or `mpiexec`.
     #[must_use]
     pub fn launcher(&self) -> &Path {
         &self.launcher
     }
 
-    /// Gives the library's path, or the name by which the system's loader finds it.
+    /// Returns the library's path, or the name by which the dynamic loader finds it.
     #[must_use]
     pub fn library(&self) -> &Path {
         &self.library
     }
 
-    /// Gives what the launcher needs in its environment. Nothing is needed on its command line.
+    /// Returns the environment the launcher needs. It needs nothing on its command line.
     #[must_use]
     pub fn environment(&self) -> &'static [(&'static str, &'static str)] {
         match self.kind.family() {
@@ -140,39 +141,39 @@ impl Mpi {
         }
     }
 
-    /// Begins the command line of a job on this host: `mpirun -n RANKS PROGRAM`.
+    /// Returns the command line of a job on this host: `mpirun -n RANKS PROGRAM`.
     #[must_use]
     pub fn job(&self, ranks: u32, program: &Path) -> Run {
         self.launch([OsString::from("-n"), ranks.to_string().into()]).arg(program)
     }
 
-    /// Begins a command line of the launcher with these arguments.
+    /// Returns a command line of the launcher with these arguments.
     #[must_use]
     pub fn launch<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Run {
-        // By way of `env`, which gives it its whole path for a name: MPICH's looks for its helper there.
+        // `env` passes the full path as argv[0], where MPICH's launcher looks for its helper.
         let run = Run::new(Path::new("/usr/bin/env")).arg(&self.launcher).args(arguments);
         self.environment().iter().fold(run, |run, (name, value)| run.env(name, value))
     }
 }
 
-/// Finds a launcher and a library in the virtual environment that a Python package was installed into.
+/// Finds a launcher and a library in the virtual environment of a Python package.
 fn from_wheel(package: &str, launcher: &str, library: &str) -> Option<(PathBuf, PathBuf)> {
     let folder = target_folder()?.join("mpi").join(package);
     let (launcher, library) = (folder.join("bin").join(launcher), folder.join("lib").join(library));
     (launcher.is_file() && library.is_file()).then_some((launcher, library))
 }
 
-/// Finds the folder that cargo builds into: it marks it with a file.
+/// Finds cargo's target directory by its marker file.
 fn target_folder() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_owned)
 }
 
-/// Finds an example program of the package whose test calls this; cargo builds it before it runs all tests of a package, and is
-/// asked to when it was told to run one only.
+/// Finds an example program of the calling test's package. Cargo builds examples before it runs all
+/// tests of a package; if only one test was requested, this builds the example.
 ///
 /// # Errors
-/// When there is no such example, or it does not compile.
+/// If there is no such example, or it doesn't compile.
 pub fn example(package: &str, name: &str) -> std::io::Result<PathBuf> {
     let test = std::env::current_exe()?;
     let folder = test.ancestors().nth(2).ok_or_else(|| std::io::Error::other("no target folder"))?;

@@ -1,11 +1,12 @@
-//! What a test needs from the machine.
+//! Checks for what a test requires of the machine.
 //!
-//! Each function gives `None` when the need is met, and otherwise the reason to skip, for [`require!`](crate::require).
+//! Each function returns `None` if the need is met, or the reason to skip,
+//! for [`require!`](crate::require).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Operations in AIO contexts that the tests which run at a time may have, amply.
+/// A generous bound on the AIO operations of all tests that run concurrently.
 const AIO_OPERATIONS: u64 = 16_384;
 
 /// Checks that the test runs as root.
@@ -14,7 +15,7 @@ pub fn root() -> Option<String> {
     (!rustix::process::geteuid().is_root()).then(|| "needs root".to_owned())
 }
 
-/// Checks that the test does not run as root, for which permissions mean nothing.
+/// Checks that the test doesn't run as root, which bypasses permissions.
 #[must_use]
 pub fn no_root() -> Option<String> {
     rustix::process::geteuid().is_root().then(|| "needs an ordinary user".to_owned())
@@ -32,7 +33,7 @@ pub fn full_run() -> Option<String> {
     (!is_full_run()).then(|| "takes long: runs with HAUL_FULL=1".to_owned())
 }
 
-/// Checks that loop devices can be made and that the file system is known to the kernel and to `mkfs`.
+/// Checks that loop devices are available and that the kernel and `mkfs` support the file system.
 #[must_use]
 pub fn loop_mount(file_system: &str) -> Option<String> {
     root()
@@ -46,14 +47,14 @@ pub fn loop_mount(file_system: &str) -> Option<String> {
         })
 }
 
-/// Checks that the kernel lets this user make a ring.
+/// Checks that the kernel lets this user create a ring.
 #[must_use]
 pub fn io_uring() -> Option<String> {
-    // The setting `kernel.io_uring_disabled` isn't all: containers refuse the call by seccomp.
+    // `kernel.io_uring_disabled` isn't enough: containers block the call with seccomp.
     io_uring::IoUring::new(1).err().map(|error| format!("needs io_uring ({error})"))
 }
 
-/// Checks that the kernel has AIO, and contexts left to give.
+/// Checks that the kernel supports AIO and has contexts left.
 #[must_use]
 pub fn kernel_aio() -> Option<String> {
     let number =
@@ -73,19 +74,19 @@ pub fn posix_aio() -> Option<String> {
     (!cfg!(target_env = "gnu")).then(|| "needs glibc".to_owned())
 }
 
-/// Says whether this run is a full one: `HAUL_FULL` is set to something other than `0` or nothing.
+/// Returns true if this is a full run: `HAUL_FULL` is set, and neither empty nor `0`.
 #[must_use]
 pub fn is_full_run() -> bool {
     std::env::var_os("HAUL_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Reads a number of runs or cases from the environment, or gives the default.
+/// Returns a number of runs or cases from the environment, or the default.
 #[must_use]
 pub fn count_from(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Finds a command on `PATH`, or in the folders of system tools that ordinary users do not have there.
+/// Finds a command on `PATH`, or in the system directories that ordinary users lack there.
 #[must_use]
 pub fn find_tool(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,8 +1,9 @@
-//! Stand-ins for the programs of PBS: `qsub`, `qstat`, `qdel`. Jobs are processes of this host.
+//! Replacements for the PBS commands `qsub`, `qstat` and `qdel`. Jobs are processes on this host.
 //!
-//! What PBS does to jobs by itself, tests ask for: [`Pbs::exceed_walltime`], [`Pbs::requeue`], [`Pbs::release`]. The folder `jobs`
-//! has a job's script (`ID.script`), where and in what environment it was submitted (`ID.folder`, `ID.environment`), its first
-//! process (`ID.pid`), and what `qstat` says of it (`ID.exit`, `ID.queued`).
+//! Tests trigger what PBS does to jobs on its own: [`Pbs::exceed_walltime`], [`Pbs::requeue`],
+//! [`Pbs::release`]. The directory `jobs` holds a job's script (`ID.script`), the directory and
+//! environment of its submission (`ID.folder`, `ID.environment`), its first process (`ID.pid`), and
+//! what `qstat` reports (`ID.exit`, `ID.queued`).
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,13 +19,13 @@ use crate::program::write_script;
 use crate::slurm::{all_processes, contains, read_of, signal};
 use crate::wait;
 
-/// The time that the processes of a job have to end.
+/// Maximum time for a job's processes to exit.
 const END_MAX: Duration = Duration::from_secs(20);
 
-/// The exit status of a job that took too long (`JOB_EXEC_KILL_WALLTIME`).
+/// Exit status of a job that exceeded its walltime (`JOB_EXEC_KILL_WALLTIME`).
 const WALLTIME_EXCEEDED: &str = "-29";
 
-/// The programs, each as a shell script without its first lines.
+/// The commands, as shell scripts without their first lines.
 const PROGRAMS: [(&str, &str); 4] = [
     (
         "qsub",
@@ -50,17 +51,17 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("qdel", "kill -s TERM -- -$(cat \"$jobs/$1.pid\")\n"),
 ];
 
-/// A PBS.
+/// A simulated PBS.
 #[derive(Debug)]
 pub struct Pbs {
     folder: tempfile::TempDir,
 }
 
 impl Pbs {
-    /// Makes the programs. Jobs get the hosts `nodes`, one for each rank.
+    /// Creates the commands. Jobs get the hosts `nodes`, one per rank.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// If they can't be written.
     pub fn new(nodes: &[&str]) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         for name in ["bin", "jobs"] {
@@ -77,13 +78,13 @@ impl Pbs {
         Ok(pbs)
     }
 
-    /// Returns the folder with the programs.
+    /// Returns the directory with the commands.
     #[must_use]
     pub fn bin(&self) -> PathBuf {
         self.folder.path().join("bin")
     }
 
-    /// Returns a `PATH` on which they come first.
+    /// Returns a `PATH` with these commands first.
     #[must_use]
     pub fn path(&self) -> OsString {
         let mut path = self.bin().into_os_string();
@@ -100,13 +101,13 @@ impl Pbs {
         self.jobs().join(format!("{job}.{what}"))
     }
 
-    /// Returns the script of a job, as it was submitted.
+    /// Returns a job's script as submitted.
     #[must_use]
     pub fn script(&self, job: &str) -> String {
         fs::read_to_string(self.file(job, "script")).unwrap_or_default()
     }
 
-    /// Lists the jobs that were submitted.
+    /// Lists the submitted jobs.
     #[must_use]
     pub fn submitted(&self) -> Vec<String> {
         let names = fs::read_dir(self.jobs()).into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -116,7 +117,7 @@ impl Pbs {
         jobs
     }
 
-    /// Lists the processes of a job that still run.
+    /// Lists the running processes of a job.
     #[must_use]
     pub fn processes_of(&self, job: &str) -> Vec<Pid> {
         let standin = format!("PBS_STANDIN={}\0", self.jobs().display());
@@ -128,10 +129,10 @@ impl Pbs {
         all_processes().filter(of_job).collect()
     }
 
-    /// Ends a job as PBS does when its time is over: SIGTERM, and SIGKILL to what does not end.
+    /// Ends a job that exceeded its walltime as PBS does: SIGTERM, then SIGKILL for what is left.
     ///
     /// # Errors
-    /// When it cannot be recorded.
+    /// If the exit status can't be recorded.
     pub fn exceed_walltime(&self, job: &str) -> io::Result<()> {
         fs::write(self.file(job, "exit"), WALLTIME_EXCEEDED)?;
         self.processes_of(job).into_iter().for_each(|pid| signal(pid, Signal::TERM));
@@ -139,19 +140,19 @@ impl Pbs {
         if gone { Ok(()) } else { self.kill(job) }
     }
 
-    /// Loses the host of a job: its processes are gone at once, and PBS puts it back into the queue.
+    /// Simulates the loss of a job's host: its processes are killed, and PBS requeues the job.
     ///
     /// # Errors
-    /// When it cannot be recorded.
+    /// If the state can't be recorded.
     pub fn requeue(&self, job: &str) -> io::Result<()> {
         fs::write(self.file(job, "queued"), "")?;
         self.kill(job)
     }
 
-    /// Begins a job again that was put back into the queue.
+    /// Restarts a requeued job.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it can't be started.
     pub fn release(&self, job: &str) -> io::Result<()> {
         let mut begin = Command::new(self.bin().join("begin-job"));
         begin.arg(job).stdin(Stdio::null()).process_group(0);
@@ -161,7 +162,8 @@ impl Pbs {
         if ended.success() { Ok(()) } else { Err(io::Error::other(format!("begin-job: {ended}"))) }
     }
 
-    /// Kills all processes of a job, the script's first: it must not record what ended the others.
+    /// Kills all processes of a job. The script's shell goes first, so that it can't record what
+    /// ended the others.
     fn kill(&self, job: &str) -> io::Result<()> {
         let first = fs::read_to_string(self.file(job, "pid")).unwrap_or_default();
         let first = first.trim().parse().ok().and_then(Pid::from_raw);

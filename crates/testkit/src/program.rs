@@ -1,8 +1,9 @@
-//! The programs under test: haul, or whatever stands in for it, and GNU cp.
+//! The programs under test: haul, or a replacement, and GNU cp.
 //!
-//! `HAUL_BIN` names another program to test. When its file name is `cp` it is run as it is and gets none of haul's own options,
-//! so the tests can be tried on GNU cp. `HAUL_GNU_CP` names a GNU cp of another release than the installed one. Every program runs in the C locale with nothing else of the caller's environment that
-//! could change its words.
+//! `HAUL_BIN` names another program to test. If its file name is `cp`, it runs as is and gets none
+//! of haul's own options, so the tests can be tried on GNU cp. `HAUL_GNU_CP` names a GNU cp to use
+//! instead of the installed one. Programs run in the C locale, without any other environment
+//! variables that could change their messages.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,7 +16,7 @@ use crate::mount;
 use crate::release::Release;
 use crate::run::Run;
 
-/// Finds the program under test of the package that holds the calling test.
+/// Finds the program under test of the calling test's package.
 #[macro_export]
 macro_rules! program {
     () => {
@@ -33,13 +34,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// Finds the program under test: the one `HAUL_BIN` names, else `built`. Tests use [`program!`].
+    /// Finds the program under test: `HAUL_BIN`, or else `built`. Tests use [`program!`].
     #[must_use]
     pub fn find(built: &str) -> Self {
         Self::at(&std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from))
     }
 
-    /// Takes the program at a path: run as it is when it is called `cp`, else with `cp` as its first argument.
+    /// Uses the program at a path: as is if it is named `cp`, else with `cp` as its first argument.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         let as_cp = path.file_name() == Some(OsStr::new("cp"));
@@ -47,8 +48,8 @@ impl Program {
         Self { path, first: if as_cp { Vec::new() } else { vec!["cp".into()] }, ours: !as_cp, release: None }
     }
 
-    /// Finds GNU cp, the standard to compare with: the one `HAUL_GNU_CP` names, else `/usr/bin/cp`. `None` where that is
-    /// another program, or of a release that is no standard.
+    /// Finds GNU cp, the reference: `HAUL_GNU_CP`, or else `/usr/bin/cp`. Returns `None` if that is
+    /// another program, or a release unsuitable for comparison.
     #[must_use]
     pub fn gnu() -> Option<Self> {
         let path =
@@ -58,7 +59,7 @@ impl Program {
         Some(Self { path, first: Vec::new(), ours: false, release: Some(release) })
     }
 
-    /// Gives the reason to skip a comparison with GNU cp, for [`require!`](crate::require).
+    /// Returns the reason to skip a comparison with GNU cp, for [`require!`](crate::require).
     #[must_use]
     pub fn needs_gnu() -> Option<String> {
         Self::gnu()
@@ -66,51 +67,53 @@ impl Program {
             .then(|| "needs GNU cp (not 9.2 to 9.4) as /usr/bin/cp, or named by HAUL_GNU_CP".to_owned())
     }
 
-    /// Says whether haul's own options can be given.
+    /// Returns true if it accepts haul's own options.
     #[must_use]
     pub fn is_haul(&self) -> bool {
         self.ours
     }
 
-    /// Gives the reason to skip a test that makes sense for haul only, for [`require!`](crate::require).
+    /// Returns the reason to skip a test that only makes sense for haul,
+    /// for [`require!`](crate::require).
     #[must_use]
     pub fn needs_haul(&self) -> Option<String> {
         (!self.ours).then(|| format!("{} stands in for haul, which this test is about", self.path.display()))
     }
 
-    /// Gives the release, if this is GNU cp.
+    /// Returns the release, if this is GNU cp.
     #[must_use]
     pub fn release(&self) -> Option<Release> {
         self.release
     }
 
-    /// Gives the path of the executable.
+    /// Returns the path of the executable.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Begins a command line.
+    /// Starts a command line.
     #[must_use]
     pub fn run(&self) -> Run {
         Run::new(&self.path).args(&self.first)
     }
 
-    /// Begins a command line with options that only haul knows; a stand-in does not get them.
+    /// Starts a command line with options that only haul knows. A replacement doesn't get them.
     #[must_use]
     pub fn run_with<S: AsRef<OsStr>>(&self, own: &[S]) -> Run {
         let run = self.run();
         if self.ours { run.args(own) } else { run }
     }
 
-    /// Copies the executable into a folder, so that a user who cannot reach the build folder can run it.
+    /// Copies the executable into a directory, for a user who can't access the build directory.
     ///
     /// # Errors
-    /// When it cannot be copied.
+    /// If it can't be copied.
     pub fn publish(&self, folder: &Path) -> io::Result<Self> {
         let name = self.path.file_name().unwrap_or(OsStr::new("program"));
         let path = folder.join(name);
-        // By another process: a program that this one has open for writing could not be run while other tests start theirs.
+        // Copy it in another process: an executable that this process has open for writing can't be
+        // run while another test forks (see [`write_script`]).
         mount::run(Command::new("cp").arg(&self.path).arg(&path))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(Self { path, ..self.clone() })
@@ -119,18 +122,18 @@ impl Program {
 
 /// Writes a script that can be run at once.
 ///
-/// By another process: what this one has open for writing, a child forked by another test holds until it runs its own
-/// program, and nothing that is open for writing can be run (`ETXTBSY`).
+/// Uses another process. A child forked by another test inherits this process's descriptors until
+/// its `exec`, and a file that is open for writing can't be executed (`ETXTBSY`).
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it can't be written.
 pub fn write_script(path: &Path, text: &str) -> io::Result<()> {
     let mut shell = Command::new("sh");
     shell.args(["-c", "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(path).arg(text);
     mount::run(&mut shell).map(drop)
 }
 
-/// Lists the ways to run haul that every result must be the same for: each engine with one worker and with many.
+/// Options that must not change any result: sync and io_uring, each with one worker and with many.
 pub const WAYS: [[&str; 4]; 4] = [
     ["--engine=sync", "-j1", "--look-ahead=1", "--queue-depth=2"],
     ["--engine=sync", "-j8", "--look-ahead=64", "--queue-depth=64"],
@@ -138,15 +141,15 @@ pub const WAYS: [[&str; 4]; 4] = [
     ["--engine=io-uring", "-j8", "--look-ahead=8", "--queue-depth=4"],
 ];
 
-/// Names every engine, as an option.
+/// Options that select each engine.
 pub const ENGINES: [&str; 5] =
     ["--engine=sync", "--engine=io-uring", "--engine=posix-aio", "--engine=kernel-aio", "--engine=retry"];
 
-/// Names the ways in which an engine has operations in flight, as options.
+/// Options that select each mode of submitting operations.
 pub const OPS: [&str; 3] = ["--ops=single", "--ops=multi", "--ops=batch"];
 
-/// Lists every engine in every way of its operations, fifteen in all. How many workers and operations there are, and how long
-/// a block is, takes turns: files of the tests have several blocks.
+/// Returns every engine with every `--ops` mode, fifteen in all. The numbers of workers and
+/// operations and the block size rotate; test files have several blocks.
 #[must_use]
 pub fn matrix() -> Vec<Vec<&'static str>> {
     const REST: [[&str; 3]; 4] = [
@@ -162,7 +165,8 @@ pub fn matrix() -> Vec<Vec<&'static str>> {
         .collect()
 }
 
-/// Lists every engine with one worker and a few operations, for tests to which more ways add nothing.
+/// Returns every engine with few workers and operations, for tests that don't need
+/// more combinations.
 #[must_use]
 pub fn each_engine() -> Vec<Vec<&'static str>> {
     let workers = ["-j1", "-j4"].into_iter().cycle();

@@ -1,8 +1,9 @@
 //! Random trees from a seed.
 //!
-//! The same seed and shape give the same tree everywhere. Names come from two pools, a short one that makes two trees collide,
-//! and one of odd names. Symbolic links stay inside the tree or dangle: a link that leaves the tree makes the result of a
-//! following copy depend on what else lies around.
+//! The same seed and shape give the same tree everywhere. Names come from a small pool, so that
+//! two trees collide, from a pool of odd names, and at random. Symbolic links stay inside the
+//! tree or dangle: if a link left the tree, the result of a copy that follows it would depend on
+//! what is outside.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -11,12 +12,12 @@ use rand::{Rng, SeedableRng};
 use crate::everything::{ACCESS_ACL, DEFAULT_ACL, odd_name_list};
 use crate::spec::{Kind, Node, Piece, Spec, acl};
 
-/// Bounds what a random tree holds.
+/// Limits of a random tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How many entries at most (names that are taken are passed over).
+    /// Maximum number of entries; duplicate names are skipped.
     pub entries: usize,
-    /// How large a file is at most.
+    /// Maximum size of a file, in bytes.
     pub file_bytes_max: u64,
 }
 
@@ -26,7 +27,7 @@ impl Default for Shape {
     }
 }
 
-/// Describes the tree that belongs to a seed.
+/// Returns the tree for a seed.
 #[must_use]
 pub fn tree(seed: u64, shape: Shape) -> Spec {
     let mut random = StdRng::seed_from_u64(seed);

@@ -1,8 +1,9 @@
-//! What older releases of GNU cp say and do otherwise than the newest, which haul follows.
+//! Accounts for intentional changes between releases of GNU cp. haul follows the newest.
 //!
-//! The tests compare with whatever GNU cp is installed. Where the newest releases differ on purpose, what an older one did is
-//! brought to what the newest would do, here and nowhere else, each with the release that changed it. Releases 9.2 to 9.4 skip
-//! with another status and other words than those before and after (`-n`, `-v`): they are no standard to compare with.
+//! Tests compare with the installed GNU cp, of any release. Results of an older release are
+//! converted here, and only here, to those of the newest, and each conversion names the release
+//! that changed the behavior. Releases 9.2 to 9.4 differ from those before and after in status and
+//! messages of skipped files (`-n`, `-v`), so they can't be used for comparison.
 
 use crate::message::is_prompt;
 
@@ -10,24 +11,24 @@ use crate::message::is_prompt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(pub u32, pub u32);
 
-/// The first release that exits with status 1 when the user declines (`-i`).
+/// The first release that exits with status 1 if the user declines (`-i`).
 const DECLINING_FAILS: Release = Release(9, 2);
-/// The first release that words what it does not overwrite, and why backups are refused, as the newest does.
+/// The first release with the current messages for files not overwritten and for rejected backups.
 const WORDS: Release = Release(9, 5);
 
-/// The first release that copies short stretches of zeros beside holes as data.
+/// The first release that copies short runs of zeros next to holes as data.
 const HOLES: Release = Release(9, 2);
 
-/// What a release before [`WORDS`] says of backups beside `-n`, and what the newest does.
+/// Message for backups combined with `-n`, before [`WORDS`] and now.
 const BACKUP_AND_SKIP: [&str; 2] = [
     "cp: options --backup and --no-clobber are mutually exclusive",
     "cp: --backup is mutually exclusive with -n or --update=none-fail",
 ];
-/// Releases before [`WORDS`] end this message here; the newest goes on with the source's name.
+/// Releases before [`WORDS`] end the message here; newer ones add the source's name.
 const NOT_A_DIRECTORY: &str = " with non-directory";
 
 impl Release {
-    /// Reads the first line of `cp --version`. `None` when that is no GNU cp.
+    /// Parses the first line of `cp --version`. Returns `None` if it isn't GNU cp.
     #[must_use]
     pub fn of_version(said: &[u8]) -> Option<Self> {
         let said = String::from_utf8_lossy(said);
@@ -37,19 +38,19 @@ impl Release {
         Some(Self(major.parse().ok()?, minor[..digits].parse().ok()?))
     }
 
-    /// Says whether results of this release can be brought to those of the newest.
+    /// Returns true if results of this release can be converted to those of the newest.
     #[must_use]
     pub fn is_standard(self) -> bool {
         self < DECLINING_FAILS || self >= WORDS
     }
 
-    /// Says whether this release finds the holes that haul finds; later ones find fewer.
+    /// Returns true if this release finds the same holes as haul. Later ones find fewer.
     #[must_use]
     pub fn leaves_the_usual_holes(self) -> bool {
         self < HOLES
     }
 
-    /// Brings lines to words that this release and the newest have in common.
+    /// Converts lines to what this release and the newest have in common.
     #[must_use]
     pub fn common_words(self, lines: Vec<String>) -> Vec<String> {
         if self >= WORDS {
@@ -65,8 +66,8 @@ impl Release {
         lines.into_iter().map(common).collect()
     }
 
-    /// Gives the status with which the newest release would end where this one ended with `status`, having asked what stands
-    /// in `lines` and been answered `answers`.
+    /// Returns the status of the newest release for a run in which this one exited with `status`,
+    /// printed `lines` and was answered `answers`.
     #[must_use]
     pub fn newest_status(self, status: i32, lines: &[String], answers: &[u8]) -> i32 {
         let asked = lines.iter().filter(|line| is_prompt(line)).count();

@@ -1,13 +1,15 @@
-//! One run of a program, under conditions and with an end.
+//! Runs a program under given conditions, with a time limit.
 //!
-//! A [`Run`] is a command line with conditions: limits, umask, another user, system calls that are refused, standard output
-//! that is closed. [`Run::finish`] waits for its end, takes everything it printed, and kills it with all its children when it
-//! takes longer than the time limit: a hang is a result ([`Ending::Hung`]), not a hanging test.
+//! A [`Run`] is a command line with conditions: limits, umask, another user, forbidden system
+//! calls, closed standard output. [`Run::finish`] waits for it to exit and collects its output. If
+//! it exceeds the time limit, it is killed with all its children: a hang is a result
+//! ([`Ending::Hung`]), not a hanging test.
 //!
-//! How, without unsafe code: limits and umask are set by `/bin/sh` before it becomes the program. A seccomp filter belongs to a
-//! thread and is inherited, so the program is started from a short-lived thread that has installed the filter on itself.
-//! The peak of memory is read from `/proc` while the process lives, because the figure that `wait4` gives includes the parent's
-//! size before `exec`; it may miss what happens in the last hundredth of a second.
+//! Implementation without unsafe code: `/bin/sh` sets limits and umask before it executes the
+//! program. A seccomp filter is per thread and inherited, so the program is started from a
+//! short-lived thread that has installed the filter on itself. Peak memory is read from `/proc`
+//! while the process lives, because `wait4` includes the parent's size before `exec`. It may miss
+//! the last hundredth of a second.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -27,10 +29,10 @@ use seccompiler::{
 use crate::signals;
 use crate::wait::{self, Reader};
 
-/// Bounds the wait for an executable that is still open for writing somewhere.
+/// Maximum wait for an executable that is still open for writing.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
-/// Gives the user and group without any rights.
+/// ID of the unprivileged user and group `nobody`.
 pub const NOBODY: u32 = 65_534;
 
 /// A command line and its conditions.
@@ -52,7 +54,7 @@ pub struct Run {
 #[derive(Clone, Debug)]
 struct Refused {
     calls: Vec<i64>,
-    /// Only if all these bits are set in the argument of this number, counted from 0.
+    /// Argument number, from 0, and the bits that must all be set in it.
     with_bits: Option<(u8, u32)>,
     error: i32,
 }
@@ -64,40 +66,40 @@ enum Output {
     BrokenPipe,
 }
 
-/// Tells how a run ended.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It ended by itself with this status.
+    /// It exited with this status.
     Exited(i32),
-    /// A signal ended it.
+    /// A signal killed it.
     Signalled(i32),
-    /// It took longer than the limit and was killed by us.
+    /// It exceeded the time limit and was killed.
     Hung,
 }
 
-/// What a run left behind.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// How it ended.
     pub ending: Ending,
-    /// What it printed to standard output.
+    /// Contents of standard output.
     pub stdout: Vec<u8>,
-    /// What it printed to standard error.
+    /// Contents of standard error.
     pub stderr: Vec<u8>,
-    /// The most memory it held, in bytes, as far as seen.
+    /// Peak memory observed, in bytes.
     pub peak_bytes: u64,
-    /// How long it took.
+    /// Elapsed time.
     pub took: Duration,
 }
 
 impl Outcome {
-    /// Says that the run ended by itself with status 0.
+    /// Returns true if it exited with status 0.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.ending == Ending::Exited(0)
     }
 
-    /// Gives the exit status, if it ended by itself.
+    /// Returns the exit status, if it exited.
     #[must_use]
     pub fn status(&self) -> Option<i32> {
         match self.ending {
@@ -106,28 +108,29 @@ impl Outcome {
         }
     }
 
-    /// Says that the run ended in a way that no input may cause: a signal, a panic, a hang.
+    /// Returns true if it ended in a way that no input may cause: a signal, a panic, a hang.
     #[must_use]
     pub fn crashed(&self) -> bool {
-        // 101 is a panic, 134 an abort, of a program below a shell also 139.
+        // 101 is a panic. Below a shell, 134 is an abort and 139 a segmentation fault.
         !matches!(self.ending, Ending::Exited(status) if !matches!(status, 101 | 134 | 139))
     }
 
-    /// Gives standard error as text.
+    /// Returns standard error as text.
     #[must_use]
     pub fn errors(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Gives standard output as text.
+    /// Returns standard output as text.
     #[must_use]
     pub fn printed(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 }
 
-/// Leaves out what Open MPI 5 prints now and then when its processes end at the same time: `[host:pid] PMIX ERROR:
-/// PMIX_ERR_UNREACH in file …/pmix_server.c at line …`. Nothing was lost, and its exit status is that of the job.
+/// Removes what Open MPI 5 prints now and then when its processes end at the same time:
+/// `[host:pid] PMIX ERROR: PMIX_ERR_UNREACH in file …/pmix_server.c at line …`. Nothing is lost then,
+/// and the exit status is right.
 fn without_pmix(stderr: Vec<u8>) -> Vec<u8> {
     let is_noise = |line: &[u8]| {
         line.starts_with(b"[")
@@ -139,7 +142,7 @@ fn without_pmix(stderr: Vec<u8>) -> Vec<u8> {
     stderr.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_noise(line)).flatten().copied().collect()
 }
 
-/// A run that has begun.
+/// A run in progress.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -149,7 +152,7 @@ pub struct Running {
 }
 
 impl Run {
-    /// Begins a command line for the executable at `program`.
+    /// Creates a command line for the executable at `program`.
     #[must_use]
     pub fn new(program: &Path) -> Self {
         Self {
@@ -180,28 +183,28 @@ impl Run {
         self
     }
 
-    /// Runs in a folder.
+    /// Sets the working directory.
     #[must_use]
     pub fn in_folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// Gives it something to read on standard input, through a pipe.
+    /// Feeds these bytes to standard input, through a pipe.
     #[must_use]
     pub fn input(mut self, bytes: &[u8]) -> Self {
         self.input = Some(bytes.to_vec());
         self
     }
 
-    /// Calls it a hang when the run takes longer.
+    /// Sets the time limit, after which the run counts as hung.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -215,7 +218,7 @@ impl Run {
         self
     }
 
-    /// Limits the memory that may be locked, in KiB.
+    /// Limits locked memory, in KiB.
     #[must_use]
     pub fn locked_memory(mut self, kibibytes: u32) -> Self {
         self.shell.push(format!("ulimit -l {kibibytes}"));
@@ -243,14 +246,14 @@ impl Run {
         self
     }
 
-    /// Sends standard output to a file or device.
+    /// Redirects standard output to a file or device.
     #[must_use]
     pub fn stdout_to(mut self, path: &Path) -> Self {
         self.output = Output::File(path.to_owned());
         self
     }
 
-    /// Connects standard output to a pipe that nobody reads.
+    /// Connects standard output to a pipe without a reader.
     #[must_use]
     pub fn stdout_to_broken_pipe(mut self) -> Self {
         self.output = Output::BrokenPipe;
@@ -264,7 +267,7 @@ impl Run {
         self
     }
 
-    /// Refuses io_uring (the system calls 425 to 427) with an error number.
+    /// Makes io_uring (system calls 425 to 427) fail with an error number.
     #[must_use]
     pub fn without_io_uring(self, error: i32) -> Self {
         self.refusing(
@@ -273,28 +276,29 @@ impl Run {
         )
     }
 
-    /// Refuses the kernel's AIO with an error number.
+    /// Makes kernel AIO fail with an error number.
     #[must_use]
     pub fn without_kernel_aio(self, error: i32) -> Self {
         self.refusing(&[libc::SYS_io_setup, libc::SYS_io_submit, libc::SYS_io_getevents], error)
     }
 
-    /// Refuses system calls with an error number. Several sets of calls may be refused, each with its own.
+    /// Makes system calls fail with an error number. May be called repeatedly with
+    /// different errors.
     #[must_use]
     pub fn refusing(mut self, calls: &[i64], error: i32) -> Self {
         self.refused.push(Refused { calls: calls.to_vec(), with_bits: None, error });
         self
     }
 
-    /// Refuses a system call with an error number, but only where all these bits are set in one of its arguments, which
-    /// count from 0.
+    /// Makes a system call fail with an error number if all these bits are set in one of its
+    /// arguments, which are numbered from 0.
     #[must_use]
     pub fn refusing_bits(mut self, call: i64, argument: u8, bits: u32, error: i32) -> Self {
         self.refused.push(Refused { calls: vec![call], with_bits: Some((argument, bits)), error });
         self
     }
 
-    /// Puts another command before this one, such as `strace -o log`.
+    /// Runs it under another command, such as `strace -o log`.
     #[must_use]
     pub fn behind(mut self, program: &Path, arguments: Vec<OsString>) -> Self {
         let inner = std::mem::replace(&mut self.program, program.to_owned());
@@ -304,10 +308,10 @@ impl Run {
         self
     }
 
-    /// Runs to the end.
+    /// Runs it to completion.
     ///
     /// # Errors
-    /// When the program cannot be started or watched.
+    /// If the program can't be started or watched.
     pub fn finish(self) -> io::Result<Outcome> {
         self.start()?.finish()
     }
@@ -315,7 +319,7 @@ impl Run {
     /// Starts the program.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it can't be started.
     pub fn start(self) -> io::Result<Running> {
         signals::restore_for_children()?;
         let mut command = self.command()?;
@@ -323,8 +327,8 @@ impl Run {
             [] => command.spawn(),
             refused => spawn_refused(&mut command, refused),
         };
-        // A test that has just written the executable may find it busy: a process that another test was starting meanwhile
-        // holds the descriptor until its own `exec`.
+        // If the test has just written the executable, it may be busy (`ETXTBSY`): a child forked
+        // by another test holds the descriptor until its own `exec`.
         let mut child = spawn();
         let settled = wait::until(BUSY_MAX, || {
             let busy = child.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ExecutableFileBusy);
@@ -344,7 +348,7 @@ impl Run {
     fn command(&self) -> io::Result<Command> {
         let mut command = if self.shell.is_empty() {
             let mut command = Command::new(&self.program);
-            // GNU cp begins its messages with the name it was called by.
+            // GNU cp starts its messages with the name it was called by.
             command.arg0(self.program.file_name().unwrap_or(OsStr::new("program")));
             command
         } else {
@@ -357,6 +361,7 @@ impl Run {
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
+        // These change behavior or inject faults.
         for name in [
             "POSIXLY_CORRECT",
             "VERSION_CONTROL",
@@ -371,6 +376,7 @@ impl Run {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
+        // In its own process group, so that a hang is killed with all its children.
         command.stdin(self.standard_input()?).stderr(Stdio::piped()).process_group(0);
         command.stdout(match &self.output {
             Output::Captured => Stdio::piped(),
@@ -388,14 +394,14 @@ impl Run {
         let Some(bytes) = &self.input else { return Ok(Stdio::null()) };
         let (reader, mut writer) = io::pipe()?;
         let bytes = bytes.clone();
-        // A pipe holds little. Whoever does not read on to the end breaks it, which is theirs to do.
+        // A pipe holds little data, so a thread writes it. The program may close the pipe early.
         std::thread::spawn(move || writer.write_all(&bytes).unwrap_or_default());
         Ok(Stdio::from(reader))
     }
 }
 
 impl Running {
-    /// Gives the process id.
+    /// Returns the process ID.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.child.id()
@@ -404,16 +410,16 @@ impl Running {
     /// Sends a signal, such as `libc::SIGINT`, to the program and its children.
     ///
     /// # Errors
-    /// When there is no such process or signal.
+    /// If there is no such process or signal.
     pub fn signal(&self, number: i32) -> io::Result<()> {
         let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::other("no such signal"))?;
         Ok(rustix::process::kill_process_group(self.pid()?, signal)?)
     }
 
-    /// Waits for the end, and kills the program when its time is over.
+    /// Waits for it to exit, and kills it at the time limit.
     ///
     /// # Errors
-    /// When the process cannot be watched.
+    /// If the process can't be watched.
     pub fn finish(mut self) -> io::Result<Outcome> {
         let mut peak_bytes = 0;
         let ended = self.watch(&mut peak_bytes)?;
@@ -432,7 +438,7 @@ impl Running {
         })
     }
 
-    /// Waits until the process ends (true) or the time is over (false), and looks at its memory on the way.
+    /// Waits until the process exits (true) or the time limit (false), sampling its peak memory.
     fn watch(&self, peak_bytes: &mut u64) -> io::Result<bool> {
         const LOOK: i64 = 10_000_000;
         const STANDSTILL: Duration = Duration::from_secs(1);
@@ -449,7 +455,8 @@ impl Running {
             }
             *peak_bytes = (*peak_bytes).max(peak_of(&status));
             let now = Instant::now();
-            // Where both stood still, as on a machine that was suspended, the program was not slow.
+            // While the machine is suspended, nothing runs, so that time must not count
+            // against the limit.
             waited += (now - looked).min(STANDSTILL);
             looked = now;
             if waited >= self.limit {
@@ -466,7 +473,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed between start and finish must not leave its program behind.
+        // A test that fails between start and finish must not leave its program running.
         if let (Ok(None), Ok(pid)) = (self.child.try_wait(), self.pid()) {
             if let Err(error) = rustix::process::kill_process_group(pid, Signal::KILL) {
                 crate::note!("cannot kill process {pid:?}: {error}");
@@ -485,7 +492,7 @@ fn ending(status: ExitStatus) -> Ending {
     }
 }
 
-/// Reads the highest resident set size of a live process; 0 when it is gone.
+/// Reads the peak resident set size of a live process; 0 if it is gone.
 fn peak_of(status: &str) -> u64 {
     let text = std::fs::read_to_string(status).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -511,7 +518,8 @@ impl Refused {
     }
 }
 
-/// Starts the command from a thread that has given up the system calls, which the new process inherits.
+/// Starts the command from a thread that installs the filters on itself. The new process
+/// inherits them.
 fn spawn_refused(command: &mut Command, refused: &[Refused]) -> io::Result<Child> {
     let filters: Vec<BpfProgram> = refused.iter().map(Refused::filter).collect::<io::Result<_>>()?;
     std::thread::scope(|scope| {
@@ -571,7 +579,8 @@ mod tests {
 
     #[test]
     fn a_call_is_refused_by_the_bits_of_an_argument() {
-        // Of the two modes, one has the bit; and a second refusal leaves the first in force.
+        // Only one of the modes has the bit set. The second call must leave the first
+        // filter in force.
         let script = "umask 0; mkdir -m 0700 /proc/a; mkdir -m 0770 /proc/b; rmdir /nowhere";
         let run = shell(script).refusing_bits(libc::SYS_mkdir, 1, 0o070, libc::EXDEV);
         let said = run.refusing(&[libc::SYS_rmdir], libc::EMLINK).finish().unwrap().errors();
@@ -589,7 +598,7 @@ mod tests {
 
     #[test]
     fn memory_is_the_programs_own() {
-        // The test process is made large first: the figure must not be its own.
+        // Enlarge the test process first, to show that the figure isn't its own.
         let ballast = vec![1u8; 300 << 20];
         let outcome = shell("sleep 0.1").finish().unwrap();
         assert!(ballast.iter().all(|byte| *byte == 1));

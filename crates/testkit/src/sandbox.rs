@@ -1,7 +1,8 @@
-//! A private folder for one test, removed at its end.
+//! A private directory for one test, removed on drop.
 //!
-//! Most tests live in memory (`/dev/shm`) because they make thousands of small trees. A test about a disk file system asks
-//! for [`Sandbox::on_disk`]. The folder is readable by everybody, because some tests run the program as another user.
+//! Most tests work in memory (`/dev/shm`) because they create thousands of small trees. A test that
+//! needs a disk file system uses [`Sandbox::on_disk`]. The directory is world-readable, because
+//! some tests run the program as another user.
 
 use std::fs;
 use std::io;
@@ -9,64 +10,64 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Names the folder in memory where tests work.
+/// In-memory directory in which tests work.
 pub const MEMORY: &str = "/dev/shm";
 
-/// A folder that is removed when the value is dropped.
+/// A directory that is removed on drop.
 #[derive(Debug)]
 pub struct Sandbox {
     path: PathBuf,
 }
 
 impl Sandbox {
-    /// Makes a folder in memory, or in the temporary folder where there is no `/dev/shm`.
+    /// Creates a directory in memory, or in the temporary directory if there is no `/dev/shm`.
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// If the directory can't be created.
     pub fn in_memory() -> io::Result<Self> {
         let memory = Path::new(MEMORY);
         if memory.is_dir() { Self::below(memory) } else { Self::on_disk() }
     }
 
-    /// Makes a folder in the temporary folder (`TMPDIR`), which is on the root file system as a rule.
+    /// Creates a directory in the temporary directory (`TMPDIR`), usually on the root file system.
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// If the directory can't be created.
     pub fn on_disk() -> io::Result<Self> {
         Self::below(&std::env::temp_dir())
     }
 
-    /// Makes a folder below `parent`.
+    /// Creates a directory below `parent`.
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// If the directory can't be created.
     pub fn below(parent: &Path) -> io::Result<Self> {
         let path = tempfile::Builder::new().prefix("haul-test-").tempdir_in(parent)?.keep();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(Self { path })
     }
 
-    /// Takes a folder that is there, to be removed like one that was made.
+    /// Adopts an existing directory, which is removed on drop.
     #[must_use]
     pub fn adopt(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Runs a script of the shell in the folder, which ends where a command fails.
+    /// Runs a shell script in the directory, which stops at the first failing command.
     ///
     /// # Errors
-    /// When there is no shell, or a command failed.
+    /// If there is no shell, or a command fails.
     pub fn script(&self, script: &str) -> io::Result<()> {
         crate::mount::run(Command::new("bash").args(["-ec", script]).current_dir(&self.path)).map(drop)
     }
 
-    /// Gives the folder's path.
+    /// Returns the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the path of a name inside.
+    /// Returns the path of a name in the directory.
     #[must_use]
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
@@ -79,13 +80,13 @@ impl Drop for Sandbox {
     }
 }
 
-/// Removes a tree of any depth, with directories that forbid it, as far as possible.
+/// Removes a tree of any depth, including unwritable directories, as far as possible.
 ///
-/// The command `rm` is used because it goes down any number of levels with few descriptors.
+/// `rm` descends any number of levels with few descriptors.
 pub fn remove_tree(path: &Path) {
     let removed = quietly(Command::new("rm").arg("-rf").arg("--").arg(path));
     if !removed && path.exists() {
-        // An ordinary user cannot empty directories whose mode forbids it.
+        // An ordinary user can't empty directories without write permission.
         quietly(Command::new("chmod").args(["-R", "u+rwx", "--"]).arg(path));
         quietly(Command::new("rm").arg("-rf").arg("--").arg(path));
     }

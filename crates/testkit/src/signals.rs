@@ -1,8 +1,9 @@
-//! Signals, as programs find them.
+//! Signal dispositions of child processes.
 //!
-//! A signal that is ignored stays ignored across `exec`: under nohup(1), or in the background of a shell without job control,
-//! every program that a test starts would ignore SIGHUP, or SIGINT. A handler does not survive `exec`. So this process gets a
-//! handler that does nothing for each signal it was made to ignore, and what it starts finds the defaults.
+//! An ignored signal stays ignored across `exec`. Under nohup(1), or in the background of a shell
+//! without job control, every program a test starts would ignore SIGHUP or SIGINT. A handler does
+//! not survive `exec`. So this process installs a no-op handler for each signal it inherited as
+//! ignored, and its children get the defaults.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -10,12 +11,12 @@ use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-/// Has the programs that this process starts from now on find the signals that end programs at their defaults.
+/// Makes child processes started from now on get the default action for terminating signals.
 ///
-/// A [`Run`](crate::Run) does this by itself.
+/// A [`Run`](crate::Run) does this automatically.
 ///
 /// # Errors
-/// When a handler cannot be installed.
+/// If a handler can't be installed.
 pub fn restore_for_children() -> io::Result<()> {
     static DONE: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
     DONE.get_or_init(|| handle_ignored().map_err(|error| error.kind())).map_err(io::Error::from)

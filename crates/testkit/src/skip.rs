@@ -1,8 +1,9 @@
-//! Tests that cannot run here end early, and are counted.
+//! Tests that can't run here end early, and are counted.
 //!
-//! A skipped test looks like a passed one to the test harness. So each skip prints one line `SKIPPED name: reason` on the
-//! real standard error (the harness does not capture it), and appends the same line to the file named by `HAUL_SKIPS`, from
-//! which the run prints how many were skipped and why.
+//! To the test harness, a skipped test looks like one that passed. So each skip prints a line
+//! `SKIPPED name: reason` directly to standard error (which the harness doesn't capture), and
+//! appends it to the file named by `HAUL_SKIPS`. From that file the run prints how many tests were
+//! skipped, and why.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -16,7 +17,7 @@ macro_rules! skip {
     }};
 }
 
-/// Records that a part of the calling test cannot run, and goes on with the rest. The test counts as skipped.
+/// Records that part of the calling test can't run, and continues. The test counts as skipped.
 #[macro_export]
 macro_rules! record_skip {
     ($($reason:tt)*) => {
@@ -24,7 +25,7 @@ macro_rules! record_skip {
     };
 }
 
-/// Gives what a `Result` holds as an `Option`; an error is recorded as the reason for a skip, and gives `None`.
+/// Converts a `Result` to an `Option`. An error is recorded as a skip.
 #[macro_export]
 macro_rules! or_skip {
     ($result:expr, $what:expr) => {
@@ -38,7 +39,7 @@ macro_rules! or_skip {
     };
 }
 
-/// Ends the calling test when one of [`needs`](crate::needs) names a reason why it cannot run.
+/// Ends the calling test if one of [`needs`](crate::needs) returns a reason why it can't run.
 #[macro_export]
 macro_rules! require {
     ($need:expr) => {
@@ -48,17 +49,18 @@ macro_rules! require {
     };
 }
 
-/// Names the running test, as `package/crate::test`, also from a function that several tests share.
+/// Returns the name of the running test, as `package/crate::test`. Also works in a function shared
+/// by several tests.
 #[macro_export]
 macro_rules! test_name {
     () => {{
         fn here() {}
-        // Test files of several packages have the same name.
+        // Test files in several packages have the same name.
         format!("{}/{}", env!("CARGO_PKG_NAME"), $crate::skip::test_around(&here))
     }};
 }
 
-/// Prints one line that the test harness does not capture: totals, seeds, figures.
+/// Prints a line that the test harness doesn't capture: totals, seeds, figures.
 #[macro_export]
 macro_rules! note {
     ($($text:tt)*) => {
@@ -66,10 +68,10 @@ macro_rules! note {
     };
 }
 
-/// Gives the name of the test that runs now. Used by [`test_name!`](crate::test_name).
+/// Returns the name of the running test. Used by [`test_name!`](crate::test_name).
 ///
-/// The harness names each test's thread after it, except when it runs all tests in the main thread: then the name is that of the
-/// function that contains the item `marker`.
+/// The harness names each test's thread after the test, unless it runs all tests in the main
+/// thread. Then the name is that of the function that contains the item `marker`.
 #[must_use]
 pub fn test_around<T>(marker: &T) -> String {
     let function = std::any::type_name_of_val(marker);
@@ -80,7 +82,7 @@ pub fn test_around<T>(marker: &T) -> String {
     }
 }
 
-/// Records one skipped test. A test says `skip!` instead.
+/// Records a skipped test. Tests use `skip!` instead.
 pub fn record(test: &str, reason: &str) {
     let line = format!("SKIPPED {test}: {reason}");
     print_line(&line);
@@ -95,9 +97,10 @@ pub fn record(test: &str, reason: &str) {
     }
 }
 
-/// Writes one whole line to standard error, past the capture of the test harness. Tests say `note!` instead.
+/// Writes a line to standard error, bypassing the harness's capture. Tests use `note!` instead.
 pub fn print_line(text: &str) {
-    // One write per line keeps the lines of parallel tests whole. A failing standard error leaves nowhere to complain to.
+    // A single write keeps the lines of parallel tests intact. If it fails, there is
+    // nowhere to report it.
     io::stderr().lock().write_all(format!("{text}\n").as_bytes()).unwrap_or_default();
 }
 

@@ -1,10 +1,12 @@
-//! A real Slurm on this machine: its key daemon, its controller and some node daemons, all in a folder of their own.
+//! A real Slurm on this machine: munged, the controller and several node daemons, in a
+//! private directory.
 //!
-//! The node daemons listen on ports of this host, and are nodes of four processors to the controller. Nothing of the machine's own Slurm or munge is
-//! touched: programs find this one by `SLURM_CONF`, which [`Slurm::environment`] gives.
+//! The node daemons listen on ports of this host, and the controller sees them as nodes with four
+//! CPUs. The machine's own Slurm and munge are not touched: programs find this one by `SLURM_CONF`,
+//! which [`Slurm::environment`] returns.
 //!
-//! At its end everything is killed that was started for it, jobs too, and the folder removed. What a test that was killed left
-//! behind is cleaned up by the next that starts a Slurm.
+//! On drop, everything it started is killed, including jobs, and the directory is removed.
+//! Leftovers of a killed test are cleaned up by the next one that starts a Slurm.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -19,33 +21,33 @@ use crate::hosts::Hosts;
 use crate::needs::{self, find_tool};
 use crate::{Sandbox, wait};
 
-/// How long the daemons may take.
+/// Maximum wait for the daemons.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Maximum time of a command, which may be a job.
+/// Maximum run time of a command, which may be a job.
 const JOB_MAX: Duration = Duration::from_secs(600);
-/// What folders of this kind are called: short, as sockets in them have names of at most 107 bytes.
+/// Prefix of the directory name. It is short because socket paths are limited to 107 bytes.
 const PREFIX: &str = "hs-";
 
-/// Checks that a Slurm can be started.
+/// Returns the reason a Slurm can't be started, if any.
 #[must_use]
 pub fn needed() -> Option<String> {
     let tools = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun"];
     needs::root().or_else(|| tools.into_iter().find_map(needs::tool))
 }
 
-/// A node daemon that is to be started.
+/// A node whose daemon is to be started.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The node's name.
     pub name: String,
-    /// Where it is reached.
+    /// Address at which it is reached.
     pub address: String,
-    /// The words that run a program on the node's host, before the program; none for this host.
+    /// Command prefix that runs a program on the node's host; empty for this host.
     pub agent: Vec<String>,
 }
 
 impl Node {
-    /// Describes nodes of this host: `n1`, `n2`, ...
+    /// Describes nodes on this host: `n1`, `n2`, ...
     #[must_use]
     pub fn local(count: usize) -> Vec<Self> {
         let node =
@@ -53,7 +55,7 @@ impl Node {
         (1..=count).map(node).collect()
     }
 
-    /// Describes hosts as nodes of the same names.
+    /// Describes one node per host, with the same name.
     #[must_use]
     pub fn on(hosts: &Hosts) -> Vec<Self> {
         let node = |(number, name): (usize, String)| Self {
@@ -75,18 +77,19 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// Starts a Slurm of `count` nodes on this host, and waits until they are idle.
+    /// Starts a Slurm with `count` nodes on this host, and waits until they are idle.
     ///
     /// # Errors
-    /// When a daemon cannot be started, or the nodes do not come up.
+    /// If a daemon can't be started, or the nodes don't come up.
     pub fn start(count: usize) -> io::Result<Self> {
         Self::start_on(Node::local(count), "127.0.0.1", &[])
     }
 
-    /// Starts a Slurm whose nodes are hosts; its controller is on the first. Its programs are to be run on one of them.
+    /// Starts a Slurm with one node per host and its controller on the first. Its commands must run
+    /// on one of these hosts.
     ///
     /// # Errors
-    /// When a daemon cannot be started, or the nodes do not come up.
+    /// If a daemon can't be started, or the nodes don't come up.
     pub fn start_over(hosts: &Hosts) -> io::Result<Self> {
         let nodes = Node::on(hosts);
         let (address, agent) =
@@ -94,10 +97,11 @@ impl Slurm {
         Self::start_on(nodes, &address, &agent)
     }
 
-    /// Starts a Slurm of given nodes. Its controller is reached at `address`, and is run by the words of `agent`.
+    /// Starts a Slurm with these nodes. The controller listens at `address` and is started with the
+    /// command prefix `agent`.
     ///
     /// # Errors
-    /// When a daemon cannot be started, or the nodes do not come up.
+    /// If a daemon can't be started, or the nodes don't come up.
     pub fn start_on(nodes: Vec<Node>, address: &str, agent: &[String]) -> io::Result<Self> {
         clean_up_leftovers();
         let name = format!("{PREFIX}{}-", std::process::id());
@@ -119,19 +123,19 @@ impl Slurm {
         Err(io::Error::other(format!("the nodes of Slurm did not come up:\n{log}")))
     }
 
-    /// Returns what programs need in their environment to find this Slurm.
+    /// Returns the environment variable with which programs find this Slurm.
     #[must_use]
     pub fn environment(&self) -> (&'static str, PathBuf) {
         ("SLURM_CONF", self.folder.join("slurm.conf"))
     }
 
-    /// Returns a folder that all nodes see, for what tests leave there.
+    /// Returns a directory visible to all nodes, for use by tests.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Begins a command line for this Slurm, on the host of the first node.
+    /// Returns a command for this Slurm, to run on the first node's host.
     #[must_use]
     pub fn command(&self, words: &[&str]) -> Command {
         let agent = self.nodes.first().map_or(&[][..], |node| &node.agent);
@@ -141,55 +145,57 @@ impl Slurm {
         command
     }
 
-    /// Runs a command line for this Slurm.
+    /// Runs a command for this Slurm.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// If it can't be run.
     pub fn run(&self, words: &[&str]) -> io::Result<Output> {
         wait::for_output(&mut self.command(words), JOB_MAX)
     }
 
-    /// Returns what a command line prints, or nothing.
+    /// Returns the output of a command, or an empty string.
     #[must_use]
     pub fn said(&self, words: &[&str]) -> String {
         let output = self.run(words).map(|output| output.stdout).unwrap_or_default();
         String::from_utf8_lossy(&output).into_owned()
     }
 
-    /// Returns a job's state as Slurm calls it, or nothing if it knows none.
+    /// Returns a job's state in Slurm's terms, or an empty string if the job is unknown.
     #[must_use]
     pub fn state(&self, job: &str) -> String {
         self.said(&["squeue", "-h", "-t", "all", "-o", "%T", "-j", job]).trim().to_owned()
     }
 
-    /// Kills a node with everything that runs on it, as a power cut does. Returns how many processes that were.
+    /// Kills a node and everything running on it, like a power cut. Returns the
+    /// number of processes.
     pub fn kill_node(&self, name: &str) -> usize {
         let pids = self.processes_of(name);
-        // None of them must live to tell of the others' end.
+        // Stop them all first, so that none can report the death of another.
         pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
         let pids = self.processes_of(name);
         pids.iter().for_each(|pid| signal(*pid, Signal::KILL));
         pids.len()
     }
 
-    /// Tells the controller that a node is lost, which it would find out by itself after a while.
+    /// Tells the controller that a node is lost, instead of waiting until it notices.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// If the controller can't be told.
     pub fn declare_lost(&self, name: &str) -> io::Result<()> {
         self.run(&["scontrol", "update", &format!("NodeName={name}"), "State=DOWN", "Reason=lost"]).map(drop)
     }
 
-    /// Lets a job begin soon that Slurm makes wait before it begins it again. Not at once: node daemons do not run a job that
-    /// was given out in the second in which they were told to end it.
+    /// Lets a job start soon that Slurm requeued with a delay. Not immediately, because a
+    /// node daemon ignores a job that is started within the same second in which it was told
+    /// to terminate it.
     ///
     /// # Errors
-    /// When the controller cannot be told.
+    /// If the controller can't be told.
     pub fn release(&self, job: &str) -> io::Result<()> {
         self.run(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now+2"]).map(drop)
     }
 
-    /// Lists the processes of jobs that still run.
+    /// Lists the running processes of all jobs.
     #[must_use]
     pub fn processes_of_jobs(&self) -> Vec<Pid> {
         let of_job = |pid: &Pid| {
@@ -199,7 +205,8 @@ impl Slurm {
         all_processes().filter(of_job).collect()
     }
 
-    /// Lists a node's processes: the daemons have its log open, what they run has its name in the environment.
+    /// Lists a node's processes. Daemons have its log open; their children have its name in
+    /// the environment.
     fn processes_of(&self, name: &str) -> Vec<Pid> {
         let log = self.folder.join(format!("{name}.log"));
         let variable = format!("SLURMD_NODENAME={name}\0");
@@ -286,7 +293,7 @@ impl Slurm {
     }
 }
 
-/// What does not depend on the place. No cgroups, no accounts; short waits.
+/// Settings that don't depend on the directory. No cgroups, no accounting; short timeouts.
 const SETTINGS: &str = "SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -316,12 +323,13 @@ impl Drop for Slurm {
     }
 }
 
-/// How this Slurm's processes are known by their environment.
+/// Returns the environment entry that identifies this Slurm's processes.
 fn mark_of(folder: &Path) -> Vec<u8> {
     format!("SLURM_CONF={}/slurm.conf\0", folder.display()).into_bytes()
 }
 
-/// Kills what belongs to the Slurm of a folder, until nothing does. The process itself is spared, which may have the mark too.
+/// Kills everything that belongs to the Slurm in `folder`, until nothing is left. Spares this
+/// process, which may have the same environment entry.
 fn kill_all(mark: &[u8], folder: &Path) {
     let own = rustix::process::getpid();
     let left = || -> Vec<Pid> {
@@ -340,7 +348,7 @@ fn kill_all(mark: &[u8], folder: &Path) {
     }
 }
 
-/// Cleans up after tests that were killed: folders of processes that are no more.
+/// Removes leftovers of killed tests: directories whose process is gone.
 fn clean_up_leftovers() {
     for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -366,21 +374,21 @@ fn command_of(agent: &[String], program: impl AsRef<std::ffi::OsStr>) -> Command
     }
 }
 
-/// Finds ports that nobody listens on.
+/// Finds ports without a listener.
 pub(crate) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    // Held until all are found, so that they differ.
+    // All stay bound until the last is found, so that they differ.
     let listeners: Vec<_> =
         (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<_>>()?;
     listeners.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
 }
 
-/// Lists the processes of this machine.
+/// Lists all processes on this machine.
 pub(crate) fn all_processes() -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw))
 }
 
-/// Reads a file about a process. One that has ended has none.
+/// Reads a file in `/proc/PID`; empty if the process is gone.
 pub(crate) fn read_of(pid: Pid, file: &str) -> Vec<u8> {
     fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default()
 }
@@ -394,19 +402,17 @@ fn has_open(pid: Pid, file: &Path) -> bool {
     links_of(pid).any(|link| link == file)
 }
 
-/// Tells whether a process has a daemon's log of the folder open.
+/// Returns true if the process has a daemon's log in `folder` open.
 fn has_open_below(pid: Pid, folder: &Path) -> bool {
     links_of(pid)
         .any(|link| link.parent() == Some(folder) && link.extension().is_some_and(|end| end == "log"))
 }
 
-/// Tells whether a text has a part.
 pub(crate) fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// Sends a signal.
 pub(crate) fn signal(pid: Pid, signal: Signal) {
-    // It may have ended by itself.
+    // It may already have exited.
     kill_process(pid, signal).unwrap_or_default();
 }

@@ -1,9 +1,10 @@
-//! A tree as it lies on the disk, read back without changing it.
+//! A tree on disk, read back without changing it.
 //!
-//! A [`Snapshot`] holds all metadata of all entries below a root, the root included (its path is empty). File contents stay on
-//! the disk: [`compare`](crate::compare()) reads the two sides together. Directories are held open while their entries are
-//! read and everything is reached through `/proc/self/fd`, so paths may be longer than the kernel takes in one call.
-//! Files and directories are opened with `O_NOATIME` where that is allowed, so that reading leaves the access times alone.
+//! A [`Snapshot`] holds all metadata of the root (with an empty path) and all entries below it.
+//! File contents stay on disk: [`compare`](crate::compare()) reads both sides in parallel.
+//! Directories stay open while their entries are read, and everything is reached through
+//! `/proc/self/fd`, so paths may exceed the kernel's limit. Files and directories are opened with
+//! `O_NOATIME` where permitted, which leaves the access times alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -17,44 +18,47 @@ use bitflags::bitflags;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-/// Bounds the depth of a tree that is read back. Deeper ones are made by accident, or are the matter of [`crate::deep`].
+/// Maximum depth of a tree to read back. Deeper trees are a mistake, or the subject
+/// of [`crate::deep`].
 const LEVELS_MAX: usize = 300;
 
 bitflags! {
-    /// Chooses what a snapshot reads and a comparison looks at. Type, size, link target and device number always count.
+    /// Facts that a snapshot reads and a comparison checks. Type, size, link target and device
+    /// number always count.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Facts: u32 {
-        /// The bytes of files.
+        /// File contents.
         const CONTENT = 1;
-        /// Where files have data and where holes.
+        /// Positions of data and holes.
         const HOLES = 1 << 1;
         /// Permission bits.
         const PERMISSIONS = 1 << 2;
-        /// Set-id and sticky bits.
+        /// Set-user-ID, set-group-ID and sticky bits.
         const SPECIAL_BITS = 1 << 9;
-        /// All of a mode.
+        /// All mode bits.
         const MODE = Self::PERMISSIONS.bits() | Self::SPECIAL_BITS.bits();
         /// User and group.
         const OWNER = 1 << 3;
-        /// Modification times of everything but directories.
+        /// Modification times, except of directories.
         const MODIFIED = 1 << 4;
         /// Modification times of directories.
         const DIRECTORY_MODIFIED = 1 << 5;
-        /// Access times of files (reading a link or a directory changes its own).
+        /// Access times of files. (Reading a link or directory changes its own.)
         const ACCESSED = 1 << 6;
-        /// Which names belong to one file.
+        /// Which names are hard links to the same file.
         const LINKS = 1 << 7;
-        /// Extended attributes, ACLs among them.
+        /// Extended attributes, including ACLs.
         const ATTRIBUTES = 1 << 8;
     }
 }
 
 impl Facts {
-    /// Everything `cp -a` promises to preserve, and that a second copy of the same source can be compared by.
+    /// Everything `cp -a` promises to preserve, as far as two copies of the same source can be
+    /// compared by it.
     pub const PRESERVED: Self = Self::all().difference(Self::ACCESSED);
 }
 
-/// Tells what an entry is.
+/// File type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A regular file.
@@ -73,14 +77,14 @@ pub enum Kind {
     BlockDevice,
 }
 
-/// Holds the metadata of one entry.
+/// Metadata of one entry.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What it is.
+    /// File type.
     pub kind: Kind,
-    /// Length in bytes; 0 for what has no length of its own.
+    /// Length of a regular file, in bytes; 0 for other types.
     pub bytes: u64,
-    /// Permission, set-id and sticky bits.
+    /// Permission, set-ID and sticky bits.
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
@@ -88,20 +92,20 @@ pub struct Entry {
     pub modified: (i64, u32),
     /// Access time, seconds and nanoseconds.
     pub accessed: (i64, u32),
-    /// Device number of a device.
+    /// Device number, for devices.
     pub device: u64,
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     pub leads_to: Option<Vec<u8>>,
-    /// Extended attributes by name.
+    /// Extended attributes, by name.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Stretches of data of a regular file, empty unless [`Facts::HOLES`] was asked for.
+    /// Data extents of a regular file; empty unless [`Facts::HOLES`] was requested.
     pub extents: Vec<Range<u64>>,
-    /// The first name (in byte order) of the same file, when the tree holds more than one.
+    /// First name (in byte order) of the same file, if the tree has more than one.
     pub group: Option<Vec<u8>>,
     identity: (u64, u64),
 }
 
-/// Holds a whole tree.
+/// A whole tree.
 #[derive(Debug)]
 pub struct Snapshot {
     root: PathBuf,
@@ -113,7 +117,7 @@ impl Snapshot {
     /// Reads the tree at `root`, which may be a single file.
     ///
     /// # Errors
-    /// When an entry cannot be read, or the tree is deeper than 300 levels; the message names the entry.
+    /// If an entry can't be read, or the tree is deeper than 300 levels. The error names the entry.
     pub fn take(root: &Path, facts: Facts) -> io::Result<Self> {
         let mut snapshot = Self { root: root.to_owned(), facts, entries: BTreeMap::new() };
         let place = Place { directory: CWD, name: root.as_os_str().as_bytes(), path: root.to_owned() };
@@ -122,25 +126,25 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Gives the root's path.
+    /// Returns the root's path.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Says what was read.
+    /// Returns the facts that were read.
     #[must_use]
     pub fn facts(&self) -> Facts {
         self.facts
     }
 
-    /// Gives the entries by path relative to the root; the root itself has the empty path.
+    /// Returns the entries by path relative to the root. The root's own path is empty.
     #[must_use]
     pub fn entries(&self) -> &BTreeMap<Vec<u8>, Entry> {
         &self.entries
     }
 
-    /// Gives the path of an entry on the disk.
+    /// Returns an entry's path on disk.
     #[must_use]
     pub fn locate(&self, relative: &[u8]) -> PathBuf {
         if relative.is_empty() { self.root.clone() } else { self.root.join(OsStr::from_bytes(relative)) }
@@ -187,7 +191,7 @@ impl Snapshot {
     }
 }
 
-/// A name in an open directory, and the same as a path for calls that take no descriptor.
+/// A name in an open directory, and its path for calls that don't accept a descriptor.
 struct Place<'a> {
     directory: BorrowedFd<'a>,
     name: &'a [u8],
@@ -239,7 +243,7 @@ fn open(place: &Place<'_>, extra: OFlags) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | extra;
     let quiet = rustix::fs::openat(place.directory, place.name, flags | OFlags::NOATIME, Mode::empty());
     match quiet {
-        // Only the owner and root may leave the access time alone.
+        // Only the owner and root may use `O_NOATIME`.
         Err(Errno::PERM) => Ok(rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?),
         other => Ok(other?),
     }
@@ -260,10 +264,10 @@ fn through_descriptor(directory: &OwnedFd, name: &[u8]) -> PathBuf {
     Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(OsStr::from_bytes(name))
 }
 
-/// Lists the stretches of data of an open file, in order.
+/// Lists the data extents of an open file, in order.
 ///
 /// # Errors
-/// When the file system refuses to seek to data or to a hole.
+/// If the file system doesn't support `SEEK_DATA` or `SEEK_HOLE`.
 pub fn data_extents(file: &OwnedFd, bytes: u64) -> io::Result<Vec<Range<u64>>> {
     let mut extents = Vec::new();
     let mut offset = 0;
@@ -280,12 +284,13 @@ pub fn data_extents(file: &OwnedFd, bytes: u64) -> io::Result<Vec<Range<u64>>> {
     Ok(extents)
 }
 
-/// Reads all extended attributes of an entry, not following a symbolic link.
+/// Reads all extended attributes of an entry, without following a symbolic link. Returns none if
+/// the file system doesn't support them.
 ///
 /// # Errors
-/// When the list or a value cannot be read. A file system without attributes gives none.
+/// If the list or a value can't be read.
 pub fn read_attributes(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-    // 64 KiB is the kernel's limit for the list and for each value.
+    // The kernel limits both the list and each value to 64 KiB.
     let mut buffer = vec![0u8; 65_536];
     let length = match rustix::fs::llistxattr(path, buffer.as_mut_slice()) {
         Ok(length) => length,
@@ -301,13 +306,13 @@ pub fn read_attributes(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     Ok(attributes)
 }
 
-/// Gives a path as text that shows every byte.
+/// Formats a path so that every byte is visible.
 #[must_use]
 pub fn show(path: &[u8]) -> String {
     if path.is_empty() { "(the root)".to_owned() } else { format!("{:?}", OsStr::from_bytes(path)) }
 }
 
-/// Gives the bytes of a path.
+/// Returns a path's bytes.
 #[must_use]
 pub fn path_bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().to_owned().into_vec()

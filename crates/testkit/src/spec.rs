@@ -1,12 +1,13 @@
-//! A tree described as plain data, and built from it.
+//! Describes a tree as plain data, and builds it.
 //!
-//! A [`Spec`] is a list of nodes. Each names its parent by counting the directories before it, modulo their number, and a hard
-//! link names its partner the same way. So any sub-list of a valid list is valid too, which lets a property test shrink a
-//! failing tree by leaving nodes out.
+//! A [`Spec`] is a list of nodes. Each refers to its parent by an index into the directories before
+//! it, modulo their number; a hard link refers to its target likewise. So every sublist of a valid
+//! list is valid, and a property test can shrink a failing tree by dropping nodes.
 //!
-//! Building goes in two passes: first everything is made, then metadata is set from the last node to the first, so that a
-//! directory's times and mode come after its children. Names that are taken, and paths that would get too long, are passed
-//! over. As an ordinary user, devices, owners and privileged attributes are left out.
+//! Building takes two passes. First everything is created, then metadata is set from the last node
+//! to the first, so that a directory's times and mode are set after its children exist. Duplicate
+//! names and overlong paths are skipped. For an ordinary user, so are devices, owners and
+//! privileged attributes.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -18,74 +19,76 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
-/// Bounds the length of a built path, so that path-based programs can be run beside ours.
+/// Maximum length of a path, in bytes, so that programs that use paths can run too.
 const PATH_BYTES_MAX: usize = 2000;
 
-/// Describes a tree. The root is a directory that is not in the list.
+/// A description of a tree. The root is a directory that is not in the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spec {
     /// The nodes, parents first.
     pub nodes: Vec<Node>,
 }
 
-/// Describes one entry of a tree.
+/// A description of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Counts directories, the root being 0; taken modulo the number of directories before this node.
+    /// Index of the parent directory, modulo the number of directories before this node;
+    /// 0 is the root.
     pub parent: usize,
-    /// The name: any bytes but `/` and NUL, 255 at most.
+    /// Name: up to 255 bytes, without `/` and NUL.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Type and content.
     pub kind: Kind,
-    /// Permission bits with set-id and sticky bits. Ignored for symbolic links.
+    /// Permission, set-ID and sticky bits. Ignored for symbolic links.
     pub mode: u32,
-    /// User and group, set when root builds the tree.
+    /// User and group, set if root builds the tree.
     pub owner: Option<(u32, u32)>,
     /// Modification time, seconds and nanoseconds.
     pub modified: (i64, u32),
-    /// Extended attributes, ACLs among them in their raw form (see [`acl`]).
+    /// Extended attributes, including ACLs in their raw form (see [`acl`]).
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Tells what an entry is.
+/// Type and content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.
     Directory,
-    /// A regular file, made of pieces in order.
+    /// A regular file made of consecutive pieces.
     File(Vec<Piece>),
-    /// A symbolic link and where it leads.
+    /// A symbolic link and its target.
     Symlink(Vec<u8>),
-    /// Another name of a non-directory made before, counted modulo their number.
+    /// Another name of an earlier non-directory, by index modulo their number.
     HardLink(usize),
     /// A named pipe.
     Fifo,
     /// A socket without a listener.
     Socket,
-    /// A character device with major and minor number. Root only.
+    /// A character device with major and minor number. Only root can create it.
     CharacterDevice(u32, u32),
-    /// A block device with major and minor number. Root only.
+    /// A block device with major and minor number. Only root can create it.
     BlockDevice(u32, u32),
 }
 
-/// A stretch of a file.
+/// A piece of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Bytes made from a seed.
+    /// Bytes generated from a seed.
     Data {
-        /// Makes the bytes.
+        /// Seed of the bytes.
         seed: u64,
         /// Length in bytes.
         bytes: u64,
     },
-    /// Zero bytes that are written.
+    /// Zeros that are written.
     Zeros(u64),
-    /// Bytes that are not written.
+    /// Zeros that are not written.
     Hole(u64),
 }
 
 impl Node {
-    /// Describes an entry with mode 0644 (0755 for a directory), no owner, no attributes, and a time with nanoseconds.
+    /// Describes an entry with mode 0644 (0755 for a directory), no owner, no attributes, and a
+    /// time with nanoseconds.
     #[must_use]
     pub fn new(parent: usize, name: impl Into<Vec<u8>>, kind: Kind) -> Self {
         let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
@@ -100,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Describes a file that holds `bytes` made from `seed`.
+    /// Describes a file of `bytes` bytes generated from `seed`.
     #[must_use]
     pub fn file(parent: usize, name: impl Into<Vec<u8>>, seed: u64, bytes: u64) -> Self {
         Self::new(parent, name, Kind::File(vec![Piece::Data { seed, bytes }]))
@@ -136,10 +139,11 @@ impl Node {
 }
 
 impl Spec {
-    /// Builds the tree. `root` is made as a directory, or is one already.
+    /// Builds the tree. `root` is created unless it is already a directory. Attributes unsupported
+    /// by the file system are skipped.
     ///
     /// # Errors
-    /// When an entry cannot be made. Attributes that the file system does not know are passed over.
+    /// If an entry can't be created.
     pub fn build(&self, root: &Path) -> io::Result<()> {
         if !root.is_dir() {
             fs::create_dir(root)?;
@@ -182,10 +186,11 @@ impl Spec {
     }
 }
 
-/// Makes the bytes of a data piece: the same seed and length give the same bytes.
+/// Generates the content of a data piece. The same seed and length give the same bytes.
 #[must_use]
 pub fn bytes(seed: u64, length: u64) -> Vec<u8> {
-    // A multiplicative generator: fast, and no two seeds give the same stretch. Never zero, so that data is not a hole.
+    // A multiplicative generator: fast, and distinct for every seed. Never zero, so that data isn't
+    // taken for a hole.
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     (0..length)
         .map(|_| {
@@ -195,9 +200,11 @@ pub fn bytes(seed: u64, length: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Gives the raw form of a POSIX ACL: owner, group and others as in `mode`, and one named user with `named` permissions.
+/// Returns a POSIX ACL in raw form: owner, group and others as in `mode`, and one named user with
+/// the permissions `named`.
 ///
-/// The layout is the kernel's: a version word, then tag, permissions and id of each entry, little-endian.
+/// The layout is the kernel's: a version word, then tag, permissions and ID of each
+/// entry, little-endian.
 #[must_use]
 pub fn acl(mode: u32, named_user: u32, named: u16) -> Vec<u8> {
     const NO_ID: u32 = u32::MAX;
@@ -255,7 +262,8 @@ fn fill(path: &Path, pieces: &[Piece]) -> io::Result<()> {
     file.set_len(offset)
 }
 
-/// Sets metadata in the order that keeps it: owner (which drops set-id bits), mode, attributes (an ACL changes the mode), times.
+/// Sets metadata in an order that keeps it: owner (clears set-ID bits), mode, attributes (an ACL
+/// changes the mode), times.
 fn dress(path: &Path, node: &Node, privileged: bool) -> io::Result<()> {
     let link = matches!(node.kind, Kind::Symlink(_));
     if let Some((user, group)) = node.owner.filter(|_| privileged) {
@@ -271,6 +279,7 @@ fn dress(path: &Path, node: &Node, privileged: bool) -> io::Result<()> {
             continue;
         }
         match rustix::fs::lsetxattr(path, name.as_slice(), value, XattrFlags::empty()) {
+            // The file system has no attributes, or doesn't allow this one on this file type.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }

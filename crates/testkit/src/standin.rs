@@ -1,8 +1,8 @@
-//! The striped stand-in file system (`haul-standin`), running for as long as a value lives.
+//! Runs the striped stand-in file system (`haul-standin`) as long as a value lives.
 //!
-//! Built on first use by cargo, in the profile of the tests, unless `HAUL_STANDIN` names the program. Its bytes are kept in a
-//! [`Sandbox`] in memory, where its mounts are as well. It ends when its standard input does, so also when the test's process is
-//! killed.
+//! Cargo builds it on first use, in the tests' profile, unless `HAUL_STANDIN` names a program. Its
+//! data and mounts are in an in-memory [`Sandbox`]. It exits when its standard input is closed, and
+//! thus also when the test process is killed.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -15,14 +15,14 @@ use crate::needs;
 use crate::sandbox::Sandbox;
 use crate::wait;
 
-/// The time the program has to mount, and to end.
+/// Maximum time for the program to mount, and to exit.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// The attribute of the root that tells what happened so far.
+/// Attribute of the root that contains the statistics.
 const STATISTICS: &str = "user.standin.statistics";
-/// The attribute of the root that sets what is to fail.
+/// Attribute of the root that configures faults.
 const FAULTS: &str = "user.standin.faults";
 
-/// Checks that file systems can be mounted through FUSE.
+/// Returns the reason FUSE file systems can't be mounted, if any.
 #[must_use]
 pub fn needed() -> Option<String> {
     needs::root().or_else(|| (!Path::new("/dev/fuse").exists()).then(|| "needs /dev/fuse".to_owned()))
@@ -33,24 +33,24 @@ pub fn needed() -> Option<String> {
 pub struct Standin {
     child: Child,
     clients: usize,
-    // Removed last, when nothing is mounted in it any more.
+    // Dropped last, once nothing is mounted in it.
     place: Sandbox,
 }
 
 impl Standin {
-    /// Mounts a stand-in with these options (`--targets`, `--target-rate`, ...: see `haul-standin --help`). Check [`needed`]
-    /// first.
+    /// Mounts a stand-in with these options (`--targets`, `--target-rate`, ...: see
+    /// `haul-standin --help`). Check [`needed`] first.
     ///
     /// # Errors
-    /// When it cannot be built or started, or does not mount in time.
+    /// If it can't be built or started, or doesn't mount in time.
     pub fn start(clients: usize, options: &[&str]) -> io::Result<Self> {
         Self::start_program(&program()?, clients, options)
     }
 
-    /// Does the same with a program that was built already.
+    /// Same as [`Standin::start`], with a program that is already built.
     ///
     /// # Errors
-    /// When it cannot be started, or does not mount in time.
+    /// If it can't be started, or doesn't mount in time.
     pub fn start_program(program: &Path, clients: usize, options: &[&str]) -> io::Result<Self> {
         let place = Sandbox::in_memory()?;
         let mut child = Command::new(program)
@@ -66,7 +66,7 @@ impl Standin {
             std::thread::spawn(move || {
                 let mut said = String::new();
                 let read = BufReader::new(output).read_line(&mut said).map(|_| said);
-                // Nobody listens any more after a time-out.
+                // The receiver is gone after a timeout.
                 send.send(read).unwrap_or_default();
             });
         }
@@ -78,28 +78,29 @@ impl Standin {
         Err(io::Error::other("haul-standin did not mount; its standard error says why"))
     }
 
-    /// Gives the mount of a client, counted from 0.
+    /// Returns the mount point of a client, counted from 0.
     #[must_use]
     pub fn client(&self, number: usize) -> PathBuf {
         self.place.join(format!("client{number}"))
     }
 
-    /// Gives the number of clients.
+    /// Returns the number of clients.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.clients
     }
 
-    /// Gives the process number, to tell what the stand-in itself costs.
+    /// Returns the process ID, to measure the cost of the stand-in itself.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Gives a counter, e.g. `target.0.written`, `client.1.read_requests`, `metadata.create`; 0 for one that is not there.
+    /// Returns a counter, e.g. `target.0.written`, `client.1.read_requests`, `metadata.create`; 0
+    /// if it doesn't exist.
     ///
     /// # Errors
-    /// When the stand-in does not tell.
+    /// If the statistics can't be read.
     pub fn count(&self, name: &str) -> io::Result<u64> {
         let mut room = vec![0; 64 << 10];
         let length = rustix::fs::getxattr(self.client(0), STATISTICS, &mut room[..])?;
@@ -109,16 +110,17 @@ impl Standin {
         Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
     }
 
-    /// Has operations fail from now on: lines `CLIENT OPERATION NAME ERRNO`, e.g. `1 write * EIO`; none for no more.
+    /// Makes operations fail from now on. Each line is `CLIENT OPERATION NAME ERRNO`, e.g.
+    /// `1 write * EIO`; an empty string stops all faults.
     ///
     /// # Errors
-    /// When the stand-in does not understand them.
+    /// If the stand-in rejects them.
     pub fn fail(&self, faults: &str) -> io::Result<()> {
         Ok(rustix::fs::setxattr(self.client(0), FAULTS, faults.as_bytes(), rustix::fs::XattrFlags::empty())?)
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // The end of its input is what it ends at.
+        // It exits when its input is closed.
         drop(self.child.stdin.take());
         let mut ended = Ok(None);
         let in_time = wait::until(TIME_MAX, || {
@@ -142,7 +144,8 @@ impl Drop for Standin {
             crate::note!("{error}");
         }
         for number in 0..self.clients {
-            // Only there if the stand-in could not unmount: what is mounted would else be emptied with the folder.
+            // Exists only if the stand-in failed to unmount it. Removing the directory would then
+            // delete what is mounted there.
             if self.client(number).exists()
                 && let Err(errno) =
                     rustix::mount::unmount(self.client(number), rustix::mount::UnmountFlags::DETACH)
@@ -153,10 +156,10 @@ impl Drop for Standin {
     }
 }
 
-/// Finds the program, and builds it if need be.
+/// Finds the program, building it if necessary.
 ///
 /// # Errors
-/// When it cannot be built.
+/// If it can't be built.
 pub fn program() -> io::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     if let Some(named) = std::env::var_os("HAUL_STANDIN") {
@@ -181,8 +184,8 @@ fn build() -> io::Result<PathBuf> {
     })
 }
 
-/// Finds the program beside the test that runs, if it is newer than what it is built of: who tests everything has built it
-/// with the rest, and asking cargo for it alone would build its dependencies again, with other features.
+/// Finds the program next to the running test, if it is newer than its sources. A run of all tests
+/// has already built it; building it alone would rebuild its dependencies with other features.
 fn built_already(folder: &Path) -> io::Result<Option<PathBuf>> {
     let test = std::env::current_exe()?;
     let Some(built) = test.parent().and_then(Path::parent).map(|folder| folder.join("haul-standin")) else {

@@ -1,8 +1,9 @@
-//! The system calls of a run, read from a log of `strace`.
+//! The system calls of a run, parsed from an `strace` log.
 //!
-//! [`record`] runs a program under `strace -f -y` and gives its calls in the order they began. A call that another thread's line
-//! interrupted is joined again. Arguments are kept as `strace` prints them, split at the commas of the call itself.
-//! What goes through io_uring does not show: audits run the synchronous engine.
+//! [`record`] runs a program under `strace -f -y` and returns its calls in the order they
+//! started. Calls interrupted by another thread's line are joined. Arguments stay as printed,
+//! split at top-level commas. Operations submitted to io_uring don't show up, so audits run the
+//! synchronous engine.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -15,36 +16,36 @@ use crate::run::{Outcome, Run};
 /// One system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The thread that made it.
+    /// ID of the calling thread.
     pub thread: u32,
-    /// Its name.
+    /// Name of the call.
     pub name: String,
-    /// Its arguments as printed.
+    /// Arguments as printed.
     pub arguments: Vec<String>,
-    /// What follows the equals sign.
+    /// Text after the equals sign.
     pub result: String,
 }
 
 impl Call {
-    /// Says whether the call failed.
+    /// Returns true if the call failed.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.result.starts_with('-')
     }
 
-    /// Gives an argument, or the empty text.
+    /// Returns an argument, or an empty string.
     #[must_use]
     pub fn argument(&self, index: usize) -> &str {
         self.arguments.get(index).map_or("", String::as_str)
     }
 
-    /// Gives a path argument as bytes, when the argument is a string.
+    /// Returns a path argument as bytes, if the argument is a string.
     #[must_use]
     pub fn path(&self, index: usize) -> Option<Vec<u8>> {
         unquote(self.argument(index))
     }
 
-    /// Gives the path that an argument's descriptor stands for (`3</a/b>`), as strace knows it.
+    /// Returns the path of an argument's descriptor (`3</a/b>`), as known to strace.
     #[must_use]
     pub fn descriptor_path(&self, index: usize) -> Option<&str> {
         let argument = self.argument(index);
@@ -52,38 +53,40 @@ impl Call {
         argument[start + 1..].strip_suffix('>')
     }
 
-    /// Says whether the directory argument is the working directory instead of an open one.
+    /// Returns true if the directory argument is `AT_FDCWD` instead of an open directory.
     #[must_use]
     pub fn at_working_directory(&self, index: usize) -> bool {
         self.argument(index).starts_with("AT_FDCWD")
     }
 
-    /// Says whether a flag word stands in an argument of joined flags.
+    /// Returns true if an argument of combined flags contains `flag`.
     #[must_use]
     pub fn has_flag(&self, index: usize, flag: &str) -> bool {
         self.argument(index).split('|').any(|word| word == flag)
     }
 
-    /// Reads an argument that is an octal number.
+    /// Parses an octal argument.
     #[must_use]
     pub fn octal(&self, index: usize) -> Option<u32> {
         u32::from_str_radix(self.argument(index), 8).ok()
     }
 
-    /// Gives the call as one line.
+    /// Formats the call as one line.
     #[must_use]
     pub fn line(&self) -> String {
         format!("{}({}) = {}", self.name, self.arguments.join(", "), self.result)
     }
 }
 
-/// Runs a program under strace, watching the calls `filter` names (such as `file,desc`, or `all`).
+/// Runs a program under strace, tracing the calls named by `filter` (such as
+/// `file,desc`, or `all`).
 ///
 /// # Errors
-/// When strace cannot be run or its log not be read.
+/// If strace can't be run or its log can't be read.
 pub fn record(run: Run, filter: &str, log: &Path) -> io::Result<(Outcome, Vec<Call>)> {
     let strace = needs::find_tool("strace").ok_or_else(|| io::Error::other("no strace"))?;
     let trace = format!("trace={filter}");
+    // By default strace truncates strings to 32 bytes, which is too short for paths.
     let mut arguments: Vec<OsString> =
         ["-f", "-y", "-qq", "-s", "8192", "-e", &trace, "-e", "signal=none", "-o"].map(OsString::from).into();
     arguments.push(log.into());
@@ -93,7 +96,7 @@ pub fn record(run: Run, filter: &str, log: &Path) -> io::Result<(Outcome, Vec<Ca
     Ok((outcome, parse(&String::from_utf8_lossy(&text))))
 }
 
-/// Reads a log that `strace -f` wrote.
+/// Parses a log of `strace -f`.
 #[must_use]
 pub fn parse(log: &str) -> Vec<Call> {
     let mut calls = Vec::new();
@@ -103,7 +106,7 @@ pub fn parse(log: &str) -> Vec<Call> {
         let Ok(thread) = thread.parse::<u32>() else { continue };
         let rest = rest.trim_start();
         if let Some(begun) = rest.strip_suffix("<unfinished ...>") {
-            // The place in the list is where the call began.
+            // Reserve the position at which the call started.
             unfinished.insert(thread, (calls.len(), begun.trim_end().to_owned()));
             calls.push(Call { thread, name: String::new(), arguments: Vec::new(), result: "?".to_owned() });
         } else if let Some(resumed) = rest.strip_prefix("<... ") {
@@ -116,7 +119,7 @@ pub fn parse(log: &str) -> Vec<Call> {
             calls.extend(parse_call(thread, rest));
         }
     }
-    // A call that never came back has only its beginning.
+    // A call that never returned has only its first half.
     for (thread, (index, begun)) in unfinished {
         if let Some(call) = parse_call(thread, &format!("{begun}) = ?")) {
             calls[index] = call;
@@ -137,7 +140,7 @@ fn parse_call(thread: u32, text: &str) -> Option<Call> {
     Some(Call { thread, name: name.to_owned(), arguments, result })
 }
 
-/// Splits at commas outside of quotes and brackets, up to the closing parenthesis, and gives what follows it.
+/// Splits at top-level commas, up to the closing parenthesis. Also returns the rest.
 fn split_arguments(text: &str) -> Option<(Vec<String>, &str)> {
     let mut arguments = Vec::new();
     let mut current = String::new();
@@ -154,7 +157,8 @@ fn split_arguments(text: &str) -> Option<(Vec<String>, &str)> {
             }
             '"' if !angled => quoted = !quoted,
             _ if quoted => {}
-            // A descriptor's path stands in angles right behind its number; other angles are comparisons or shifts.
+            // A descriptor's path follows its number in angle brackets. Other angle brackets are
+            // comparisons or shifts.
             '<' if current.ends_with(|c: char| c.is_ascii_digit()) || current.ends_with("AT_FDCWD") => {
                 angled = true
             }
@@ -180,7 +184,7 @@ fn split_arguments(text: &str) -> Option<(Vec<String>, &str)> {
     None
 }
 
-/// Undoes the quoting of strace: octal and C escapes.
+/// Decodes strace's quoting: octal and C escapes.
 fn unquote(text: &str) -> Option<Vec<u8>> {
     let inside = text.strip_prefix('"')?.strip_suffix('"')?.as_bytes();
     let mut bytes = Vec::new();

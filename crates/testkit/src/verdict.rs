@@ -1,11 +1,13 @@
-//! Whether a copy that met an error was honest.
+//! Checks that a copy that met an error reported it honestly.
 //!
-//! The rule for every failing operation: the copy is right and the exit status 0, or the status is 1 and every entry that is
-//! not right is named in a message. [`judge`] applies it. A message about preserving, setting or closing explains its own entry
-//! only; a message that something could not be opened, read or made explains also what lies below it. A message
-//! about one name of a file stands for all names that still belong to that file.
+//! The rule for every failing operation: either the copy is correct and the exit status is 0, or
+//! the status is 1 and a message names every entry that is wrong. [`judge`] applies it. A message
+//! about preserving, setting or closing covers only its own entry. A message that something
+//! couldn't be opened, read or created also covers everything below it. A message about one name of
+//! a file covers all names that are still linked to that file.
 //!
-//! An engine asked for by name that the kernel refuses ends the run before it begins: [`judge_refusal`].
+//! If the user names an engine that the kernel refuses, the run ends before it
+//! starts: [`judge_refusal`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,16 +17,16 @@ use crate::message::{normalise, quoted_names, unescaped};
 use crate::run::{Ending, Outcome};
 use crate::snapshot::{Snapshot, path_bytes, show};
 
-/// How an honest copy ended.
+/// The result of an honest copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Status 0 and an identical tree.
     Right,
-    /// Status 1, and what is not right is named.
+    /// Status 1, and everything wrong is named.
     Reported,
 }
 
-/// The entries that messages name.
+/// The entries named by messages.
 #[derive(Debug, Default)]
 pub struct Named {
     exactly: BTreeSet<Vec<u8>>,
@@ -32,7 +34,8 @@ pub struct Named {
 }
 
 impl Named {
-    /// Collects the names in messages that lie in one of the two trees, relative to its root as it was given to the program.
+    /// Collects the names in messages that are in one of the two trees, relative to its root as
+    /// given on the command line.
     #[must_use]
     pub fn collect(stderr: &[u8], roots: [&Path; 2]) -> Self {
         let mut named = Self::default();
@@ -40,7 +43,7 @@ impl Named {
         for line in normalise(stderr) {
             let one_entry = ["preserv", "setting", "clos"].iter().any(|word| line.contains(word));
             let names = quoted_names(&line);
-            // A few sentences quote names as prose does, with escapes between plain quotes.
+            // A few messages quote names as prose, with escapes between plain quotes.
             let escaped = names.iter().filter_map(|name| unescaped(name)).collect::<Vec<_>>();
             for name in names.into_iter().chain(escaped) {
                 for relative in roots.iter().filter_map(|root| below(&name, root)) {
@@ -54,14 +57,15 @@ impl Named {
         named
     }
 
-    /// Says whether a message explains that this entry is not right.
+    /// Returns true if a message explains why this entry is wrong.
     #[must_use]
     pub fn explains(&self, path: &[u8]) -> bool {
         let mut ends = (0..path.len()).filter(|&end| path[end] == b'/').chain([0]);
         self.exactly.contains(path) || ends.any(|end| self.with_all_below.contains(&path[..end]))
     }
 
-    /// A message about one name of a file stands for all names that still belong to the same file.
+    /// Returns true if a message explains the difference. A message about one name of a file covers
+    /// all names that are still linked to it.
     fn explains_difference(&self, difference: &Difference, all: &Differences, expected: &Snapshot) -> bool {
         if self.explains(&difference.path) {
             return true;
@@ -78,10 +82,11 @@ impl Named {
     }
 }
 
-/// Judges one run: `roots` are source and target as they stood on the command line, `expected` is what the target should be.
+/// Judges a run. `roots` are source and target as given on the command line, `expected` is the
+/// correct target.
 ///
 /// # Errors
-/// When the run was not honest: the text says how.
+/// If the run was not honest; the text explains how.
 pub fn judge(
     outcome: &Outcome,
     expected: &Snapshot,
@@ -112,11 +117,12 @@ pub fn judge(
     }
 }
 
-/// Judges a run that ended because its engine cannot be had; `None` if it did not end so. Right is one message that names the
-/// engine, and a target as it was: `changes` says what became of it.
+/// Judges a run that ended because its engine is unavailable; `None` if it didn't end that way. The
+/// run must print a single message that names the engine, and leave the target unchanged: `changes`
+/// returns the differences.
 ///
 /// # Errors
-/// When the run was not honest: the text says how.
+/// If the run was not honest; the text explains how.
 pub fn judge_refusal(
     outcome: &Outcome,
     engine: &str,
@@ -137,7 +143,8 @@ pub fn judge_refusal(
     })
 }
 
-/// Gives the part of `name` below `root`, empty for the root itself. Doubled and trailing slashes do not count.
+/// Returns the part of `name` below `root`, empty for the root itself. Ignores repeated and
+/// trailing slashes.
 fn below(name: &[u8], root: &[u8]) -> Option<Vec<u8>> {
     let rest = name.strip_prefix(root)?;
     if !rest.is_empty() && rest[0] != b'/' {
@@ -167,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Damages a copy and asks for the verdict on a run that said `message`.
+    /// Damages a copy and judges a run that printed `message`.
     fn verdict(damage: fn(&Path), status: i32, message: &str) -> Result<Verdict, String> {
         let sandbox = Sandbox::in_memory().unwrap();
         let spec = Spec {

@@ -1,20 +1,21 @@
-//! Waiting for something to become true, with an end.
+//! Bounded waits.
 //!
-//! Tests that need "the copy has begun" look for a fact that only a begun copy makes true, and give up after a time limit.
-//! The pause between two looks is only there to leave the processor to the program under test: no test depends on its length.
+//! A test that needs "the copy has begun" polls for a fact that only a running copy makes true, and
+//! gives up after a time limit. The pause between polls only leaves the CPU to the program under
+//! test. No test depends on its length.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// Maximum time from the end of a program, or its being killed, until nothing of it is left to wait for.
+/// Maximum time from the exit or kill of a program until nothing of it is left.
 pub const AFTERMATH_MAX: Duration = Duration::from_secs(120);
 
-/// Two looks are no further apart than this, unless all stood still.
+/// Maximum time counted between two polls; more means that the machine was suspended.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// Waits until `fact` holds, and says whether it did within `limit`.
+/// Waits until `fact` returns true. Returns false if that takes longer than `limit`.
 #[must_use]
 pub fn until(limit: Duration, mut fact: impl FnMut() -> bool) -> bool {
     let (mut waited, mut looked) = (Duration::ZERO, Instant::now());
@@ -23,7 +24,8 @@ pub fn until(limit: Duration, mut fact: impl FnMut() -> bool) -> bool {
             return true;
         }
         let now = Instant::now();
-        // Where this and what is waited for stood still, as on a machine that was suspended, nobody was slow.
+        // While the machine is suspended, nothing runs, so that time must not count
+        // against the limit.
         waited += (now - looked).min(STANDSTILL);
         looked = now;
         if waited >= limit {
@@ -33,10 +35,10 @@ pub fn until(limit: Duration, mut fact: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Waits for the end of a process, and kills it if that takes longer than `limit`.
+/// Waits for a process to exit, and kills it after `limit`.
 ///
 /// # Errors
-/// When the process cannot be watched, or had to be killed.
+/// If the process can't be watched, or had to be killed.
 pub fn for_end(child: &mut Child, limit: Duration) -> io::Result<ExitStatus> {
     let mut ended = Ok(None);
     let in_time = until(limit, || {
@@ -45,16 +47,16 @@ pub fn for_end(child: &mut Child, limit: Duration) -> io::Result<ExitStatus> {
     });
     if !in_time {
         child.kill()?;
-        // Not waited for: what sleeps in the kernel may never end.
+        // Don't wait for it: a process stuck in the kernel may never exit.
         return Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} hung", child.id())));
     }
     ended?.ok_or_else(|| io::Error::other("a process neither ended nor hung"))
 }
 
-/// Runs a command with nothing to read to its end and returns what it printed, or kills it if that takes longer than `limit`.
+/// Runs a command without input and returns its output. Kills it after `limit`.
 ///
 /// # Errors
-/// When it cannot be run, or hangs, or something that it left behind keeps its output open.
+/// If it can't be run, hangs, or leaves a process behind that keeps its output open.
 pub fn for_output(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let readers = [child.stdout.take().map(Reader::start), child.stderr.take().map(Reader::start)];
@@ -63,7 +65,7 @@ pub fn for_output(command: &mut Command, limit: Duration) -> io::Result<Output> 
     Ok(Output { status, stdout: stdout?, stderr: stderr? })
 }
 
-/// Reads all that comes through a pipe.
+/// Reads a pipe to its end in a thread.
 #[derive(Debug)]
 pub(crate) struct Reader(Receiver<io::Result<Vec<u8>>>);
 
@@ -73,13 +75,13 @@ impl Reader {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let read = pipe.read_to_end(&mut bytes).map(|_| bytes);
-            // Nobody is left to hear of it once the wait was given up.
+            // The receiver is gone if the wait was given up.
             send.send(read).unwrap_or_default();
         });
         Self(receive)
     }
 
-    /// Returns what was read, once all who could write are gone; nothing if there is no reader.
+    /// Returns the data once all writers are gone; empty if there is no reader.
     pub(crate) fn collect(reader: Option<Self>) -> io::Result<Vec<u8>> {
         Self::collect_within(reader, AFTERMATH_MAX)
     }

@@ -1,6 +1,8 @@
-//! The tools of haul, each a folder of its own; none imports another. What several of them need is in a file beside them.
+//! The tools of haul, one module each. No tool imports another; code that several need sits
+//! beside them.
 //!
-//! Tools know what they make of files; they do not know flags, terminals, or on how many machines they run.
+//! Tools decide what to do with files. They know nothing about flags, terminals or how many
+//! machines a run uses.
 
 pub mod bzip2;
 pub mod compare;

@@ -1,11 +1,12 @@
-//! Reading all of a range, in as many calls as that takes.
+//! Reads a whole range, in as many calls as it takes.
 
 use haul_sys::{Cache, Error, Fd, read};
 
-/// Reads into all of `bytes`, unless the file ends before; returns how many were read. An end is believed when it is said twice.
+/// Fills `bytes` from `offset`, stopping early only at EOF. Returns the number of bytes read. EOF
+/// is confirmed by a second read of zero bytes.
 ///
 /// # Errors
-/// The kernel's.
+/// If a read fails.
 pub(crate) fn read_all(file: &Fd, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
     let (mut done, mut is_doubted) = (0, false);
     while done < bytes.len() {

@@ -1,8 +1,11 @@
-//! The reader of archives, given archives that were right before they were changed at random.
+//! Fuzzes the tar reader with randomly corrupted archives.
 //!
-//! Changes are of bits, bytes, whole blocks and lengths; most headers are summed again afterwards, as a reader that stops at
-//! wrong sums is hardly tested. Nothing may panic or go on for long, and the exit status is one of tar's. Seeds are numbers:
-//! `HAUL_FUZZ_RUNS` says how many (a short run by default), `HAUL_FUZZ_SEED` which is the first.
+//! Mutations hit bits, bytes, whole blocks and lengths. Most headers get a fresh checksum
+//! afterwards, because a reader that stops at bad checksums is barely exercised. The reader must
+//! not panic, must not list more members than the archive has blocks, and must exit with one of
+//! tar's statuses.
+//!
+//! Seeds are plain numbers: `HAUL_FUZZ_RUNS` sets how many to run, `HAUL_FUZZ_SEED` the first.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -21,10 +24,10 @@ use haul_tools::tar::{self, Options};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Runs without a number from outside.
+/// Number of runs when `HAUL_FUZZ_RUNS` is not set.
 const RUNS: u64 = 20_000;
 
-/// Counts what it hears.
+/// Counts problems and output lines.
 #[derive(Default)]
 struct Listener {
     lines: AtomicUsize,
@@ -47,7 +50,7 @@ impl Report for Listener {
     fn debug(&self, _: &str) {}
 }
 
-/// Writes archives that have everything in them that a reader knows.
+/// Returns valid archives that together cover every feature the reader supports.
 fn seeds() -> Vec<Vec<u8>> {
     let sparse_map = {
         let mut map = b"2\n0\n5\n1000\n5\n".to_vec();
@@ -101,7 +104,7 @@ fn seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Changes an archive at one place.
+/// Applies one random mutation.
 fn change(random: &mut StdRng, archive: &mut Vec<u8>) {
     let at = random.random_range(0..archive.len());
     let block = at / BLOCK * BLOCK;
@@ -128,7 +131,7 @@ fn change(random: &mut StdRng, archive: &mut Vec<u8>) {
     }
 }
 
-/// Gives what looks like a header the right sum.
+/// Fixes the checksum of every block that looks like a header.
 fn sum_again(archive: &mut [u8]) {
     for block in archive.chunks_exact_mut(BLOCK).filter(|block| block[257..262] == *b"ustar") {
         let sum = summed(<[u8; BLOCK]>::try_from(&*block).unwrap());
@@ -179,6 +182,6 @@ fn archives_changed_at_random_are_read_or_refused() {
             other => panic!("seed {seed}: exit status {other}"),
         }
     }
-    // Changes that matter and changes that do not: both were there.
+    // Harmless and harmful mutations must both have occurred, or the test proved nothing.
     assert!(fine > runs / 20 && refused > runs / 20, "{fine} fine, {refused} refused");
 }

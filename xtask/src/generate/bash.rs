@@ -1,8 +1,9 @@
 //! Completion for bash.
 //!
-//! One function looks which command the line is at, whether the word is an option's argument, an option or an operand, and
-//! offers words; where it offers none, bash's own completion of names follows, unless nothing but the words is right. It needs
-//! nothing of the package bash-completion, and copes with `=` as a word of its own, as bash splits lines.
+//! A single function determines the current command and whether the word is an option's argument,
+//! an option or an operand, and offers words. If it offers none, bash's default file name
+//! completion follows, unless only the words are valid. It doesn't depend on bash-completion, and
+//! handles `=` as a separate word, because bash splits the command line there.
 
 use super::definitions::{Argument, Command, Names, Place, names, places, programs};
 
@@ -80,7 +81,7 @@ const TAIL: &str = r#"        esac
 complete -o bashdefault -o default -F _haul haul
 "#;
 
-/// Writes the completion.
+/// Generates the completion script.
 pub(super) fn completion(commands: &[Command]) -> String {
     let places = places(commands);
     let of_each = |write: fn(&Place<'_>) -> String| places.iter().map(write).collect::<String>();
@@ -110,21 +111,21 @@ pub(super) fn completion(commands: &[Command]) -> String {
     .concat()
 }
 
-/// Completes a program's line where the program is haul.
+/// Registers completion for a program, if that program is haul.
 fn stands_in(program: &str) -> String {
     format!(
         "[[ $(type -P {program}) -ef $(type -P haul) ]] && complete -o bashdefault -o default -F _haul {program}\n"
     )
 }
 
-/// Goes from a command to one below it.
+/// Generates the transition from a command to a subcommand.
 fn descent(place: &Place<'_>) -> String {
     let (last, before) =
         place.path.split_last().map_or(("", String::new()), |(last, before)| (*last, before.join("_")));
     format!("            {before}/{last}) command={} ;;\n", place.identifier())
 }
 
-/// Knows the options whose argument may be the next word.
+/// Generates the options whose argument may be the next word.
 fn separate_arguments(place: &Place<'_>) -> String {
     let command = place.identifier();
     let required = || place.command.flags.iter().filter(|flag| flag.required().is_some());
@@ -137,7 +138,7 @@ fn separate_arguments(place: &Place<'_>) -> String {
         text += &format!("            {}) option=$prev ;;\n", long.join(" | "));
     }
     if !letters.is_empty() {
-        // The last letter of a bundle.
+        // The last letter of a group of short options.
         text += &format!(
             "            {command}:-[{letters}] | {command}:-[!-]*[{letters}]) option=-${{prev: -1}} ;;\n"
         );
@@ -155,7 +156,7 @@ fn arguments(place: &Place<'_>) -> String {
     place.command.flags.iter().filter_map(arm).collect()
 }
 
-/// Says what may stand for an argument.
+/// Returns the assignment that offers values for an argument.
 fn offer(argument: &Argument) -> String {
     let words = argument.words.join(" ");
     match (argument.names(), words.is_empty(), argument.list) {

@@ -1,22 +1,22 @@
-//! haul's commands and options, as it prints them.
+//! haul's command and option definitions, as it prints them.
 
 use serde::Deserialize;
 
-/// A command and what may stand behind it.
+/// A command with its options, operands and subcommands.
 #[derive(Debug, Deserialize)]
 pub(super) struct Command {
     pub(super) name: String,
-    /// Programs in whose place it can stand.
+    /// Names of programs that this command can replace.
     #[serde(default)]
     pub(super) programs: Vec<String>,
     pub(super) about: String,
-    /// More of what it is for.
+    /// Further paragraphs after `about`.
     #[serde(default)]
     pub(super) description: String,
-    /// How it is called: a line for each way.
+    /// Forms of the command line, one per line.
     #[serde(default)]
     pub(super) synopsis: Vec<String>,
-    /// What help says behind the flags: paragraphs under headings that end in a colon.
+    /// Text after the flags in the help: paragraphs under headings that end with a colon.
     #[serde(default)]
     pub(super) notes: String,
     pub(super) flags: Vec<Flag>,
@@ -31,25 +31,25 @@ pub(super) struct Flag {
     long: String,
     pub(super) argument: Option<Argument>,
     pub(super) help: String,
-    /// Whether GNU cp has it too.
+    /// True if GNU cp has it too.
     pub(super) gnu: bool,
-    /// Whether it is about copying with many hosts.
+    /// True if it concerns copying with many hosts.
     pub(super) cluster: bool,
 }
 
-/// What an option takes, or an operand.
+/// The argument of an option, or an operand.
 #[derive(Debug, Deserialize)]
 pub(super) struct Argument {
     pub(super) name: String,
-    /// Whether it may be left out; if not, it may be a word of its own.
+    /// True if it may be omitted; if false, it may be a separate word.
     pub(super) optional: bool,
-    /// The words it may be, if it is one of them.
+    /// Permitted values; empty if any value is.
     pub(super) words: Vec<String>,
-    /// Whether it may be several of them, with commas between.
+    /// True if it accepts a comma-separated list of values.
     pub(super) list: bool,
 }
 
-/// Which names may stand for an argument.
+/// Which file names complete an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     None,
@@ -58,29 +58,29 @@ pub(super) enum Names {
 }
 
 impl Flag {
-    /// Gives its short forms, such as `-a`.
+    /// Returns its short forms, such as `-a`.
     pub(super) fn short(&self) -> Vec<String> {
         self.letters.iter().map(|letter| format!("-{letter}")).collect()
     }
 
-    /// Gives its long form, such as `--archive`.
+    /// Returns its long form, such as `--archive`.
     pub(super) fn long(&self) -> Option<String> {
         (!self.long.is_empty()).then(|| format!("--{}", self.long))
     }
 
-    /// Gives all its forms.
+    /// Returns all its forms.
     pub(super) fn forms(&self) -> Vec<String> {
         self.short().into_iter().chain(self.long()).collect()
     }
 
-    /// Gives its argument, if it must have one.
+    /// Returns its argument, if that is mandatory.
     pub(super) fn required(&self) -> Option<&Argument> {
         self.argument.as_ref().filter(|argument| !argument.optional)
     }
 }
 
 impl Argument {
-    /// Says which names may stand for it: by how help calls it.
+    /// Returns which file names complete it, judging by its name in the help.
     pub(super) fn names(&self) -> Names {
         match self.name.as_str() {
             "DIRECTORY" | "DIR" | "DESTINATION" => Names::Directories,
@@ -90,35 +90,35 @@ impl Argument {
     }
 }
 
-/// A command with the words that lead to it.
+/// A command and its path.
 pub(super) struct Place<'a> {
-    /// `haul`, then the commands below it.
+    /// `haul`, followed by the commands down to this one.
     pub(super) path: Vec<&'a str>,
     pub(super) command: &'a Command,
 }
 
 impl Place<'_> {
-    /// Makes a name for a function of a shell.
+    /// Returns a name for a shell function.
     pub(super) fn identifier(&self) -> String {
         self.path.join("_")
     }
 }
 
 impl Command {
-    /// Tells whether names of files may stand behind it.
+    /// Returns true if it accepts file names.
     pub(super) fn takes_files(&self) -> bool {
         let takes = |operand: &Argument| operand.words.is_empty();
         self.commands.is_empty() && (self.operands.is_empty() || self.operands.iter().any(takes))
     }
 
-    /// Lists the words that may stand behind it.
+    /// Lists the fixed words that may follow it.
     pub(super) fn words(&self) -> Vec<&str> {
         let of_operands = self.operands.iter().flat_map(|operand| &operand.words).map(String::as_str);
         self.commands.iter().map(|command| command.name.as_str()).chain(of_operands).collect()
     }
 }
 
-/// Lists all commands, those that lead to others before these.
+/// Lists all commands, parents first.
 pub(super) fn places(commands: &[Command]) -> Vec<Place<'_>> {
     fn collect<'a>(path: &[&'a str], commands: &'a [Command], places: &mut Vec<Place<'a>>) {
         for command in commands {
@@ -132,19 +132,19 @@ pub(super) fn places(commands: &[Command]) -> Vec<Place<'_>> {
     places
 }
 
-/// Pairs each program in whose place a command can stand with the command.
+/// Pairs each program with the command that can replace it.
 pub(super) fn programs(commands: &[Command]) -> impl Iterator<Item = (&str, &Command)> {
     commands
         .iter()
         .flat_map(|command| command.programs.iter().map(move |program| (program.as_str(), command)))
 }
 
-/// Joins the names of commands.
+/// Joins the names of commands with spaces.
 pub(super) fn names(commands: &[Command]) -> String {
     commands.iter().map(|command| command.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// Gives the first sentence, or as much of it as a menu has room for.
+/// Returns the first clause, shortened to fit in a menu.
 pub(super) fn in_short(help: &str) -> &str {
     const MOST: usize = 100;
     let end = [": ", "; ", " ("].iter().filter_map(|stop| help.find(stop)).min().unwrap_or(help.len());
@@ -156,7 +156,7 @@ pub(super) fn in_short(help: &str) -> &str {
 pub(super) mod tests {
     use super::*;
 
-    /// Gives one command with an option of each kind, for the tests of the generators.
+    /// Returns a command with an option of each kind, for the generators' tests.
     pub(crate) fn sample() -> Vec<Command> {
         let json = r#"[{"name": "cp", "programs": ["cp", "copy"], "about": "copy", "operands": [], "commands": [], "flags": [
             {"letters": ["a"], "long": "archive", "argument": null, "help": "it's [all]: kept", "gnu": true, "cluster": false},

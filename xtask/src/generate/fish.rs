@@ -1,4 +1,4 @@
-//! Completion for fish, by its own `complete`.
+//! Completion for fish, with `complete`.
 
 use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
 
@@ -19,7 +19,7 @@ end
 
 ";
 
-/// Writes the completion.
+/// Generates the completion script.
 pub(super) fn completion(commands: &[Command]) -> String {
     let mut text = HEAD.to_owned();
     text += &choices("", commands);
@@ -53,7 +53,7 @@ end
     text
 }
 
-/// Offers the commands that may follow some words.
+/// Generates completions for the commands that may follow some words.
 fn choices(words: &str, commands: &[Command]) -> String {
     let condition =
         if words.is_empty() { "__haul_exactly".to_owned() } else { format!("'__haul_exactly {words}'") };
@@ -63,7 +63,8 @@ fn choices(words: &str, commands: &[Command]) -> String {
     commands.iter().map(line).collect()
 }
 
-/// Offers what may follow a command of the benchmark.
+/// Generates completions for a command other than those that replace programs, such
+/// as `haul bench`.
 fn below(place: &Place<'_>) -> String {
     let words = place.path[1..].join(" ");
     let mut text = choices(&words, &place.command.commands);
@@ -91,7 +92,7 @@ fn option(flag: &Flag, to: &str) -> String {
     format!("complete {to}{shorts}{long}{argument} -d '{}'\n", quoted(in_short(&flag.help)))
 }
 
-/// Says what may stand for an argument.
+/// Returns the options of `complete` for an argument.
 fn argument(argument: &Argument) -> String {
     let words = argument.words.join(" ");
     let how = if argument.optional { "-f" } else { "-x" };
@@ -104,7 +105,7 @@ fn argument(argument: &Argument) -> String {
     }
 }
 
-/// Writes text that stands between single quotes.
+/// Escapes text inside single quotes.
 fn quoted(text: &str) -> String {
     text.replace('\\', r"\\").replace('\'', r"\'")
 }

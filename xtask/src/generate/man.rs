@@ -1,8 +1,8 @@
-//! Manual pages: prose from here, options from their definitions.
+//! Manual pages: hand-written prose combined with generated options.
 
 use super::definitions::{Argument, Command, Flag};
 
-/// The day of the pages' last change in kind.
+/// Date of the last substantial change to the pages.
 const DATE: &str = "2026-11-22";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -234,7 +234,7 @@ It is not, or haul, as one of those that are compared, copied wrong.
 It was interrupted.
 ";
 
-/// Writes the page of `haul`.
+/// Generates the page for `haul`.
 pub(super) fn haul(commands: &[Command]) -> String {
     let described: String = commands
         .iter()
@@ -251,7 +251,7 @@ pub(super) fn haul(commands: &[Command]) -> String {
     filled(&parts.concat())
 }
 
-/// Writes the page of `haul cp`.
+/// Generates the page for `haul cp`.
 pub(super) fn cp(commands: &[Command]) -> String {
     let flags = || commands.iter().filter(|command| command.name == "cp").flat_map(|command| &command.flags);
     let options =
@@ -272,7 +272,7 @@ pub(super) fn cp(commands: &[Command]) -> String {
     filled(&parts.concat())
 }
 
-/// Writes the page of `spdcp`.
+/// Generates the page for `spdcp`.
 pub(super) fn spdcp(commands: &[Command]) -> String {
     let flags = commands.iter().filter(|command| command.name == "spdcp").flat_map(|command| &command.flags);
     let parts = [
@@ -288,7 +288,7 @@ pub(super) fn spdcp(commands: &[Command]) -> String {
     filled(&parts.concat())
 }
 
-/// Writes the page of `haul bench`.
+/// Generates the page for `haul bench`.
 pub(super) fn bench(commands: &[Command]) -> String {
     let below =
         || commands.iter().filter(|command| command.name == "bench").flat_map(|command| &command.commands);
@@ -316,7 +316,7 @@ pub(super) fn bench(commands: &[Command]) -> String {
     filled(&parts.concat())
 }
 
-/// Writes the page of a tool from its definition alone.
+/// Generates a tool's page entirely from its definition.
 pub(super) fn tool(command: &Command) -> String {
     let options = |wanted: fn(&Flag) -> bool| {
         command.flags.iter().filter(|flag| wanted(flag)).map(option).collect::<String>()
@@ -338,24 +338,24 @@ pub(super) fn tool(command: &Command) -> String {
     filled(&parts.concat())
 }
 
-/// Writes text whose paragraphs have empty lines between.
+/// Formats text with paragraphs separated by empty lines.
 fn paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| sentence_line(&paragraph.replace('\n', " ")));
     paragraphs.collect::<Vec<_>>().join(".PP\n")
 }
 
-/// Writes a line that cannot be taken for a request.
+/// Formats a line so that it can't be taken for a roff request.
 fn sentence_line(text: &str) -> String {
     let text = escaped(text.trim());
     let guard = if text.starts_with(['.', '\'']) { "\\&" } else { "" };
     format!("{guard}{text}\n")
 }
 
-/// Writes what stands under headings, each of which is a line that ends in a colon and is not indented. Lines that are indented
-/// stay as they are.
+/// Formats text under headings. A heading is an unindented line that ends with a colon. Indented
+/// lines are not filled.
 fn notes(notes: &str) -> String {
     let mut text = String::new();
-    // Whether the line before is indented, if it is no heading.
+    // Indentation of the previous line; `None` after a heading.
     let mut before = None;
     for line in notes.lines().filter(|line| !line.trim().is_empty()) {
         let indented = line.starts_with(' ');
@@ -373,7 +373,7 @@ fn notes(notes: &str) -> String {
     text
 }
 
-/// Breaks lines of text, which the reader's program fills anew, where the page's source would get wide.
+/// Wraps text lines to keep the page's source narrow. The reader's program fills them again.
 fn filled(page: &str) -> String {
     const WIDTH: usize = 78;
     let mut text = String::new();
@@ -383,7 +383,7 @@ fn filled(page: &str) -> String {
             if index > 0 && used + 1 + word.len() > WIDTH && !line.starts_with('.') {
                 text.push('\n');
                 used = 0;
-                // Not a request, although it begins a line.
+                // Not a request, although it starts a line.
                 text.push_str(if word.starts_with('.') { "\\&" } else { "" });
             } else if index > 0 {
                 text.push(' ');
@@ -420,7 +420,7 @@ fn section(title: &str, text: &str) -> String {
     format!(".SH {title}\n{text}")
 }
 
-/// Writes an option as an entry of a list.
+/// Formats an option as a list entry.
 fn option(flag: &Flag) -> String {
     let long = flag.long().map(|long| match &flag.argument {
         None => bold(&long),
@@ -437,7 +437,7 @@ fn option(flag: &Flag) -> String {
     format!(".TP\n{}\n{}.\n", forms.join(", "), sentence(&flag.help))
 }
 
-/// Writes an operand that is one of some words as an entry of a list.
+/// Formats an operand with fixed values as a list entry.
 fn operand(operand: &Argument) -> String {
     format!(".TP\n.I {}\nOne of {}.\n", escaped(&operand.name), escaped(&operand.words.join(", ")))
 }
@@ -446,7 +446,8 @@ fn bold(text: &str) -> String {
     format!("\\fB{}\\fR", escaped(text))
 }
 
-/// Writes a help text as a sentence without its full stop, on a line that cannot be taken for a request.
+/// Formats a help text as a sentence without the full stop, so that it can't be taken for
+/// a roff request.
 fn sentence(help: &str) -> String {
     let mut letters = help.trim_end_matches('.').chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
@@ -454,7 +455,7 @@ fn sentence(help: &str) -> String {
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
-/// Writes text so that each sign stands for itself.
+/// Escapes text so that roff prints it literally.
 fn escaped(text: &str) -> String {
     text.replace('\\', r"\e")
         .replace('-', r"\-")

@@ -1,4 +1,4 @@
-//! Completion for zsh, by its own `_arguments`.
+//! Completion for zsh, with `_arguments`.
 
 use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places, programs};
 
@@ -27,7 +27,7 @@ else
 fi
 ";
 
-/// Writes the completion.
+/// Generates the completion script.
 pub(super) fn completion(commands: &[Command]) -> String {
     let functions: String = places(commands).iter().map(function).collect();
     let services: String = programs(commands)
@@ -37,7 +37,7 @@ pub(super) fn completion(commands: &[Command]) -> String {
     format!("{HEAD}{services}{WORDS}{}}}\n{functions}\n{programs}{TAIL}", branches("haul", commands))
 }
 
-/// Completes a program's line where the program is haul.
+/// Registers completion for a program, if that program is haul.
 fn stands_in(program: &str) -> String {
     format!(
         "if [[ -n ${{commands[haul]}} && ${{commands[{program}]:A}} == ${{commands[haul]:A}} ]]; then
@@ -47,7 +47,7 @@ fi
     )
 }
 
-/// Writes what follows a command that leads to others.
+/// Generates the completion of subcommands.
 fn branches(identifier: &str, commands: &[Command]) -> String {
     let described: String =
         commands.iter().map(|command| format!(" '{}:{}'", command.name, quoted(&command.about))).collect();
@@ -96,7 +96,8 @@ fn function(place: &Place<'_>) -> String {
     )
 }
 
-/// Writes an option's specifications: one for all its forms, or one each if they take arguments in different ways.
+/// Generates an option's specifications: one for all its forms, or one for each if they take
+/// arguments differently.
 fn specifications(flag: &Flag) -> Vec<String> {
     let help = format!("[{}]", bracketed(in_short(&flag.help)));
     let shorts = flag.short();
@@ -123,7 +124,7 @@ fn operand(operand: &Argument) -> String {
     format!("'{}'", action(operand))
 }
 
-/// Says what may stand for an argument.
+/// Returns the action that completes an argument.
 fn action(argument: &Argument) -> String {
     let words = argument.words.join(" ");
     let name = argument.name.split(',').next().unwrap_or_default();
@@ -136,12 +137,12 @@ fn action(argument: &Argument) -> String {
     }
 }
 
-/// Writes text that stands between single quotes.
+/// Escapes text inside single quotes.
 fn quoted(text: &str) -> String {
     text.replace('\'', r"'\''")
 }
 
-/// Writes text that stands between brackets and single quotes.
+/// Escapes text inside brackets and single quotes.
 fn bracketed(text: &str) -> String {
     quoted(&text.replace('\\', r"\\").replace('[', r"\[").replace(']', r"\]"))
 }

@@ -1,6 +1,8 @@
-//! Unpacks, configures and builds a version of the suite: its programs, of which `cp` is the baseline, and no more.
+//! Unpacks, configures and builds a version of the suite: only its programs, with `cp`
+//! as the baseline.
 //!
-//! Each version has its folder, with a file in it that is written when all went well; then it is never built again.
+//! Each version has its own directory. A marker file written after a successful build
+//! prevents rebuilds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,16 +11,15 @@ use std::process::{Command, Stdio};
 use super::fetch::Package;
 use crate::steps::{Failure, is_installed, say};
 
-/// A version that is built.
+/// A built version of the suite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suite {
-    /// The version.
     pub(crate) version: String,
-    /// The name of the folder it was built in, below the chore's.
+    /// Name of the directory in which it was built, below the task's.
     pub(crate) folder: String,
 }
 
-/// What building takes: a program or a file, and Debian's package that has it.
+/// Requirements of the build: a program or file, and the Debian package that contains it.
 const NEEDS: [(&str, &str); 7] = [
     ("gcc", "gcc"),
     ("make", "make"),
@@ -29,7 +30,7 @@ const NEEDS: [(&str, &str); 7] = [
     ("/usr/include/sys/capability.h", "libcap-dev"),
 ];
 
-/// What the suites are configured with: nothing that `cp` and its tests do not use, and no time spent on speed.
+/// Configure options: without features that `cp` and its tests don't use, and without optimization.
 const CONFIGURED: [&str; 6] = [
     "--disable-nls",
     "--disable-dependency-tracking",
@@ -39,17 +40,17 @@ const CONFIGURED: [&str; 6] = [
     "CFLAGS=-O0 -g0",
 ];
 
-/// A makefile beside the suite's own that builds the programs alone: without the manuals, which need more.
+/// A makefile that builds only the programs, without the manuals, which have more requirements.
 const MAKEFILE: &str = "include Makefile\n\nprograms:\n\t+$(MAKE) $(BUILT_SOURCES)\n\t+$(MAKE) $(PROGRAMS)\n";
 
-/// Says what is missing for building, if something is.
+/// Returns what is missing for the build, if anything.
 pub(crate) fn missing() -> Option<String> {
     let missing: Vec<_> =
         NEEDS.iter().filter(|(file, _)| !is_installed(file)).map(|(_, package)| *package).collect();
     (!missing.is_empty()).then(|| format!("needs Debian's packages {}", missing.join(", ")))
 }
 
-/// Builds the versions that are not built yet, all at a time.
+/// Builds all versions that aren't built yet, concurrently.
 pub(crate) fn suites(packages: &[Package], folder: &Path) -> Result<Vec<Suite>, Failure> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = packages.iter().map(|package| scope.spawn(|| suite(package, folder))).collect();
@@ -92,18 +93,18 @@ fn build(archive: &Path, folder: &Path, sources: &Path) -> Result<(), Failure> {
     let mut make = Command::new("make");
     make.args(["--silent", "--file=programs.mk", "programs"]).arg(format!("--jobs={jobs}"));
     quietly(make.current_dir(sources), &log)?;
-    // Somebody else runs the tests too.
+    // Another user runs the tests too.
     quietly(Command::new("chmod").args(["-R", "a+rX"]).arg(sources), &log)
 }
 
-/// Gives the file beside a folder that takes what building there prints.
+/// Returns the path of the build log, next to the source directory.
 fn log_of(sources: &Path) -> PathBuf {
     let mut name = sources.as_os_str().to_owned();
     name.push(".log");
     name.into()
 }
 
-/// Runs a step of a build, what it prints going to a file that a failure names.
+/// Runs a build step with its output redirected to a log. A failure names the log.
 pub(super) fn quietly(command: &mut Command, log: &Path) -> Result<(), Failure> {
     let name = PathBuf::from(command.get_program()).display().to_string();
     let fail = |error: std::io::Error| Failure(format!("{name}: {error}"));

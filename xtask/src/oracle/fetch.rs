@@ -1,11 +1,12 @@
-//! Where the suite comes from: GNU coreutils as a source package of Debian's, of the release that runs here and of each later
-//! one, up to the one that is being prepared.
+//! Downloads the suite: the source package of GNU coreutils from Debian, for the running release
+//! and every later one, including the one in preparation.
 //!
-//! The machine's own list of sources names the archive and the key that signs it; from these two a private configuration of
-//! apt-get is written below the target folder, which has source packages in it. So nothing on the machine changes, nobody
-//! needs to be root for it, and what arrives is signed.
+//! The machine's package sources provide the archive's address and signing key. From these, a
+//! private configuration of apt-get that includes source packages is written below the target
+//! directory. So nothing on the machine changes, root isn't needed, and downloads are verified.
 //!
-//! What was fetched once stays, and is used without asking again; removing the folder asks again.
+//! Downloads are kept and reused without checking for updates. Delete the directory to
+//! download again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,22 +14,21 @@ use std::process::Command;
 
 use crate::steps::{Failure, is_installed, output_of, say};
 
-/// A version of the suite: its name, and the archive it comes in.
+/// A version of the suite and its archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Package {
-    /// The version, as GNU counts: `9.7`.
+    /// GNU's version number, such as `9.7`.
     pub(crate) version: String,
-    /// The packed source.
+    /// The source archive.
     pub(crate) archive: PathBuf,
 }
 
-/// The package with the suite.
 const SUITE: &str = "coreutils";
 
-/// The file in the folder that tells that fetching came to its end.
+/// Marker file that records a completed download.
 const DONE: &str = "fetched";
 
-/// Gives the versions of the suite, oldest first. `Err` says why there is none.
+/// Returns the versions of the suite, oldest first. `Err` is the reason there are none.
 pub(crate) fn packages(folder: &Path) -> Result<Vec<Package>, String> {
     let folder = folder.join("archive");
     if folder.join(DONE).exists() {
@@ -59,8 +59,8 @@ pub(crate) fn packages(folder: &Path) -> Result<Vec<Package>, String> {
     }
 }
 
-/// Fetches another source package of the release that runs here, once; returns its description (`.dsc`). The suite was
-/// fetched to the same folder before.
+/// Downloads another source package of the running release, once, and returns its description
+/// (`.dsc`). The suite must already be in the same directory.
 pub(crate) fn source(folder: &Path, name: &str) -> Result<PathBuf, String> {
     let folder = folder.join("archive");
     let description = || {
@@ -78,13 +78,13 @@ pub(crate) fn source(folder: &Path, name: &str) -> Result<PathBuf, String> {
     description().ok_or_else(|| format!("no {name}.dsc arrived in {}", folder.display()))
 }
 
-/// The Debian archive that the machine installs from.
+/// The Debian archive this machine installs from.
 #[derive(Debug, PartialEq, Eq)]
 struct Archive {
     address: String,
-    /// The release that runs here, by its name.
+    /// Code name of the running release.
     release: String,
-    /// The file with the archive's key, when the list of sources names one.
+    /// Path of the archive's key, if the package sources name one.
     key: Option<String>,
 }
 
@@ -99,7 +99,8 @@ impl Archive {
         .ok_or_else(|| "needs a machine that installs from a Debian archive".to_owned())
     }
 
-    /// Finds the archive in a list of what apt-get knows. `read` gives the text of a list of sources.
+    /// Finds the archive in apt-get's index targets. `read` returns the contents of a
+    /// package source file.
     fn in_targets(listed: &str, read: impl Fn(&str) -> String) -> Option<Self> {
         listed.lines().find_map(|line| {
             let fields: Vec<&str> = line.split('|').collect();
@@ -118,14 +119,14 @@ impl Archive {
         })
     }
 
-    /// Writes the line of a list of sources for one release.
+    /// Formats the package source line for one release.
     fn source_line(&self, release: &str) -> String {
         let key = self.key.as_ref().map(|key| format!("[signed-by={key}] ")).unwrap_or_default();
         format!("deb-src {key}{} {release} main\n", self.address)
     }
 }
 
-/// Finds the file of a key in a list of sources, of the old form or the new.
+/// Finds the path of a key in a package source file, of the old format or the new.
 fn key_in(sources: &str) -> Option<String> {
     let lower = sources.to_ascii_lowercase();
     let place = lower.find("signed-by")? + "signed-by".len();
@@ -135,16 +136,16 @@ fn key_in(sources: &str) -> Option<String> {
     key.starts_with('/').then(|| key.to_owned())
 }
 
-/// Debian's releases by age. A later one comes with a later version of the suite.
+/// Debian's releases, oldest first. A later one has a later version of the suite.
 const AGES: [&str; 4] = ["oldoldstable", "oldstable", "stable", "testing"];
 
-/// Returns the releases that are later than the one of an age.
+/// Returns the releases after this one.
 fn later_than(age: &str) -> &'static [&'static str] {
     let place = AGES.iter().position(|known| *known == age);
     place.and_then(|place| AGES.get(place + 1..)).unwrap_or_default()
 }
 
-/// Fetches the source package of the release that runs here, and of all later ones.
+/// Downloads the source package of the running release, and of all later ones.
 fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
     for name in ["state/lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(folder.join(name)).map_err(|error| Failure(error.to_string()))?;
@@ -156,7 +157,7 @@ fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
     tell(folder, &["update"])?;
     tell(folder, &source_of(SUITE, &archive.release))?;
 
-    // Only the archive knows how old the release is by now.
+    // Only the archive knows which of these the running release is now.
     let ages = output_of(apt_get(folder).args(["indextargets", "--format", "$(SUITE)"]))?;
     let ages = String::from_utf8_lossy(&ages).into_owned();
     let later = ages.lines().map(later_than).find(|later| !later.is_empty()).unwrap_or_default();
@@ -174,7 +175,8 @@ fn source_of<'a>(name: &'a str, release: &'a str) -> [&'a str; 6] {
     ["source", name, "--download-only", "--only-source", "--target-release", release]
 }
 
-/// Begins a command line of apt-get with the private configuration in the folder, where it also puts what it fetches.
+/// Returns a command for apt-get with the private configuration, which also downloads to
+/// the directory.
 fn apt_get(folder: &Path) -> Command {
     let mut command = Command::new("apt-get");
     command.current_dir(folder).arg("--quiet=2");
@@ -186,7 +188,7 @@ fn apt_get(folder: &Path) -> Command {
     for setting in [
         "Dir::Etc::sourceparts=/dev/null",
         "Dir::State::status=/var/lib/dpkg/status",
-        // The user that apt-get becomes to fetch may not be able to reach the folder.
+        // The user that apt-get switches to for downloads may not have access to the directory.
         "APT::Sandbox::User=root",
         "Acquire::Languages=none",
     ] {
@@ -195,7 +197,7 @@ fn apt_get(folder: &Path) -> Command {
     command
 }
 
-/// Runs apt-get and passes on what it prints.
+/// Runs apt-get and prints its output.
 fn tell(folder: &Path, words: &[&str]) -> Result<(), Failure> {
     let fail = |_| Failure(format!("apt-get {} failed, for the reason above", words.join(" ")));
     let output = output_of(apt_get(folder).args(words)).map_err(fail)?;
@@ -203,7 +205,7 @@ fn tell(folder: &Path, words: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists the versions whose archives are in a folder, oldest first.
+/// Lists the versions whose archives are in a directory, oldest first.
 fn packages_in(folder: &Path) -> Vec<Package> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut packages: Vec<_> = entries
@@ -216,7 +218,7 @@ fn packages_in(folder: &Path) -> Vec<Package> {
     packages
 }
 
-/// Reads the version from an archive's name: `coreutils_9.7.orig.tar.xz`.
+/// Parses the version from an archive's name: `coreutils_9.7.orig.tar.xz`.
 fn version_of(name: &str) -> Option<&str> {
     let (version, packing) = name.strip_prefix("coreutils_")?.split_once(".orig.tar.")?;
     matches!(packing, "xz" | "gz" | "bz2").then_some(version)

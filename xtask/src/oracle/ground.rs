@@ -1,10 +1,12 @@
-//! Where the tests run: on images of file systems, mounted where nobody else sees them.
+//! Where the tests run: on file system images, mounted in a private namespace.
 //!
-//! As root, the chore starts itself again in a mount namespace of its own. What it mounts there, and what a test mounts and
-//! forgets, goes with the last process in it, however that ends; and the suites appear there at a place that every user can
-//! reach. Image files lose their names as soon as they are mounted. So nothing is left to clean up but one empty folder.
+//! As root, the task restarts itself in a new mount namespace. Its mounts, and those that tests
+//! leave behind, disappear with the last process in it, however that ends. The suites are
+//! bind-mounted there at a path that every user can access. Image files are unlinked as soon as
+//! they are mounted. So there is nothing to clean up except one empty directory.
 //!
-//! Without root, or where the kernel refuses the namespace, the tests run in the target folder, on the file system it has.
+//! Without root, or if the kernel refuses the namespace, the tests run in the target directory, on
+//! its file system.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,47 +16,46 @@ use std::process::{Command, Stdio};
 use super::options::{Options, User};
 use crate::steps::{Failure, is_installed, run, say};
 
-/// Names, to the process in the namespace, the folder to mount things at.
+/// Environment variable that tells the process in the namespace where to mount things.
 const APART: &str = "HAUL_ORACLE_APART";
 
-/// The file systems, the first being the one where every test runs.
+/// The file systems. Every test runs on the first.
 const FILE_SYSTEMS: [&str; 3] = ["ext4", "btrfs", "xfs"];
 
-/// The size of an image; only what is written takes room.
+/// Size of an image; it is sparse.
 const IMAGE_BYTES: u64 = 4 << 30;
 
-/// A user and groups without privileges. A test that changes groups needs two more.
+/// IDs of an unprivileged user. A test that changes groups needs two more groups.
 const NOBODY: [&str; 6] = ["--reuid", "65534", "--regid", "65534", "--groups", EXTRA_GROUPS];
 
-/// Groups that the tests may give files to.
+/// Groups to which the tests may assign files.
 pub(crate) const EXTRA_GROUPS: &str = "100,60";
 
-/// The number of the user without privileges.
+/// ID of the unprivileged user.
 pub(crate) const NOBODY_NUMBER: u32 = 65534;
 
 /// A file system to run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ground {
-    /// Its name.
     pub(crate) file_system: String,
-    /// An empty folder on it.
+    /// An empty directory on it.
     pub(crate) folder: PathBuf,
-    /// Whether all tests run here, not only those about what file systems do differently.
+    /// True to run all tests, instead of only those that depend on the file system.
     pub(crate) all_tests: bool,
 }
 
-/// All that was prepared.
+/// Everything prepared to run on.
 #[derive(Debug)]
 pub(crate) struct Grounds {
-    /// Where to run.
     pub(crate) list: Vec<Ground>,
-    /// Where the suites are seen by every user.
+    /// Where every user can access the suites.
     pub(crate) suites: PathBuf,
-    /// Who can run tests.
+    /// Users who can run tests.
     pub(crate) users: Vec<User>,
 }
 
-/// Starts this program again in a mount namespace, with the same words. `None` when it is there already or cannot go there.
+/// Restarts this program in a mount namespace, with the same arguments. Returns `None` if it is
+/// there already or can't go there.
 pub(crate) fn start_apart(words: &[String]) -> Result<Option<bool>, Failure> {
     let unshare = || {
         let mut command = Command::new("unshare");
@@ -76,17 +77,17 @@ pub(crate) fn start_apart(words: &[String]) -> Result<Option<bool>, Failure> {
     Ok(Some(status.map_err(fail)?.success()))
 }
 
-/// Tells whether the superuser runs this.
+/// Returns true if running as root.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Begins the command line that runs what follows as a user.
+/// Returns the command prefix that runs a program as this user.
 pub(crate) fn become_user(user: User) -> Vec<&'static str> {
     if user == User::Root || !is_root() { Vec::new() } else { [&["setpriv"], NOBODY.as_slice()].concat() }
 }
 
-/// Prepares the file systems that are asked for, as far as the machine can; tells what it cannot.
+/// Prepares the selected file systems, and prints which this machine can't provide.
 pub(crate) fn prepare(folder: &Path, options: &Options) -> Result<Grounds, Failure> {
     let grounds = match std::env::var_os(APART) {
         Some(place) => mounted(Path::new(&place), folder, options)?,
@@ -117,7 +118,7 @@ fn mounted(place: &Path, folder: &Path, options: &Options) -> Result<Grounds, Fa
     Ok(Grounds { list, suites, users: Vec::new() })
 }
 
-/// Makes and mounts an image.
+/// Creates and mounts an image.
 fn image(name: &str, place: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     let maker = format!("mkfs.{name}");
     if !is_installed(&maker) {
@@ -131,12 +132,12 @@ fn image(name: &str, place: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     let force: &[&str] = if name == "ext4" { &["-F"] } else { &[] };
     let made = run(Command::new(maker).arg("-q").args(force).arg(&image))
         .and_then(|()| run(Command::new("mount").args(["-t", name, "-o", "loop"]).arg(&image).arg(&point)));
-    // A mounted image lives on without its name.
+    // A mounted image persists after its name is removed.
     fs::remove_file(&image).map_err(fail)?;
     made.map(|()| point)
 }
 
-/// Makes the folder to run in where no image can be mounted.
+/// Creates the directory to run in if no images can be mounted.
 fn in_place(folder: &Path) -> Result<Grounds, Failure> {
     let ground = here(folder);
     let fail = |error: std::io::Error| Failure(format!("{}: {error}", ground.folder.display()));
@@ -152,7 +153,7 @@ fn here(folder: &Path) -> Ground {
     Ground { file_system: "here".to_owned(), folder: folder.join("ground"), all_tests: true }
 }
 
-/// Lists who can run tests.
+/// Lists the users who can run tests.
 fn users(suites: &Path, options: &Options) -> Vec<User> {
     let mut users = Vec::new();
     for user in [User::Root, User::Plain].into_iter().filter(|user| options.wants_user(*user)) {

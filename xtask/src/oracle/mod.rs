@@ -1,14 +1,16 @@
-//! `oracle`: GNU's own tests of `cp`, with haul as `cp`.
+//! `oracle`: runs GNU's own tests of `cp` with haul as `cp`.
 //!
-//! The suite comes as a source package from Debian's archive ([`fetch`]), in the versions of the release that runs here and of
-//! all later ones, and is built in the target folder ([`build`]); nothing of it is part of this project. The oldest and the
-//! newest version run; those between them run with `HAUL_FULL=1`, or when they are named. Each test that has `cp` under test
-//! ([`select`]) runs with the suite's own `cp`, the baseline, and with haul in its place ([`stage`], [`mod@run`]): as root and
-//! as an ordinary user, on ext4, and on btrfs and xfs where that matters ([`ground`]). haul chooses its engine; one round more
-//! goes through each of the others. Packages are built under `fakeroot` with haul as `cp` ([`package`]).
+//! The suite is downloaded as a source package from Debian's archive ([`fetch`]), in the versions
+//! of the running release and all later ones, and built in the target directory ([`build`]). It is
+//! not part of this project. The oldest and newest versions run; those in between only with
+//! `HAUL_FULL=1` or if named. Each test of `cp` ([`select`]) runs with the suite's own `cp`, the
+//! baseline, and with haul in its place ([`stage`], [`mod@run`]): as root and as an ordinary user,
+//! on ext4, and on btrfs and xfs where that matters ([`ground`]). haul selects its engine; the
+//! other engines are tested in one additional round. Packages are built under `fakeroot` with haul
+//! as `cp` ([`package`]).
 //!
-//! Promise: the chore fails when there is a test that the baseline passes and haul does not, and lists them ([`report`]).
-//! What the machine cannot do is skipped, and the reason printed.
+//! Promise: the task fails if the baseline passes any test that haul doesn't, and lists those tests
+//! ([`report`]). What this machine can't run is skipped, and the reason is printed.
 
 mod build;
 mod fetch;
@@ -35,7 +37,7 @@ use stage::Program;
 use crate::setup::{is_full_run, setup};
 use crate::steps::{Failure, cargo, output_of, run, say};
 
-/// Fetches, builds and runs, and prints what came out.
+/// Fetches, builds and runs the tests, and prints the results.
 pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
     let options = Options::parse(words)?;
     if let Some(succeeded) = ground::start_apart(words)? {
@@ -80,7 +82,7 @@ pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
     tests.and(packages)
 }
 
-/// Builds Debian packages with haul as `cp`, and with that of the newest suite.
+/// Builds Debian packages with haul as `cp`, and with the newest suite's `cp`.
 fn build_packages(folder: &Path, suites: &[Suite], grounds: &Grounds) -> Result<(), Failure> {
     let (Some(suite), Some(ground)) = (suites.last(), grounds.list.first()) else { return Ok(()) };
     if !grounds.users.contains(&User::Plain) {
@@ -93,7 +95,8 @@ fn build_packages(folder: &Path, suites: &[Suite], grounds: &Grounds) -> Result<
     package::Builder { folder: folder_of_builds, baseline: &baseline, haul: &haul }.check(folder)
 }
 
-/// Drops the versions that are not asked for. Without a choice, the oldest and the newest stay, or all if `full`.
+/// Drops the versions that are not selected. Without a selection, keeps the oldest and newest, or
+/// all if `full`.
 fn wanted(packages: Vec<Package>, options: &Options, full: bool) -> Vec<Package> {
     let last = packages.len().saturating_sub(1);
     let is_between = |place| place != 0 && place != last;
@@ -105,7 +108,7 @@ fn wanted(packages: Vec<Package>, options: &Options, full: bool) -> Vec<Package>
     kept.map(|(_, package)| package).collect()
 }
 
-/// Installs what is missing and fetches the suite. `Err` says why it cannot be run.
+/// Installs what is missing and fetches the suite. `Err` is the reason it can't run.
 fn prepared(folder: &Path) -> Result<Vec<Package>, String> {
     if build::missing().is_some() {
         setup().map_err(|Failure(reason)| reason)?;
@@ -116,7 +119,7 @@ fn prepared(folder: &Path) -> Result<Vec<Package>, String> {
     }
 }
 
-/// Gives the folder that cargo builds in.
+/// Returns cargo's target directory.
 fn target_folder() -> Result<PathBuf, Failure> {
     let text = output_of(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
     let metadata: serde_json::Value =
@@ -135,7 +138,8 @@ fn list(suites: &[Suite], folder: &Path, options: &Options) -> Result<(), Failur
     Ok(())
 }
 
-/// Builds haul, or takes the program that `HAUL_BIN` names; puts it beside the suites, and asks it for its engines.
+/// Builds haul, or uses the program named by `HAUL_BIN`. Copies it next to the suites and
+/// queries its engines.
 fn engines(folder: &Path, options: &Options) -> Result<Vec<String>, Failure> {
     let haul = folder.join("haul");
     let program = match std::env::var_os("HAUL_BIN") {
@@ -146,7 +150,7 @@ fn engines(folder: &Path, options: &Options) -> Result<Vec<String>, Failure> {
         }
     };
     let fail = |error: std::io::Error| Failure(format!("{}: {error}", program.display()));
-    // A program that runs cannot be written over.
+    // A running executable can't be overwritten.
     if haul.exists() {
         fs::remove_file(&haul).map_err(fail)?;
     }
@@ -161,18 +165,18 @@ fn engines(folder: &Path, options: &Options) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// Reads the engines from the message that lists them.
+/// Parses the engines from the message that lists them.
 fn engines_in(message: &str) -> Vec<String> {
     let quoted = message.lines().filter_map(|line| line.strip_prefix("  - '")?.strip_suffix('\''));
     quoted.map(str::to_owned).collect()
 }
 
-/// What all tables have in common.
+/// State shared by all tables.
 struct Chore {
     options: Options,
-    /// The chore's own folder.
+    /// The task's own directory.
     folder: PathBuf,
-    /// Where every user sees it.
+    /// The same directory where every user can access it.
     suites: PathBuf,
     /// haul's engines.
     engines: Vec<String>,
@@ -180,7 +184,7 @@ struct Chore {
 }
 
 impl Chore {
-    /// Runs and prints one table; none when no test is wanted in it.
+    /// Runs and prints one table. Returns `None` if no test is selected for it.
     fn table(&self, suite: &Suite, user: User, ground: &Ground) -> Result<Option<Table>, Failure> {
         let thorough = self.newest.as_ref() == Some(suite) && user == User::Root && ground.all_tests;
         let named = !self.options.tests.is_empty();
@@ -212,8 +216,8 @@ impl Chore {
     }
 }
 
-/// Lists the programs of a table. Unless engines are asked for, those that haul does not choose are tried in one table, the
-/// thorough one.
+/// Lists the programs of a table. Unless engines are selected, those that haul doesn't choose
+/// itself are only tested in one table, the thorough one.
 fn programs(engines: &[String], options: &Options, thorough: bool) -> Vec<(Program, Reach)> {
     let asked = |engine: &&String| {
         let named = options.engines.iter().any(|name| name == *engine || name == "all");

@@ -1,20 +1,19 @@
-//! What `cargo xtask oracle` is asked for.
+//! Options of `cargo xtask oracle`.
 //!
-//! A flag takes the words that follow it, up to the next flag: `--only cp/link.sh cp/sparse.sh --user root`.
+//! A flag accepts all words up to the next flag: `--only cp/link.sh cp/sparse.sh --user root`.
 
 use crate::steps::Failure;
 
-/// Who runs a test.
+/// The user who runs a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// The superuser.
     Root,
-    /// Somebody without privileges.
+    /// An unprivileged user.
     Plain,
 }
 
 impl User {
-    /// How the command line and the report write it.
+    /// Returns its name on the command line and in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Root => "root",
@@ -23,29 +22,29 @@ impl User {
     }
 }
 
-/// What to run. An empty list leaves the choice to the chore.
+/// Selection of what to run. If a list is empty, the task chooses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// Versions of the suite.
     pub(crate) suites: Vec<String>,
-    /// Tests, by the name the report gives them, or a part of it.
+    /// Tests, by their name in the report, or part of it.
     pub(crate) tests: Vec<String>,
-    /// Engines of haul; `auto` is the choice haul makes, `all` is all of them.
+    /// haul's engines; `auto` is haul's own choice, `all` is all of them.
     pub(crate) engines: Vec<String>,
-    /// Who runs the tests.
+    /// Users who run the tests.
     pub(crate) users: Vec<User>,
     /// File systems to run on.
     pub(crate) file_systems: Vec<String>,
-    /// Whether the tests are only listed.
+    /// True to only list the tests.
     pub(crate) list: bool,
 }
 
-/// What the command line can hold.
+/// Syntax of the command line.
 pub(crate) const USAGE: &str = "cargo xtask oracle [--suite VERSION...] [--only NAME...] [--engine NAME...|all] \
                                 [--user root|plain] [--fs ext4|btrfs|xfs...] [--list]";
 
 impl Options {
-    /// Reads the words after the chore's name.
+    /// Parses the words after the task's name.
     pub(crate) fn parse(words: &[String]) -> Result<Self, Failure> {
         let mut options = Self::default();
         let mut flag = String::new();
@@ -84,22 +83,22 @@ impl Options {
         Ok(())
     }
 
-    /// Tells whether a version of the suite is asked for.
+    /// Returns true if this version of the suite is selected.
     pub(crate) fn wants_suite(&self, version: &str) -> bool {
         self.suites.is_empty() || self.suites.iter().any(|wanted| wanted == version)
     }
 
-    /// Tells whether a test is asked for.
+    /// Returns true if this test is selected.
     pub(crate) fn wants_test(&self, name: &str) -> bool {
         self.tests.is_empty() || self.tests.iter().any(|wanted| name.contains(wanted.as_str()))
     }
 
-    /// Tells whether a user is asked for.
+    /// Returns true if this user is selected.
     pub(crate) fn wants_user(&self, user: User) -> bool {
         self.users.is_empty() || self.users.contains(&user)
     }
 
-    /// Tells whether a file system is asked for.
+    /// Returns true if this file system is selected.
     pub(crate) fn wants_file_system(&self, name: &str) -> bool {
         self.file_systems.is_empty() || self.file_systems.iter().any(|wanted| wanted == name)
     }

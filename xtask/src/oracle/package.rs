@@ -1,10 +1,12 @@
-//! Debian packages built under `fakeroot` with haul as `cp`, beside the same packages built with GNU's.
+//! Builds Debian packages under `fakeroot` with haul as `cp`, and compares them with
+//! builds using GNU cp.
 //!
-//! `fakeroot` replaces functions of the C library and remembers owners, modes and device numbers that an ordinary user
-//! cannot give. A `cp` that does not go through the library copies what is really on the disk, and exits with 0. So an
-//! ordinary user builds two packages: one of Debian's, and one whose rules copy what exists under fakeroot only.
+//! `fakeroot` replaces functions of the C library and remembers owners, modes and device numbers
+//! that an ordinary user can't set. A `cp` that bypasses the library copies what is really on disk,
+//! and exits with 0. So an ordinary user builds two packages: one of Debian's, and one whose rules
+//! copy what exists only under fakeroot.
 //!
-//! Promise: haul was called as often as GNU's cp, and the packages are the same, byte for byte.
+//! Promise: haul was called as often as GNU cp, and the packages are identical byte for byte.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,16 +19,16 @@ use super::ground::become_user;
 use super::options::User;
 use crate::steps::{Failure, is_installed, output_of, run, say};
 
-/// What `--only` calls this part.
+/// Name of this part for `--only`.
 pub(crate) const NAME: &str = "package";
 
-/// The package of Debian's. Its build compiles nothing, and copies with `cp -a`.
+/// The Debian package. Its build compiles nothing, and copies with `cp -a`.
 const DEBIANS: &str = "base-files";
 
-/// The programs that building takes, which come in Debian's packages fakeroot, dpkg-dev and debhelper.
+/// Programs needed for the build, from the Debian packages fakeroot, dpkg-dev and debhelper.
 const NEEDS: [&str; 4] = ["fakeroot", "dpkg-source", "dpkg-deb", "dh"];
 
-/// The rules of a package whose files have owners and types that only fakeroot can give them.
+/// Rules of a package whose files have owners and types that only fakeroot can provide.
 const RULES: &str = r"#!/bin/sh
 set -e
 mkdir -p stage/usr/bin stage/dev stage/var/mail stage/home package/DEBIAN
@@ -54,29 +56,25 @@ END
 dpkg-deb --build package ../made_1_all.deb
 ";
 
-/// Where and with which programs the packages are built.
+/// Where the packages are built, and with which programs.
 pub(crate) struct Builder<'a> {
-    /// A folder for the builds, which an ordinary user can reach.
+    /// Directory for the builds, accessible to an ordinary user.
     pub(crate) folder: PathBuf,
-    /// GNU's cp.
     pub(crate) baseline: &'a Path,
-    /// haul.
     pub(crate) haul: &'a Path,
 }
 
-/// A package that was built.
 struct Built {
-    /// Its file.
     file: PathBuf,
-    /// How often `cp` was called.
+    /// Number of calls of `cp`.
     calls: usize,
 }
 
 impl Builder<'_> {
-    /// Builds and compares both packages; `archive` is where sources are fetched to.
+    /// Builds and compares both packages. Sources are fetched to `archive`.
     ///
     /// # Errors
-    /// When a package cannot be built, or differs.
+    /// If a package can't be built, or differs.
     pub(crate) fn check(&self, archive: &Path) -> Result<(), Failure> {
         let missing: Vec<_> = NEEDS.into_iter().filter(|program| !is_installed(program)).collect();
         if !missing.is_empty() {
@@ -122,7 +120,7 @@ impl Builder<'_> {
         Err(Failure(format!("package {name}: {} differs from GNU's", haul.file.display())))
     }
 
-    /// Builds a package in a place that is the same for every `cp`, and puts it away.
+    /// Builds a package at the same path for every `cp`, then moves it away.
     fn build(
         &self,
         name: &str,
@@ -164,7 +162,7 @@ impl Builder<'_> {
     }
 }
 
-/// Finds the package that was built in a folder.
+/// Finds the package that was built in a directory.
 fn package_in(folder: &Path) -> Result<PathBuf, Failure> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -175,7 +173,7 @@ fn package_in(folder: &Path) -> Result<PathBuf, Failure> {
     Err(Failure(format!("no package was built in {}", folder.display())))
 }
 
-/// Lists a package's description and files, with owners, modes and times.
+/// Lists a package's control fields and files, with owners, modes and times.
 fn listing(package: &Path) -> Result<Vec<String>, Failure> {
     let mut lines = Vec::new();
     for what in ["--field", "--contents"] {

@@ -1,21 +1,22 @@
-//! What the runs came to: a table for each suite, user and file system, totals, and what the baseline passes and haul does not.
+//! Reports the results: a table per suite, user and file system, totals, and regressions
+//! from the baseline.
 
 use super::run::{Outcome, Verdict};
 use super::stage::Program;
 use crate::steps::{Failure, say};
 
-/// The outcomes of one suite, user and file system.
+/// The outcomes for one suite, user and file system.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// What it is the table of: `9.7 root ext4`.
+    /// For example `9.7 root ext4`.
     pub(crate) title: String,
-    /// The programs, the baseline first.
+    /// The programs; the baseline comes first.
     pub(crate) programs: Vec<Program>,
-    /// Each test with its outcomes, by program.
+    /// Each test and its outcomes, in the order of the programs.
     pub(crate) rows: Vec<(String, Vec<Option<Outcome>>)>,
 }
 
-/// Amounts of verdicts.
+/// Number of tests by verdict.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     pass: usize,
@@ -46,7 +47,6 @@ impl Totals {
 }
 
 impl Table {
-    /// Writes the table.
     pub(crate) fn print(&self) {
         let names: String = self.programs.iter().map(|program| format!("{:<16}", program.name())).collect();
         say(&format!("\n{:<34}{}", self.title, names.trim_end()));
@@ -55,7 +55,7 @@ impl Table {
         }
     }
 
-    /// Gives the totals, a line for each program.
+    /// Returns the totals, one line per program.
     pub(crate) fn totals(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (index, program) in self.programs.iter().enumerate() {
@@ -67,7 +67,7 @@ impl Table {
         lines
     }
 
-    /// Lists what the baseline passes and another program does not, with where to read why.
+    /// Lists the tests that the baseline passes and another program doesn't, with their logs.
     pub(crate) fn regressions(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (test, outcomes) in &self.rows {
@@ -120,10 +120,10 @@ fn word(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// Writes the totals of all tables, and the list that should be empty.
+/// Prints the totals of all tables, and the list of regressions.
 ///
 /// # Errors
-/// When it is not, or nothing was run.
+/// If there are regressions, or nothing was run.
 pub(crate) fn conclude(tables: &[Table]) -> Result<(), Failure> {
     if tables.is_empty() {
         return Err(Failure(

@@ -1,4 +1,4 @@
-//! Runs tests, as many at a time as there are processors, and tells how each ended.
+//! Runs tests, one per CPU at a time, and determines their results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,76 +13,66 @@ use super::select::{is_long, tries_every_program, why_not_applicable};
 use super::stage::{Program, Stage};
 use crate::steps::Failure;
 
-/// Seconds after which a test is given up.
+/// Time limit of a test, in seconds.
 const SECONDS_MAX: &str = "240";
 
-/// Prepares what the suite's own makefile prepares, and becomes the test.
+/// Prepares the shell like the suite's makefile, then executes the test.
 const SHELL: &str = "umask 022; exec \"$@\" 9>&2";
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It found nothing wrong.
     Pass,
-    /// It found something.
     Fail,
-    /// It could not run here, for the reason it gave.
+    /// It can't run here, for this reason.
     Skip(String),
-    /// It broke, or took too long.
+    /// It broke, or exceeded the time limit.
     Error(String),
-    /// It says nothing of this program, for the reason.
+    /// It doesn't apply to this program, for this reason.
     NotApplicable(&'static str),
 }
 
-/// A test that ran.
+/// A finished test.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// How it ended.
     pub(crate) verdict: Verdict,
-    /// Where all it printed is.
+    /// Path of its output.
     pub(crate) log: PathBuf,
-    /// How long it took.
+    /// Elapsed time.
     pub(crate) seconds: f64,
 }
 
-/// Which tests of a table a program goes through.
+/// Which tests of a table a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// All.
     All,
-    /// Those in the suite's folder `cp`, without the long ones.
+    /// Those in the suite's `cp` directory, except the long ones.
     Copying,
 }
 
-/// A column of a table: a program, where it is tested, and by which tests.
+/// A column of a table: a program and how to test it.
 #[derive(Debug)]
 pub(crate) struct Column {
-    /// The program.
     pub(crate) program: Program,
-    /// Where it is tested.
     pub(crate) stage: Stage,
-    /// Where the logs go.
+    /// Directory for the logs.
     pub(crate) logs: PathBuf,
-    /// Which tests are run.
     pub(crate) reach: Reach,
 }
 
-/// What all tests of a table have in common.
+/// Everything the tests of a table share.
 #[derive(Debug)]
 pub(crate) struct Round<'a> {
-    /// The version of the suite.
+    /// Version of the suite.
     pub(crate) version: &'a str,
-    /// Who runs the tests.
     pub(crate) user: User,
-    /// The tests.
     pub(crate) tests: &'a [String],
-    /// The programs.
     pub(crate) columns: &'a [Column],
 }
 
 impl Round<'_> {
-    /// Runs every test for every column. Gives a row for each test, with a place for each column; the places of tests that a
-    /// column leaves out are empty.
+    /// Runs every test for every column. Returns a row per test with an entry per column, which is
+    /// `None` if the column excludes the test.
     pub(crate) fn run(&self) -> Result<Vec<Vec<Option<Outcome>>>, Failure> {
         let next = AtomicUsize::new(0);
         let cells = self.tests.len() * self.columns.len();
@@ -123,7 +113,6 @@ impl Round<'_> {
         self.one(test, column).map(Some)
     }
 
-    /// Runs one test.
     fn one(&self, test: &str, column: &Column) -> Result<Outcome, Failure> {
         let log = column.logs.join(format!("{}.log", test.replace('/', "-")));
         if let (Program::Haul(_), Some(reason)) = (&column.program, why_not_applicable(self.version, test)) {
@@ -141,7 +130,7 @@ impl Round<'_> {
         Ok(Outcome { verdict, log, seconds })
     }
 
-    /// Writes the command line of a test, with the surroundings that the suite's own makefile gives it.
+    /// Builds the command line of a test, with the environment set by the suite's makefile.
     fn command(&self, test: &str, stage: &Stage) -> Command {
         let path = format!("tests/{test}");
         let name = test.replace('/', "-");
@@ -197,7 +186,7 @@ impl Round<'_> {
     }
 }
 
-/// Reads how a test ended from its exit status and what it printed.
+/// Derives the verdict from the exit status and the output.
 fn verdict(status: Option<i32>, said: &str) -> Verdict {
     match status {
         Some(0) => Verdict::Pass,
@@ -217,7 +206,7 @@ fn reason(line: &str) -> Option<&str> {
     (!test.contains(' ')).then_some(reason)
 }
 
-/// Makes the folder for the logs of a column, empty.
+/// Creates an empty directory for the logs of a column.
 pub(crate) fn make_logs(folder: &Path) -> Result<PathBuf, Failure> {
     let fail = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
     if folder.exists() {

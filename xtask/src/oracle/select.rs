@@ -1,4 +1,4 @@
-//! Which tests of a suite have `cp` under test.
+//! Selects the tests of a suite that test `cp`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,20 +6,23 @@ use std::path::Path;
 
 use crate::steps::Failure;
 
-/// Tests outside of `cp`'s folder that run `cp` and look at what it did, and name other programs as what they test.
+/// Tests outside of the `cp` directory that run `cp` and check its result, but name other programs
+/// as their subject.
 const ALSO: [&str; 2] = ["misc/close-stdout.sh", "mv/trailing-slash.sh"];
 
-/// Tests that try every program there is, in whichever folder a version has them. They are told that `cp` is all there is.
+/// Tests of all programs; their directory depends on the version. They are told that `cp`
+/// is the only one.
 const EVERY_PROGRAM: [&str; 3] = ["help-version.sh", "usage_vs_getopt.sh", "invalid-opt.pl"];
 
-/// Tests of ten seconds and more. They look at nothing that users, file systems or engines do differently, so that running
-/// them once with each `cp` is enough.
+/// Tests that take ten seconds or more. They don't depend on user, file system or engine, so one
+/// run with each `cp` is enough.
 const LONG: [&str; 3] = ["cp/copy-FMR.sh", "cp/link-heap.sh", "cp/perm.sh"];
 
-/// What the names of tests have in them that are about what file systems do differently.
+/// Parts of the names of tests that depend on the file system.
 const ABOUT_FILE_SYSTEMS: [&str; 6] = ["reflink", "sparse", "xattr", "acl", "attr-", "capability"];
 
-/// Tests whose failure says nothing of haul, each with the version of the suite (`*` for all) and the reason.
+/// Tests whose failure says nothing about haul, with the suite's version (`*` for all)
+/// and the reason.
 const NOT_APPLICABLE: [(&str, &str, &str); 2] = [
     (
         "9.1",
@@ -33,7 +36,7 @@ const NOT_APPLICABLE: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Lists the tests of a suite with `cp` under test, as `cp/link.sh`.
+/// Lists a suite's tests of `cp`, in the form `cp/link.sh`.
 pub(crate) fn tests(suite: &Path) -> Result<Vec<String>, Failure> {
     let folder = suite.join("tests");
     let fail = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
@@ -57,7 +60,7 @@ pub(crate) fn tests(suite: &Path) -> Result<Vec<String>, Failure> {
     Ok(names.into_iter().collect())
 }
 
-/// Tells whether a test has `cp` under test: it is in `cp`'s folder, or names `cp` as what it prints the version of.
+/// Returns true if a test tests `cp`: it is in the `cp` directory, or prints the version of `cp`.
 fn is_about_cp(name: &str, text: &str) -> bool {
     let is_test = name.ends_with(".sh") || name.ends_with(".pl");
     let says_so = text
@@ -67,22 +70,22 @@ fn is_about_cp(name: &str, text: &str) -> bool {
     is_test && (name.starts_with("cp/") || says_so || ALSO.contains(&name) || tries_every_program(name))
 }
 
-/// Tells whether a test tries every program there is.
+/// Returns true if a test runs every program.
 pub(crate) fn tries_every_program(test: &str) -> bool {
     test.split_once('/').is_some_and(|(_, name)| EVERY_PROGRAM.contains(&name))
 }
 
-/// Tells whether a test takes so long that it should run once.
+/// Returns true if a test takes so long that it should run once.
 pub(crate) fn is_long(test: &str) -> bool {
     LONG.contains(&test)
 }
 
-/// Tells whether a test is about what file systems do differently.
+/// Returns true if a test depends on the file system.
 pub(crate) fn is_about_file_systems(test: &str) -> bool {
     ABOUT_FILE_SYSTEMS.iter().any(|part| test.contains(part))
 }
 
-/// Says why a test says nothing of haul.
+/// Returns the reason a test says nothing about haul, if any.
 pub(crate) fn why_not_applicable(version: &str, test: &str) -> Option<&'static str> {
     let exempt = NOT_APPLICABLE.iter().find(|exempt| [version, "*"].contains(&exempt.0) && exempt.1 == test);
     exempt.map(|(.., reason)| *reason)

@@ -1,7 +1,8 @@
-//! What a test finds around it: a folder that looks like a build of the suite, in which `cp` is the program to be tested.
+//! The environment of a test: a directory that looks like a build of the suite, with the program
+//! under test as `cp`.
 //!
-//! The folder lies on the file system in question and belongs to the user who runs the tests. The suite's files are links;
-//! tests make their own folders beside them.
+//! The directory is on the file system in question and belongs to the user who runs the tests. The
+//! suite's files are symlinks; tests create their own directories next to them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -16,14 +17,14 @@ use crate::steps::{Failure, output_of};
 /// A program to be tested as `cp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
-    /// The suite's own.
+    /// The suite's own `cp`.
     Baseline,
-    /// haul, with an engine or the one it chooses.
+    /// haul, with the given engine or its default.
     Haul(Option<String>),
 }
 
 impl Program {
-    /// Names it in the report and in the names of folders.
+    /// Returns its name for reports and directory names.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Baseline => "baseline".to_owned(),
@@ -33,18 +34,18 @@ impl Program {
     }
 }
 
-/// A folder to run tests in.
+/// A directory in which tests run.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// The folder.
     pub(crate) folder: PathBuf,
-    /// The names of the programs in its `src`.
+    /// Names of the programs in its `src`.
     pub(crate) programs: Vec<String>,
-    /// The version that its `cp` says it is.
+    /// Version reported by its `cp`.
     pub(crate) version: String,
 }
 
-/// Makes the stage for a suite, a user and a program. `suites` is where suites are seen by every user; haul is there too.
+/// Creates the stage for a suite, user and program. `suites` is where every user can access the
+/// suites and haul.
 pub(crate) fn build(
     suite: &Suite,
     user: User,
@@ -73,7 +74,7 @@ pub(crate) fn build(
     Ok(Stage { folder, programs, version })
 }
 
-/// Puts the program under the name `cp`.
+/// Installs the program as `cp`.
 fn place(program: &Program, cp: &Path, built: &Path, suites: &Path) -> std::io::Result<()> {
     match program {
         Program::Baseline => symlink(built.join("src/cp"), cp),
@@ -89,7 +90,7 @@ fn place(program: &Program, cp: &Path, built: &Path, suites: &Path) -> std::io::
     }
 }
 
-/// Lists the programs in the folder of a build.
+/// Lists the programs in a build directory.
 fn programs_in(folder: &Path) -> std::io::Result<Vec<String>> {
     let mut programs = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -104,7 +105,7 @@ fn programs_in(folder: &Path) -> std::io::Result<Vec<String>> {
     Ok(programs)
 }
 
-/// Asks a `cp` for its version: the last word of the first line.
+/// Returns the version of a `cp`: the last word of the first line of `--version`.
 fn version_of(cp: &Path) -> Result<String, Failure> {
     let said = output_of(Command::new(cp).arg("--version").env("LC_ALL", "C"))?;
     let said = String::from_utf8_lossy(&said);

@@ -1,20 +1,21 @@
-//! The inner loop: records through one engine, as aio-stress drives them.
+//! The inner loop: drives records through one engine like aio-stress does.
 //!
 //! ```text
 //!              room for an iteration                     no room, or no records left
 //!   issue up to `per_iteration` records, ─────────►  wait for as many completions ─┐
-//!   flushed after every `max_submit`     ◄──────────────────────────────────────────┘
+//!   flushed after every `max_submit`     ◄─────────────────────────────────────────┘
 //! ```
 //!
-//! Completions are not looked for while there is room, and never more than `depth` records are in flight, or what the
-//! engine takes if that is less. A short transfer is gone on with at once. The clock runs from before the first record
-//! is issued to after the last has come back; the descriptor is opened and the buffers are touched before.
+//! Completions are not reaped while there is room. At most `depth` records are in flight, or the
+//! engine's own limit if that is lower. The rest of a short transfer is resubmitted at once. The
+//! clock runs from before the first record is issued until the last has completed; the file is
+//! opened and the buffers are touched before that.
 //!
-//! Promises: every record is moved once, whole, or there is no figure. Each read is checked to have brought the record
-//! that was asked for, at the cost of looking at 16 bytes of it.
+//! Promises: every record is transferred once and completely, or there is no figure. Each read is
+//! checked to have returned the right record, which costs a look at 16 bytes of it.
 //!
-//! Termination: a turn of the loop issues a record or waits for a completion; a completion moves at least one byte of its
-//! record, or ends the benchmark.
+//! Termination: each iteration of the loop issues a record or waits for a completion. A completion
+//! transfers at least one byte of its record, or ends the benchmark.
 
 use std::io;
 use std::sync::Arc;
@@ -30,29 +31,27 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::noise::Noise;
 
-/// What one engine is to do in one round.
+/// The work of one engine in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job<'a> {
-    /// The file.
     pub(crate) file: &'a TestFile,
-    /// The numbers.
     pub(crate) settings: Settings,
-    /// What to do with each record.
+    /// Kind of transfer.
     pub(crate) transfer: Transfer,
-    /// In which order.
+    /// Order of the records.
     pub(crate) order: &'a Order,
 }
 
-/// What it took.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Timing {
     /// Seconds from the first submission to the last completion.
     pub(crate) seconds: f64,
-    /// Most records that were in flight at once.
+    /// Maximum number of records in flight at once.
     pub(crate) in_flight_max: usize,
 }
 
-/// Moves every record through `engine`.
+/// Transfers every record through `engine`.
 ///
 /// # Errors
 ///
@@ -67,12 +66,12 @@ pub(crate) fn run(engine: &mut dyn Engine, job: &Job<'_>, interrupt: &Interrupt)
     Ok(Timing { seconds: began.elapsed().as_secs_f64(), in_flight_max: run.in_flight_max })
 }
 
-/// A record on its way, or the room for one.
+/// A record in flight, or space for one.
 struct Slot {
     record: u32,
-    /// Bytes that were moved already, in a transfer that was short.
+    /// Bytes already transferred, after a short transfer.
     moved: usize,
-    /// Away while the engine has it.
+    /// `None` while the engine owns it.
     buffer: Option<Buffer>,
 }
 
@@ -80,14 +79,14 @@ struct Run<'a> {
     engine: &'a mut dyn Engine,
     job: &'a Job<'a>,
     descriptor: Arc<Fd>,
-    /// One for each record that can be in flight; an operation's token is the number of its slot.
+    /// One per record in flight; an operation's token is its slot number.
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// Records issued at a time.
     iteration: usize,
-    /// Position in the order of the next record.
+    /// Position of the next record in the order.
     next: u32,
-    /// Records moved.
+    /// Number of records completed.
     finished: u32,
     in_flight_max: usize,
     done: Vec<Done>,
@@ -116,12 +115,11 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Tells whether a whole iteration, or all that is left, can be issued.
+    /// True if a whole iteration, or all remaining records, can be issued.
     fn has_room(&self) -> bool {
         self.next < self.job.order.count() && self.free.len() >= self.iteration
     }
 
-    /// Issues the records of one iteration.
     fn issue(&mut self) -> Result<()> {
         let mut waiting = 0;
         for _ in 0..self.iteration {
@@ -147,7 +145,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Gives the engine what is left of a slot's record.
+    /// Submits the rest of a slot's record.
     fn submit(&mut self, number: usize) -> Result<()> {
         let (record_bytes, slot) = (self.job.settings.record_bytes, &mut self.slots[number]);
         let Some(buffer) = slot.buffer.take() else {
@@ -181,7 +179,7 @@ impl<'a> Run<'a> {
         self.engine.flush().map_err(|error| self.job.file.failed("use the engine on", error.errno().into()))
     }
 
-    /// Waits for an iteration's worth of completions, and goes on with those that were short.
+    /// Waits for an iteration's worth of completions and resubmits the rest of short transfers.
     fn wait(&mut self) -> Result<()> {
         let wanted = self.iteration.min(self.engine.in_flight());
         if wanted == 0 {
@@ -198,7 +196,7 @@ impl<'a> Run<'a> {
         if short { self.flush() } else { Ok(()) }
     }
 
-    /// Takes a completion; tells whether the rest of its record was given to the engine.
+    /// Processes a completion. Returns true if the rest of its record was resubmitted.
     fn complete(&mut self, done: Done) -> Result<bool> {
         let number = usize::try_from(done.token).unwrap_or(usize::MAX);
         let Some(slot) = self.slots.get_mut(number) else {

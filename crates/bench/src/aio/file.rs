@@ -1,11 +1,11 @@
 //! The file that the engines read and write.
 //!
-//! It has no name: the kernel frees it with its last descriptor, however the process ends, so there is nothing to
-//! clean up. Every record begins with a stamp, its number and the generation that wrote it; behind it is noise, so
-//! that no device can take it for less than it is.
+//! It has no name: the kernel frees it with its last descriptor, however the process ends, so there
+//! is nothing to clean up. Every record starts with a stamp (its number and the generation that
+//! wrote it), followed by noise, so that no device can compress or deduplicate it.
 //!
-//! Promises: all of the file is on the disk before anything is measured; a round begins with nothing of it in the page
-//! cache, where the kernel lets us look; what a round of writes says it wrote is read back.
+//! Promises: the whole file is on disk before anything is measured; a round starts with nothing of
+//! it in the page cache, as far as the kernel reveals that; every round of writes is read back.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -23,40 +23,40 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::noise::Noise;
 
-/// Bytes of a stamp.
+/// Size of a stamp, in bytes.
 const STAMP_BYTES: usize = 16;
 
-/// `TMPFS_MAGIC` of `linux/magic.h`.
+/// `TMPFS_MAGIC` from `linux/magic.h`.
 const TMPFS: FsWord = 0x0102_1994;
 
-/// How often the kernel is asked to forget the file; pages that something looks at just then stay.
+/// Maximum number of attempts to drop the file from memory; pages in use at that moment stay.
 const DROPS_MAX: u32 = 20;
 
-/// Says whether the kernel told that nothing of the file was in the page cache.
+/// How certain it is that nothing of the file is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
-    /// It did.
+    /// Confirmed.
     Surely,
-    /// It was asked to drop everything, and does not tell what it kept (before Linux 6.5).
+    /// Everything was dropped, but the kernel cannot report what it kept (before Linux 6.5).
     AsFarAsKnown,
 }
 
-/// A file of stamped records, without a name.
+/// An unnamed file of stamped records.
 #[derive(Debug)]
 pub(crate) struct TestFile {
     file: File,
     directory: PathBuf,
     settings: Settings,
-    /// What wrote the records last: 0 for the making of the file, then a number for each round of writes.
+    /// Last writer of the records: 0 for the creation of the file, then the write round.
     generation: u64,
 }
 
 impl TestFile {
-    /// Makes the file in `directory` and writes all of it to the disk.
+    /// Creates the file in `directory` and writes all of it to disk.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], before anything is written, where direct I/O is asked for and cannot be had.
+    /// [`Error::Refused`], before anything is written, if direct I/O is requested but unavailable.
     pub(crate) fn make(directory: &Path, settings: Settings, interrupt: &Interrupt) -> Result<TestFile> {
         let file = tempfile::tempfile_in(directory).map_err(Error::doing("make a file in", directory))?;
         let mut made = TestFile { file, directory: directory.to_owned(), settings, generation: 0 };
@@ -70,7 +70,7 @@ impl TestFile {
         Ok(made)
     }
 
-    /// Refuses direct I/O where the file system does, or only seems to take it.
+    /// Refuses direct I/O where the file system does not support it, or only seems to (tmpfs).
     fn check_direct(&self) -> Result<()> {
         let name = self.directory.display();
         let kept = rustix::fs::fstatfs(&self.file).map_err(|errno| self.failed("look at", errno.into()))?;
@@ -100,7 +100,7 @@ impl TestFile {
     }
 
     fn fill(&mut self, interrupt: &Interrupt) -> Result<()> {
-        // Whole records in pieces of a megabyte or so.
+        // Whole records, in pieces of about a megabyte.
         let record_bytes = self.settings.record_bytes;
         let mut piece = vec![0; record_bytes * (1_usize << 20).div_ceil(record_bytes)];
         let mut written = 0;
@@ -120,12 +120,12 @@ impl TestFile {
         self.synchronize()
     }
 
-    /// Waits until all that was written is on the disk.
+    /// Waits until all data is on disk.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.file.sync_all().map_err(|source| self.failed("write", source))
     }
 
-    /// Opens the file once more, in the way that a kind of transfer needs.
+    /// Reopens the file in the mode that a kind of transfer needs.
     pub(crate) fn open(&self, transfer: Transfer) -> Result<Arc<Fd>> {
         let how = match transfer {
             Transfer::Read => Open::READ,
@@ -135,21 +135,22 @@ impl TestFile {
         let how = if self.settings.direct { how.direct() } else { how };
         let opened = CString::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
             .map_err(io::Error::from)
-            // What /proc shows is a symbolic link; the file is a regular one, which makes nobody wait.
+            // The path in /proc is a symbolic link to a regular file, so opening it cannot block.
             .and_then(|path| {
                 haul_sys::open_path(&path, how.following().blocking()).map_err(|error| error.errno().into())
             });
         opened.map(Arc::new).map_err(|source| self.failed("open", source))
     }
 
-    /// Takes the file out of the page cache.
+    /// Drops the file from the page cache.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] when it stays there: reading it would measure memory.
+    /// [`Error::Refused`] if it stays cached: reading it would measure memory.
     pub(crate) fn drop_cache(&self) -> Result<Dropped> {
         let mut left = 0;
         for _ in 0..DROPS_MAX {
+            // DONTNEED only drops clean pages.
             self.synchronize()?;
             haul_sys::advise(&self.file, Advice::DontNeed, 0)
                 .map_err(|error| self.failed("drop from memory", error.errno().into()))?;
@@ -169,17 +170,17 @@ impl TestFile {
         )))
     }
 
-    /// Returns what a record begins with now.
+    /// Returns the stamp that a record should have now.
     pub(crate) fn stamp(&self, record: u32) -> Stamp {
         Stamp { record, generation: self.generation }
     }
 
-    /// Begins a round of writes: from now on records are expected to have its stamps.
+    /// Starts a round of writes: records are now expected to carry its stamps.
     pub(crate) fn begin_generation(&mut self) {
         self.generation += 1;
     }
 
-    /// Reads back that every record was written in this generation.
+    /// Reads back all records and checks that they were written in this generation.
     pub(crate) fn verify(&self) -> Result<()> {
         let mut bytes = [0; STAMP_BYTES];
         for record in 0..self.settings.records {
@@ -203,7 +204,7 @@ impl TestFile {
     }
 }
 
-/// What a record begins with.
+/// Header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     record: u32,
@@ -213,22 +214,22 @@ pub(crate) struct Stamp {
 impl Stamp {
     fn bytes(self) -> [u8; STAMP_BYTES] {
         let mut bytes = [0; STAMP_BYTES];
-        // Counted from 1: a record of zeros is none.
+        // Counted from 1, so that a record of zeros is never valid.
         bytes[..8].copy_from_slice(&(u64::from(self.record) + 1).to_le_bytes());
         bytes[8..].copy_from_slice(&self.generation.to_le_bytes());
         bytes
     }
 
-    /// Puts it at the start of a record.
+    /// Writes the stamp at the start of a record.
     pub(crate) fn put(self, record: &mut [u8]) {
         record[..STAMP_BYTES].copy_from_slice(&self.bytes());
     }
 
-    /// Fails unless a record, of which there may be less than a stamp, begins with it.
+    /// Fails unless `record`, which may be shorter than a stamp, starts with this stamp.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] of invalid data.
+    /// [`Error::Io`] with `InvalidData`.
     pub(crate) fn check(self, record: &[u8]) -> Result<()> {
         let known = record.len().min(STAMP_BYTES);
         if known > 0 && record[..known] == self.bytes()[..known] {

@@ -1,19 +1,20 @@
-//! `haul bench aio`: the engines alone, over records of one file, as aio-stress drove the kernel's asynchronous I/O.
+//! Implements `haul bench aio`: drives the engines alone, over records of one file, like aio-stress
+//! drives the kernel's asynchronous I/O.
 //!
 //! ```text
 //!   settings ──► file (made once) ──► for each pattern and kind, for each round, for each engine:
 //!                                       drop the file from the cache ─► drive ─► check ─► outcome
 //! ```
 //!
-//! It answers what a copy cannot: how fast an engine moves bytes when nothing else is asked of it, to be held against fio's
-//! figures for the same settings (docs/measurements/aio.md).
+//! A copy cannot show how fast an engine moves bytes when it does nothing else. These figures can,
+//! and they compare with fio's for the same settings (docs/measurements/aio.md).
 //!
-//! The first round of each pattern and kind does not count: behind a disk that has just been written to, or was asked for
-//! something else, there is often still work going on that no call waits for.
+//! The first round of each pattern and kind is discarded: a disk that was just written to, or just
+//! had other work, often still has background work pending that no call waits for.
 //!
-//! Promises: engines are made anew for each round and take turns; a round begins with nothing of the file in the page
-//! cache; what was read is looked at, and what was written is read back; a failure is the end, and the file has no name that
-//! could stay behind.
+//! Promises: engines are created anew for each round and take turns; a round starts with nothing of
+//! the file in the page cache; reads are checked, and writes are read back; a failure ends the
+//! benchmark; the file has no name that could stay behind.
 
 mod drive;
 mod file;
@@ -38,11 +39,11 @@ use outcome::{Refused, Report, Round, Rounds, Row};
 use settings::Settings;
 pub use settings::{AioOptions, Pattern, Transfer};
 
-/// Measures, printing the table, or the JSON, to `output` and what is going on to `progress`.
+/// Runs the benchmark, writing the table or the JSON to `output` and progress to `progress`.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] for what cannot be done here, before anything was written; and whatever goes wrong afterwards.
+/// [`Error::Refused`] if it cannot run here, before anything was written; later, any failure.
 pub(crate) fn aio(
     options: &AioOptions,
     output: &mut dyn Write,
@@ -78,11 +79,11 @@ pub(crate) fn aio(
     Ok(Verdict::Good)
 }
 
-/// Finds the engines that are asked for, and those that the kernel refuses.
+/// Finds the engines asked for, and those the kernel refuses.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when one that was asked for by name, or every one, is refused.
+/// [`Error::Refused`] if an engine asked for by name is refused.
 fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>, Vec<Refused>)> {
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for listed in
@@ -100,7 +101,7 @@ fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>
 }
 
 fn make(listed: &Listed, settings: Settings) -> Result<Box<dyn Engine>> {
-    // Several in flight for one file; an engine that has a choice for writes then keeps those in flight as well.
+    // Several operations in flight per file; engines with a choice then keep writes in flight, too.
     let setup = Setup { ops: Some(Ops::Multi), ..Setup::of_depth(settings.depth) };
     listed.make(&setup).map_err(|error| {
         Error::Refused(format!(
@@ -110,7 +111,6 @@ fn make(listed: &Listed, settings: Settings) -> Result<Box<dyn Engine>> {
     })
 }
 
-/// A benchmark under way.
 struct Benchmark<'a> {
     file: TestFile,
     engines: Vec<&'static Listed>,
@@ -121,7 +121,7 @@ struct Benchmark<'a> {
 }
 
 impl Benchmark<'_> {
-    /// Runs every round of every engine for one pattern and kind.
+    /// Runs all rounds of all engines for one pattern and kind.
     fn run(&mut self, pattern: Pattern, kind: Transfer) -> Result<Vec<Row>> {
         let Settings { records, seed, rounds, direct, .. } = self.report.settings;
         let mut results = vec![Rounds::default(); self.engines.len()];
@@ -146,7 +146,7 @@ impl Benchmark<'_> {
         Ok(rows.filter_map(|(listed, result)| result.row(listed.name, pattern, kind, direct)).collect())
     }
 
-    /// Runs one engine once.
+    /// Runs one round of one engine.
     fn round(&mut self, listed: &Listed, order: &Order, kind: Transfer) -> Result<Round> {
         let settings = self.report.settings;
         if self.file.drop_cache()? == Dropped::AsFarAsKnown {

@@ -1,23 +1,24 @@
-//! The order in which the records of a file are taken.
+//! The order in which the records of a file are processed.
 //!
-//! Promise: every record comes once, and the same (seed, round) gives the same order on every machine.
+//! Promises: every record comes exactly once; the same (seed, round) pair gives the same order on
+//! every machine.
 
 use crate::aio::settings::Pattern;
 use crate::noise::Noise;
 
-/// Keeps the streams of random orders apart from those of the records' contents, which are numbered from 0.
+/// Separates the streams of random orders from those of the records' contents, which start at 0.
 const STREAMS: u64 = 1 << 32;
 
-/// An order of the records 0..count.
+/// An order of the records `0..count`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     count: u32,
-    /// The record at each position; a sequential order has no need of it.
+    /// The record at each position; not needed for a sequential order.
     shuffled: Option<Vec<u32>>,
 }
 
 impl Order {
-    /// Makes the order of one round.
+    /// Creates the order of one round.
     pub(crate) fn new(pattern: Pattern, count: u32, seed: u64, round: u32) -> Order {
         let shuffled = match pattern {
             Pattern::Sequential => None,
@@ -26,12 +27,12 @@ impl Order {
         Order { count, shuffled }
     }
 
-    /// Returns how many records there are.
+    /// Returns the number of records.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Returns the record that is the `position`th to be taken, counted from 0; none after the last.
+    /// Returns the record at `position`, counted from 0, or `None` after the last.
     pub(crate) fn record(&self, position: u32) -> Option<u32> {
         match &self.shuffled {
             Some(shuffled) => shuffled.get(position as usize).copied(),
@@ -40,13 +41,14 @@ impl Order {
     }
 }
 
-/// Shuffles the numbers 0..count (Durstenfeld's form of the Fisher-Yates shuffle).
+/// Shuffles the numbers `0..count` (Durstenfeld's version of the Fisher-Yates shuffle).
 fn shuffle(count: u32, mut noise: Noise) -> Vec<u32> {
     let mut records: Vec<u32> = (0..count).collect();
     for last in (1..records.len()).rev() {
         let mut word = [0; 8];
         noise.fill(&mut word);
-        // 64 random bits for at most 2^27 places: what the multiplication prefers, it prefers by one in 2^37.
+        // The multiplication is biased by one in 2^37: it maps 64 random bits to at most
+        // 2^27 places.
         let chosen = (u128::from(u64::from_le_bytes(word)) * (last as u128 + 1)) >> 64;
         records.swap(last, chosen as usize);
     }
@@ -90,7 +92,8 @@ mod tests {
 
     #[test]
     fn every_place_is_as_likely() {
-        // Where record 0 of 4 goes in 4,000 orders: 1,000 times to each place, give or take five deviations.
+        // Record 0 of 4 in 4,000 orders: each position 1,000 times, within five
+        // standard deviations.
         let mut places = [0_i32; 4];
         for seed in 0..4_000 {
             let order = Order::new(Pattern::Random, 4, seed, 0);

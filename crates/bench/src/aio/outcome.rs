@@ -1,4 +1,4 @@
-//! What the engines did: rows of a table that fits in 100 columns, and the JSON.
+//! Results of the engines: rows of a table that fits in 100 columns, and the JSON.
 
 use serde::Serialize;
 
@@ -6,70 +6,63 @@ use crate::aio::settings::{Pattern, Settings, Transfer};
 use crate::machine::Machine;
 use crate::statistics::Summary;
 
-/// Everything about one benchmark; this is what `--json` prints.
+/// Results of one benchmark; the content of `--json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
-    /// Where it was run.
     pub(crate) machine: Machine,
-    /// The numbers.
     pub(crate) settings: Settings,
-    /// Whether every round began with none of the file in the page cache, as far as the kernel told.
+    /// False if the kernel could not confirm in every round that the file was not cached at all.
     pub(crate) cache_checked: bool,
-    /// Engines that the kernel refused, and why.
+    /// Engines that the kernel refused.
     pub(crate) refused: Vec<Refused>,
-    /// One for each pattern, kind and engine.
+    /// One row per pattern, kind and engine.
     pub(crate) results: Vec<Row>,
 }
 
 /// An engine that could not be measured.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Refused {
-    /// Its name.
     pub(crate) engine: &'static str,
-    /// What the kernel said.
+    /// The reason.
     pub(crate) why: String,
 }
 
-/// One engine with one pattern and kind.
+/// Figures of one engine with one pattern and kind.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
-    /// The engine's name.
     pub(crate) engine: &'static str,
-    /// The order of the records.
+    /// Order of the records.
     pub(crate) pattern: Pattern,
-    /// What was done with them.
+    /// Kind of transfer.
     pub(crate) kind: Transfer,
-    /// Whether the page cache was passed by.
+    /// True if the page cache was bypassed.
     pub(crate) direct: bool,
-    /// Most records that were in flight at once, in any round.
+    /// Maximum number of records in flight at once, in any round.
     pub(crate) in_flight_max: usize,
-    /// The mean of the rounds, in 10^6 bytes a second.
+    /// Mean of the rounds, in 10^6 bytes per second.
     pub(crate) megabytes_per_second: f64,
-    /// Their sample deviation; absent with one round.
+    /// Their sample standard deviation; `None` with one round.
     pub(crate) deviation: Option<f64>,
-    /// The slowest.
     pub(crate) min: f64,
-    /// The fastest.
     pub(crate) max: f64,
-    /// Every round that counts, in 10^6 bytes a second.
+    /// Every counted round, in 10^6 bytes per second.
     pub(crate) rounds: Vec<f64>,
-    /// Of writes without O_SYNC: the seconds that an fsync took afterwards, in every round. They are not in the figures above.
+    /// Writes without O_SYNC only: seconds of the fsync after each round, which the figures above
+    /// do not include.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) fsync_seconds: Vec<f64>,
 }
 
-/// One round of one engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// In 10^6 bytes a second.
+    /// In 10^6 bytes per second.
     pub(crate) speed: f64,
-    /// Seconds of the fsync after it, if there was one.
+    /// Seconds of the fsync afterwards, if there was one.
     pub(crate) fsync_seconds: Option<f64>,
-    /// Most records in flight.
     pub(crate) in_flight_max: usize,
 }
 
-/// The rounds of one engine that count, as they come.
+/// Accumulates the counted rounds of one engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
     speeds: Vec<f64>,
@@ -78,14 +71,13 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Adds one.
     pub(crate) fn push(&mut self, round: Round) {
         self.speeds.push(round.speed);
         self.fsync_seconds.extend(round.fsync_seconds);
         self.in_flight_max = self.in_flight_max.max(round.in_flight_max);
     }
 
-    /// Sums up; there is nothing to say of no rounds.
+    /// Summarises the rounds, or returns `None` if there are none.
     pub(crate) fn row(
         self,
         engine: &'static str,
@@ -110,7 +102,7 @@ impl Rounds {
     }
 }
 
-/// Says what the rows below it are of, and heads their columns.
+/// Formats the settings and the column headings.
 pub(crate) fn heading(report: &Report) -> String {
     let Settings { file_bytes, record_bytes, records, depth, per_iteration, max_submit, alignment, .. } =
         report.settings;
@@ -131,7 +123,6 @@ pub(crate) fn heading(report: &Report) -> String {
     format!("{out}\n{}", line(&columns.map(str::to_owned)))
 }
 
-/// Writes one row.
 pub(crate) fn row(row: &Row) -> String {
     let fsync = Summary::of(row.fsync_seconds.iter().copied());
     let none = || "-".to_owned();
@@ -148,7 +139,7 @@ pub(crate) fn row(row: &Row) -> String {
     ])
 }
 
-/// Widths of the columns; the names are on the left of theirs, the figures on the right.
+/// Widths of the columns. Names are left-aligned, figures right-aligned.
 const WIDTHS: [usize; 9] = [12, 12, 12, 9, 9, 11, 17, 8, 10];
 
 const NAMES: usize = 4;
@@ -162,7 +153,7 @@ fn line(cells: &[String; 9]) -> String {
     out
 }
 
-/// Writes 10^6 bytes a second with three digits that mean something.
+/// Formats 10^6 bytes per second with about three significant digits.
 pub(crate) fn speed(value: f64) -> String {
     let decimals = match value {
         100.0.. => 0,

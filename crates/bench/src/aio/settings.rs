@@ -1,7 +1,7 @@
-//! What `haul bench aio` is asked to do: the options, and the checked numbers made of them.
+//! Options of `haul bench aio`, and the validated settings made from them.
 //!
-//! Promise: what [`Settings::new`] accepts can be run by every engine; what it refuses names the allowed
-//! range, and nothing was touched.
+//! Promises: settings that [`Settings::new`] accepts work with every engine. A refusal names the
+//! allowed range, and nothing was touched.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -14,25 +14,25 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::shapes::parse_size;
 
-/// What a ring takes at most; the other engines take less.
+/// Allowed depths. The maximum is that of an io_uring ring; other engines have lower limits.
 const DEPTHS: RangeInclusive<usize> = 1..=32_768;
 
-/// Buffers begin at pages, so that no more can be promised.
+/// Allowed alignments, in bytes. Buffers are page-aligned, so more cannot be promised.
 const ALIGNMENTS: RangeInclusive<u64> = 512..=4_096;
 
-/// A record begins with the number that it is known by; and buffers should not need all memory.
+/// Allowed record sizes, in bytes: room for a stamp, but not all memory for buffers.
 const RECORD_BYTES: RangeInclusive<u64> = 512..=(64 << 20);
 
-/// A slip of the keyboard should not fill the disk.
+/// Maximum size of the file, in bytes, so that a typo does not fill the disk.
 const FILE_BYTES_MAX: u64 = 16 << 40;
 
-/// Every record's place in a random order is in memory, 4 bytes each.
+/// Maximum number of records; a random order keeps 4 bytes per record in memory.
 const RECORDS_MAX: u64 = 1 << 27;
 
-/// Memory for the records in flight.
+/// Maximum size of all buffers in flight, in bytes.
 const BUFFER_BYTES_MAX: u64 = 1 << 30;
 
-/// In which order the records are taken.
+/// Order in which records are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
@@ -42,7 +42,7 @@ pub enum Pattern {
     Random,
 }
 
-/// What is done with a record.
+/// Kind of transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transfer {
@@ -55,7 +55,7 @@ pub enum Transfer {
 }
 
 impl Pattern {
-    /// Returns the name it has on the command line.
+    /// Returns its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Pattern::Sequential => "sequential",
@@ -65,7 +65,7 @@ impl Pattern {
 }
 
 impl Transfer {
-    /// Returns the name it has on the command line.
+    /// Returns its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Transfer::Read => "read",
@@ -75,8 +75,8 @@ impl Transfer {
     }
 }
 
-/// Says what to measure of the engines, and with which numbers. The defaults are aio-stress's in the figures of
-/// the buffered-AIO patches.
+/// Options of `haul bench aio`. The defaults are those of aio-stress in the figures of the
+/// buffered-AIO patches.
 #[derive(Args, Clone, Debug)]
 pub struct AioOptions {
     /// Directory for the file, on the disk to measure; the file is gone at the end
@@ -93,7 +93,8 @@ pub struct AioOptions {
     /// Go past the page cache (O_DIRECT)
     #[arg(long)]
     pub(crate) direct: bool,
-    /// Bytes of the file, less what is no whole record; K, M, G are powers of 1024 and KB, MB, GB of 1000
+    /// Bytes of the file, less what is no whole record; K, M, G are powers of 1024 and KB, MB, GB
+    /// of 1000
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub(crate) file_size: u64,
     /// Bytes of a record
@@ -108,7 +109,8 @@ pub struct AioOptions {
     /// Most records to pass to the kernel at once
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) max_submit: usize,
-    /// What records and buffers are aligned to at least; a record must be a multiple of it with --direct
+    /// What records and buffers are aligned to at least; a record must be a multiple of it
+    /// with --direct
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse_size)]
     pub(crate) alignment: u64,
     /// Seed of the contents and of random orders
@@ -122,37 +124,36 @@ pub struct AioOptions {
     pub(crate) json: bool,
 }
 
-/// The numbers of a benchmark, checked.
+/// Validated settings of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Settings {
-    /// Bytes of the file: whole records.
+    /// Size of the file, a multiple of the record size.
     pub(crate) file_bytes: u64,
-    /// Bytes of a record.
     pub(crate) record_bytes: usize,
-    /// How many there are.
+    /// Number of records.
     pub(crate) records: u32,
-    /// Most records in flight.
+    /// Maximum number of records in flight.
     pub(crate) depth: usize,
-    /// Records issued before completions are looked for.
+    /// Records issued before completions are reaped.
     pub(crate) per_iteration: usize,
-    /// Most records passed to the kernel at once.
+    /// Maximum number of records passed to the kernel at once.
     pub(crate) max_submit: usize,
-    /// What records and buffers are aligned to.
+    /// Alignment of records and buffers, in bytes.
     pub(crate) alignment: u64,
-    /// Whether the page cache is passed by.
+    /// True if the page cache is bypassed.
     pub(crate) direct: bool,
-    /// Where the contents and the random orders begin.
+    /// Seed of the contents and of random orders.
     pub(crate) seed: u64,
-    /// Rounds that count.
+    /// Rounds counted.
     pub(crate) rounds: u32,
 }
 
 impl Settings {
-    /// Checks the numbers of the options.
+    /// Validates the options.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], with what is allowed.
+    /// [`Error::Refused`] with the allowed range.
     pub(crate) fn new(options: &AioOptions) -> Result<Settings> {
         let AioOptions { direct, file_size, record_size, depth, alignment, seed, rounds, .. } = *options;
         check_alignment(alignment)?;
@@ -183,7 +184,7 @@ impl Settings {
         }
         Ok(Settings {
             file_bytes: records * record_size,
-            // Both were compared with limits that are far below.
+            // Both values are below limits far smaller than the maximum of these types.
             record_bytes: usize::try_from(record_size).unwrap_or(usize::MAX),
             records: u32::try_from(records).unwrap_or(u32::MAX),
             depth,
@@ -196,7 +197,7 @@ impl Settings {
         })
     }
 
-    /// Returns where a record begins.
+    /// Returns the offset of a record in the file.
     pub(crate) fn offset(&self, record: u32) -> u64 {
         u64::from(record) * self.record_bytes as u64
     }
@@ -237,7 +238,7 @@ pub(crate) mod tests {
         options: AioOptions,
     }
 
-    /// Reads options as the command line does.
+    /// Parses options as the command line does.
     pub(crate) fn options(line: &str) -> std::result::Result<AioOptions, clap::Error> {
         Line::try_parse_from(["aio"].into_iter().chain(line.split_whitespace())).map(|line| line.options)
     }

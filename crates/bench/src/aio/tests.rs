@@ -1,4 +1,4 @@
-//! The benchmark over tiny files with every engine, and the inner loop with engines that cheat.
+//! Runs the benchmark over tiny files with every engine, and the inner loop with faulty engines.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::aio::settings::tests::options;
 
-/// On a disk: the usual temporary directory may be in memory.
+/// Creates a work directory on disk: the usual temporary directory may be in memory.
 fn work() -> TempDir {
     tempfile::tempdir_in("/var/tmp").unwrap()
 }
@@ -43,7 +43,7 @@ fn is_empty(directory: &Path) -> bool {
     fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// Expects a whole result of one engine, and returns it.
+/// Asserts that there is exactly one result, and returns it.
 fn only_result(document: &str) -> Value {
     let mut value: Value = serde_json::from_str(document).unwrap();
     let results = value["results"].take();
@@ -133,8 +133,8 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
     assert!(refusal("--file-size 1M", &nowhere).contains("cannot make a file in"));
 }
 
-/// Expects that so many bytes are free, once a program that another test starts has let go of the descriptors that it got
-/// when it was forked.
+/// Asserts that `bytes` bytes are free. Waits first: a child forked by another test may still hold
+/// inherited descriptors.
 fn assert_is_free(mount: &Mount, bytes: u64) {
     let mut free = 0;
     let as_before = wait::until(Duration::from_secs(60), || {
@@ -233,15 +233,15 @@ fn an_error_is_the_end() {
     }
 }
 
-/// An engine that looks at how it is driven.
+/// An engine that records how it is driven.
 struct Watched {
     engine: Record<Null>,
     tally: Arc<Tally>,
-    /// Submissions since the last flush, and the most there were.
+    /// Submissions since the last flush, and their maximum.
     submitted: usize,
     submitted_max: usize,
     in_flight_max: usize,
-    /// Completions that were waited for at once, at most.
+    /// Maximum number of completions waited for at once.
     waited_max: usize,
 }
 
@@ -285,7 +285,7 @@ impl Engine for Watched {
 
 #[test]
 fn depth_iterations_and_submissions_are_kept_to() {
-    // What the options say; the engine's own depth; then the most in flight, in a submission, and waited for.
+    // The options; the engine's depth; the maxima in flight, in a submission, and waited for.
     for (line, own, expected) in [
         ("--depth 8 --per-iteration 4 --max-submit 3", 64, (8, 3, 4)),
         ("--depth 10 --per-iteration 4 --max-submit 8", 64, (8, 4, 4)),
@@ -295,7 +295,7 @@ fn depth_iterations_and_submissions_are_kept_to() {
         ("", 1, (1, 1, 1)),
     ] {
         let mut engine = Watched::new(own);
-        // The null engine writes nothing, which is found out afterwards.
+        // The null engine writes nothing, which the final check detects.
         driven(&mut engine, Transfer::Write, line).unwrap_err();
         assert_eq!(engine.tally.taken(Operation::Write), 16, "{line}");
         assert_eq!((engine.in_flight_max, engine.submitted_max, engine.waited_max), expected, "{line}");

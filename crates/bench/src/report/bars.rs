@@ -1,7 +1,7 @@
-//! Draws horizontal bars: a label before each, its number behind it, a whisker for the spread.
+//! Draws horizontal bars: a label to the left, the number to the right, a whisker for the spread.
 //!
-//! A bar that was published is hollow, one of haul's own choice has a bold label; what has no figure has
-//! its reason in place of a bar. Bars begin at 0.
+//! Published bars are hollow, and haul's own choice has a bold label. A setting without a figure
+//! shows the reason in place of its bar. Bars start at 0.
 
 use super::canvas::{Anchor, At, Canvas, LETTER, WIDTH, shortened, tick_label, ticks};
 use super::figure::{Bar, Bars, Group, Source, Value, digits};
@@ -11,7 +11,7 @@ const BAR: f64 = 11.0;
 const HEADING: f64 = 22.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 36.0;
-/// Room for the number behind the longest bar.
+/// Space for the number after the longest bar.
 const NUMBER: f64 = 52.0;
 
 struct Frame {
@@ -37,7 +37,6 @@ impl Frame {
     }
 }
 
-/// Draws bars.
 pub(crate) fn draw(bars: &Bars) -> String {
     let mut canvas = Canvas::default();
     let frame = Frame::new(bars);
@@ -105,7 +104,7 @@ fn draw_number(canvas: &mut Canvas, frame: &Frame, y: f64, value: Value, bar: &B
     let number = digits(value.mean);
     let emphasis = if bar.tone.is_auto() { "number strong" } else { "number" };
     canvas.text(At { x: behind, y: y + 12.5 }, Anchor::Start, emphasis, &number);
-    // Bold figures are wider.
+    // Bold digits are wider.
     let letter = if bar.tone.is_auto() { LETTER * 1.2 } else { LETTER };
     let after = behind + number.len() as f64 * letter + 7.0;
     canvas.text(At { x: after, y: y + 12.5 }, Anchor::Start, "number tick", &bar.remark);

@@ -1,39 +1,35 @@
-//! Puts the shapes of a plot into SVG text. Colours come from the style sheet, by class.
+//! Builds the SVG text of a plot. Colours come from the style sheet, by class.
 
-/// Width of every plot, in its own units: that of a phone, so that its text is never made smaller.
+/// Width of every plot, in its own units: that of a phone, so text is never scaled down.
 pub(crate) const WIDTH: f64 = 400.0;
 
-/// Width of a letter of the labels, on the average and rather too wide.
+/// Average width of a letter in a label, rounded up.
 pub(crate) const LETTER: f64 = 6.3;
 
-/// Where a text has its place.
+/// Which part of a text is at the given point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// At its beginning.
     Start,
-    /// At its middle.
     Middle,
-    /// At its end.
     End,
 }
 
-/// A plot that is being drawn.
+/// A plot under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Canvas {
     body: String,
 }
 
-/// A point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct At {
-    /// From the left.
+    /// Distance from the left edge.
     pub(crate) x: f64,
-    /// From above.
+    /// Distance from the top edge.
     pub(crate) y: f64,
 }
 
 impl Canvas {
-    /// Writes a line of text.
+    /// Adds a line of text.
     pub(crate) fn text(&mut self, at: At, anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -47,7 +43,7 @@ impl Canvas {
         ));
     }
 
-    /// Draws a rectangle from its corner.
+    /// Adds a rectangle with the given top left corner.
     pub(crate) fn rectangle(&mut self, corner: At, size: At, class: &str) {
         self.body.push_str(&format!(
             "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"1.5\" class=\"{class}\"/>",
@@ -58,7 +54,6 @@ impl Canvas {
         ));
     }
 
-    /// Draws a line.
     pub(crate) fn line(&mut self, from: At, to: At, class: &str) {
         self.body.push_str(&format!(
             "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" class=\"{class}\"/>",
@@ -66,13 +61,12 @@ impl Canvas {
         ));
     }
 
-    /// Draws lines from point to point.
+    /// Adds a polyline.
     pub(crate) fn path(&mut self, points: &[At], class: &str) {
         let points: Vec<String> = points.iter().map(|at| format!("{:.1},{:.1}", at.x, at.y)).collect();
         self.body.push_str(&format!("<polyline points=\"{}\" class=\"{class}\"/>", points.join(" ")));
     }
 
-    /// Draws a dot.
     pub(crate) fn dot(&mut self, at: At, radius: f64, class: &str) {
         self.body.push_str(&format!(
             "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius:.1}\" class=\"{class}\"/>",
@@ -80,7 +74,7 @@ impl Canvas {
         ));
     }
 
-    /// Draws what shows a spread: a line with a short one across each end.
+    /// Adds a whisker, which shows a spread: a line with a short bar across each end.
     pub(crate) fn whisker(&mut self, from: At, to: At) {
         let across = if from.y == to.y { At { x: 0.0, y: 2.5 } } else { At { x: 2.5, y: 0.0 } };
         self.line(from, to, "whisker");
@@ -93,7 +87,7 @@ impl Canvas {
         }
     }
 
-    /// Closes the plot: an SVG element of this height, called `title` for who cannot see it.
+    /// Returns the finished SVG element of this height. `title` describes it to screen readers.
     pub(crate) fn finish(self, height: f64, title: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" role=\"img\">\
@@ -104,7 +98,7 @@ impl Canvas {
     }
 }
 
-/// Writes a text so that it is one in XML and HTML, control characters (which XML has not) left out.
+/// Escapes a text for XML and HTML and drops control characters, which XML does not allow.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -121,7 +115,7 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// Shortens a text to so many letters.
+/// Truncates a text to at most `letters` characters, with an ellipsis.
 pub(crate) fn shortened(text: &str, letters: usize) -> String {
     if text.chars().count() <= letters {
         return text.to_owned();
@@ -130,7 +124,7 @@ pub(crate) fn shortened(text: &str, letters: usize) -> String {
     format!("{}\u{2026}", kept.trim_end())
 }
 
-/// Returns the round numbers from 0 to at least `most`, about four of them.
+/// Returns about four round numbers from 0 to at least `most`.
 pub(crate) fn ticks(most: f64) -> Vec<f64> {
     if !(most > 0.0 && most.is_finite()) {
         return vec![0.0, 1.0];
@@ -140,12 +134,12 @@ pub(crate) fn ticks(most: f64) -> Vec<f64> {
     let step =
         [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= rough * 0.999);
     let step = step.unwrap_or(10.0 * power);
-    // A hair over a multiple is that multiple: the last tick is asked for ticks again.
+    // Tolerate rounding errors just above a multiple: callers pass the last tick to `ticks` again.
     let count = (most / step - 1e-9).ceil() as u32;
     (0..=count).map(|index| f64::from(index) * step).collect()
 }
 
-/// Writes a round number without the zeros that say nothing.
+/// Formats a round number without trailing zeros.
 pub(crate) fn tick_label(value: f64) -> String {
     let text = format!("{value:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

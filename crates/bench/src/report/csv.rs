@@ -1,8 +1,8 @@
-//! Writes a line for each figure, measured and published, as RFC 4180 has it.
+//! Writes one CSV record per figure, measured and published, as in RFC 4180.
 
 use crate::run::findings::{Findings, Line, Measured, Outcome, Test};
 
-/// The names of the columns.
+/// Column names.
 const COLUMNS: [&str; 28] = [
     "study",
     "source",
@@ -34,7 +34,7 @@ const COLUMNS: [&str; 28] = [
     "failure",
 ];
 
-/// Writes all figures.
+/// Formats all figures.
 pub(crate) fn whole(findings: &Findings) -> String {
     let mut out = String::new();
     record(&mut out, COLUMNS.map(str::to_owned));
@@ -128,7 +128,7 @@ mod tests {
     use crate::run::findings::tests::example;
     use crate::run::study::Name;
 
-    /// Splits a record into its fields, as a reader of RFC 4180 does.
+    /// Splits a record into its fields, like an RFC 4180 reader.
     fn fields(record: &str) -> Vec<String> {
         let mut fields = vec![String::new()];
         let mut quoted = false;

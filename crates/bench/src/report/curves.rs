@@ -1,5 +1,5 @@
-//! Draws curves over powers of two, each with its name at its end, and lines across for what does not
-//! depend on the number that is varied.
+//! Draws curves over powers of two, each labelled at its end, and horizontal lines for values that
+//! do not depend on the varied parameter.
 
 use super::canvas::{Anchor, At, Canvas, LETTER, WIDTH, tick_label, ticks};
 use super::figure::{Curves, Tone};
@@ -8,7 +8,7 @@ const HEIGHT: f64 = 300.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 252.0;
 const LEFT: f64 = 38.0;
-/// The least distance of two names.
+/// Minimum distance between two labels.
 const LINE: f64 = 14.0;
 
 struct Frame {
@@ -44,14 +44,13 @@ impl Frame {
     }
 }
 
-/// A name at the end of a curve or line.
+/// A label at the end of a curve or line.
 struct Name<'a> {
     y: f64,
     label: &'a str,
     tone: Tone,
 }
 
-/// Draws curves.
 pub(crate) fn draw(curves: &Curves) -> String {
     let mut canvas = Canvas::default();
     let frame = Frame::new(curves);
@@ -104,7 +103,7 @@ fn draw_grid(canvas: &mut Canvas, frame: &Frame, curves: &Curves) {
     canvas.text(middle, Anchor::Middle, "tick", &curves.x_axis);
 }
 
-/// Writes the names beside the ends, pushed apart where they would lie on each other.
+/// Writes the labels at the ends, pushed apart where they would overlap.
 fn draw_names(canvas: &mut Canvas, frame: &Frame, mut names: Vec<Name<'_>>) {
     names.sort_by(|one, other| one.y.total_cmp(&other.y));
     let mut free = TOP - LINE;
@@ -112,7 +111,7 @@ fn draw_names(canvas: &mut Canvas, frame: &Frame, mut names: Vec<Name<'_>>) {
         name.y = name.y.max(free);
         free = name.y + LINE;
     }
-    // What was pushed out below comes back up.
+    // Labels pushed out at the bottom move back up.
     let mut limit = BOTTOM + 4.0;
     for name in names.iter_mut().rev() {
         name.y = name.y.min(limit);

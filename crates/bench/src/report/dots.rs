@@ -1,5 +1,5 @@
-//! Draws ratios as dots on a logarithmic line: filled for what was measured here, hollow for what was
-//! published, with a line between the two. 1 has an axis of its own.
+//! Draws ratios as dots on a logarithmic axis: filled if measured here, hollow if published, with a
+//! line between the two. The ratio 1 gets an axis line of its own.
 
 use super::canvas::{Anchor, At, Canvas, LETTER, WIDTH};
 use super::figure::Dots;
@@ -8,7 +8,6 @@ const ROW: f64 = 18.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 36.0;
 
-/// Draws dots.
 pub(crate) fn draw(dots: &Dots) -> String {
     let mut canvas = Canvas::default();
     let letters = dots.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or_default();

@@ -1,154 +1,138 @@
-//! What a report shows, before it is drawn: figures of panels, tables, and claims.
+//! The content of a report before it is drawn: figures with panels, tables, and claims.
 //!
-//! The four studies say what to show in these words (`s1` to `s4`); `bars`, `curves` and `dots` draw the
-//! panels, `text` and `html` write the rest.
+//! The studies (`s1` to `s5`) and `simulated` describe what to show with these types. `bars`,
+//! `curves` and `dots` draw the panels; `text` and `html` write the rest.
 
 use crate::run::findings::{Figures, Line, Outcome};
 use crate::run::study::{Role, Unit};
 use crate::table;
 
-/// A row of panels with a sentence below.
+/// A row of panels with a caption.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
-    /// What it is about.
     pub(crate) title: String,
-    /// What it shows, in a sentence or two.
+    /// One or two sentences below the panels.
     pub(crate) caption: String,
-    /// Its panels; on a phone they stand below each other.
+    /// Plots; on a phone they stack.
     pub(crate) panels: Vec<Panel>,
 }
 
 /// One plot.
 #[derive(Clone, Debug)]
 pub(crate) enum Panel {
-    /// Horizontal bars in groups.
+    /// Horizontal bars, in groups.
     Bars(Bars),
-    /// Curves over a number that is varied.
+    /// Curves over a varied parameter.
     Curves(Curves),
-    /// Dots on a line of ratios.
+    /// Dots on an axis of ratios.
     Dots(Dots),
 }
 
-/// Says whether a figure comes from here or from the document.
+/// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Measured by this run.
     Measured,
-    /// Given by the document, measured on what is named.
+    /// Published in the document, measured on the machine named here.
     Published(&'static str),
 }
 
-/// Horizontal bars.
+/// A plot of horizontal bars.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
-    /// What is above them.
     pub(crate) title: String,
-    /// Where they come from.
     pub(crate) source: Source,
-    /// What stands at the axis.
+    /// Label of the axis.
     pub(crate) axis: String,
-    /// The groups, from above.
+    /// Groups, from top to bottom.
     pub(crate) groups: Vec<Group>,
 }
 
-/// A group of bars.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// What stands above it; empty for nothing.
+    /// Heading above the group; may be empty.
     pub(crate) heading: String,
-    /// The bars, from above.
+    /// Bars, from top to bottom.
     pub(crate) bars: Vec<Bar>,
 }
 
-/// One bar.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
-    /// What stands before it.
+    /// Text to the left of the bar.
     pub(crate) label: String,
-    /// Its colour.
     pub(crate) tone: Tone,
-    /// Its length, or why it has none.
+    /// Length of the bar, or why there is none.
     pub(crate) value: std::result::Result<Value, String>,
-    /// What stands behind it, after the number.
+    /// Text after the number.
     pub(crate) remark: String,
 }
 
-/// A number with its spread.
+/// A mean with its spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Value {
-    /// The mean.
     pub(crate) mean: f64,
-    /// The sample deviation; 0 for none.
+    /// Sample standard deviation; 0 if there is none.
     pub(crate) deviation: f64,
 }
 
-/// Curves.
+/// A plot of curves.
 #[derive(Clone, Debug)]
 pub(crate) struct Curves {
-    /// What is above them.
     pub(crate) title: String,
-    /// What stands at the axis of values.
+    /// Label of the y axis.
     pub(crate) axis: String,
-    /// What stands at the axis of the number that is varied, by powers of two.
+    /// Label of the x axis, the varied parameter, on a scale of powers of two.
     pub(crate) x_axis: String,
-    /// The curves.
     pub(crate) curves: Vec<Curve>,
-    /// Values that do not depend on the number, as lines across.
+    /// Values that do not depend on the parameter, drawn as horizontal lines.
     pub(crate) levels: Vec<Level>,
 }
 
-/// One curve.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
-    /// What stands at its end.
+    /// Text at the end of the curve.
     pub(crate) label: String,
-    /// Its colour.
     pub(crate) tone: Tone,
-    /// Its points, from the left.
+    /// Points, from left to right.
     pub(crate) points: Vec<(f64, Value)>,
 }
 
-/// A line across.
+/// A horizontal line.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
-    /// What stands at its end.
+    /// Text at the end of the line.
     pub(crate) label: String,
-    /// Its colour.
     pub(crate) tone: Tone,
-    /// Where it is.
     pub(crate) value: f64,
 }
 
-/// Dots on a logarithmic line of ratios.
+/// Dots on a logarithmic axis of ratios.
 #[derive(Clone, Debug)]
 pub(crate) struct Dots {
-    /// What is above them.
     pub(crate) title: String,
-    /// What stands at the axis.
+    /// Label of the axis.
     pub(crate) axis: String,
-    /// The rows, from above.
+    /// Rows, from top to bottom.
     pub(crate) rows: Vec<DotRow>,
 }
 
-/// A row of dots.
 #[derive(Clone, Debug)]
 pub(crate) struct DotRow {
-    /// What stands before it.
+    /// Text to the left of the row.
     pub(crate) label: String,
-    /// The colour of what was measured.
+    /// Colour of the measured dot.
     pub(crate) tone: Tone,
-    /// The ratio measured here.
+    /// Ratio measured here.
     pub(crate) measured: Option<f64>,
-    /// The ratio in the document.
+    /// Ratio in the document.
     pub(crate) published: Option<f64>,
 }
 
-/// The colour of a bar or curve, by what it stands for.
+/// Colour of a bar or curve, named after what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tone(&'static str);
 
 impl Tone {
-    /// Returns the colour of a role.
     pub(crate) fn of(role: Role) -> Tone {
         Tone(match role {
             Role::Reference => "reference",
@@ -164,24 +148,24 @@ impl Tone {
         })
     }
 
-    /// Returns the class the style sheet knows it by.
+    /// Returns its class in the style sheet.
     pub(crate) fn class(self) -> &'static str {
         self.0
     }
 
-    /// Says whether it is haul's own choice, which is set off from the others.
+    /// True for haul's own choice, which is highlighted.
     pub(crate) fn is_auto(self) -> bool {
         self.0 == "auto"
     }
 }
 
 impl Value {
-    /// Takes the mean and the deviation of figures.
+    /// Returns the mean and deviation of `figures`.
     pub(crate) fn of(figures: &Figures) -> Value {
         Value { mean: figures.value.mean, deviation: figures.value.deviation.unwrap_or_default() }
     }
 
-    /// Takes a number of a document, which has no spread.
+    /// Returns a published number, which has no spread.
     pub(crate) fn exactly(mean: f64) -> Value {
         Value { mean, deviation: 0.0 }
     }
@@ -197,58 +181,53 @@ impl Bar {
         Bar { label: line.label.clone(), tone: Tone::of(line.role), value, remark: String::new() }
     }
 
-    /// Makes the bar of a number of a document.
+    /// Makes the bar of a published number.
     pub(crate) fn published(label: &str, tone: Tone, value: f64) -> Bar {
         Bar { label: label.to_owned(), tone, value: Ok(Value::exactly(value)), remark: String::new() }
     }
 
-    /// Changes what stands before it.
+    /// Replaces the label.
     pub(crate) fn called(self, label: &str) -> Bar {
         Bar { label: label.to_owned(), ..self }
     }
 }
 
-/// A table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// What is above it.
     pub(crate) title: String,
-    /// What there is to say about it.
+    /// Note below the table.
     pub(crate) note: String,
-    /// Its columns behind the name, left to right.
+    /// Columns after the name, from left to right.
     pub(crate) columns: Vec<String>,
-    /// Its rows.
     pub(crate) rows: Vec<Row>,
 }
 
-/// A row of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Its name.
     pub(crate) name: String,
-    /// Its cells, or why there are none.
+    /// Cells, or why there are none.
     pub(crate) cells: std::result::Result<Vec<String>, String>,
-    /// Whether it is haul's own choice.
+    /// True for haul's own choice.
     pub(crate) is_auto: bool,
 }
 
-/// What a document says, and what came out here.
+/// A claim of a document, with what was measured here.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    /// What the document says.
+    /// Statement of the document.
     pub(crate) said: String,
-    /// What was measured; "not measured" where it was not.
+    /// Our result, or "not measured".
     pub(crate) measured: String,
 }
 
 impl Claim {
-    /// Puts a claim beside what was measured, if it was.
+    /// Pairs a claim with its measurement.
     pub(crate) fn new(said: &str, measured: Option<String>) -> Claim {
         Claim { said: said.to_owned(), measured: measured.unwrap_or_else(|| "not measured".to_owned()) }
     }
 }
 
-/// Writes a value of a study without its unit.
+/// Formats a value of a study without its unit.
 pub(crate) fn number(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Seconds => table::seconds(value),
@@ -256,7 +235,7 @@ pub(crate) fn number(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Writes a rate with three digits that mean something.
+/// Formats a rate with about three significant digits.
 pub(crate) fn rate(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
@@ -265,7 +244,7 @@ pub(crate) fn rate(value: f64) -> String {
     }
 }
 
-/// Writes any number with three digits that mean something, as the documents do.
+/// Formats any number with about three significant digits, as the documents do.
 pub(crate) fn digits(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
@@ -275,7 +254,6 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// Writes a probability.
 pub(crate) fn probability(p: f64) -> String {
     match p {
         0.0001.. => format!("{p:.4}"),
@@ -283,7 +261,7 @@ pub(crate) fn probability(p: f64) -> String {
     }
 }
 
-/// Says for each setting that is the best of a part in how many of them it is, the most frequent first.
+/// Describes how often each setting is the best of a part, the most frequent first.
 pub(crate) fn winners<'a>(parts: impl Iterator<Item = impl Iterator<Item = &'a Line>>, unit: Unit) -> String {
     let mut wins: Vec<(String, usize)> = Vec::new();
     let mut count = 0;

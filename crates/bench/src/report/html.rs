@@ -1,8 +1,9 @@
-//! Writes a report as one HTML page: no script, nothing from anywhere else, written as XML so that it can
-//! be checked as XML.
+//! Formats a report as one self-contained HTML page without scripts. The page is also well-formed
+//! XML, so that tests can parse it.
 //!
-//! Every plot is as wide as a phone and its text is never made smaller; on a wider page several stand side
-//! by side. Colours are properties of the page, one set for light, one for dark, and light on paper.
+//! Every plot is as wide as a phone screen, and its text is never scaled down; on a wider page,
+//! several plots stand side by side. Colours are custom properties of the page: one set for light
+//! mode, one for dark, and light for print.
 
 use super::canvas::escaped;
 use super::figure::{Bars, Claim, Dots, Figure, Panel, Row, Source, Table};
@@ -14,7 +15,7 @@ use crate::simulate::published::{MACHINE, TITLE};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Writes the whole page.
+/// Formats the page of a study.
 pub(crate) fn whole(findings: &Findings) -> String {
     let view = view(findings);
     let document = document(findings.study);
@@ -30,7 +31,7 @@ pub(crate) fn whole(findings: &Findings) -> String {
     out
 }
 
-/// Writes the whole page of what was simulated.
+/// Formats the page of the simulations.
 pub(super) fn simulated(view: &View, facts: &[(&'static str, String)]) -> String {
     let mut out = String::new();
     write_head(&mut out, "haul bench simulate", view, [TITLE, MACHINE]);
@@ -56,7 +57,7 @@ fn write_head(out: &mut String, command: &str, view: &View, [document, machine]:
     ));
 }
 
-/// Writes facts, claims, figures, and a section with tables that is not closed.
+/// Writes facts, claims, figures and tables; leaves the section with the tables open.
 fn write_body(out: &mut String, view: &View, facts: &[(&'static str, String)], tables: &str) {
     write_facts(out, facts);
     out.push_str("</header>\n<main>\n");
@@ -171,7 +172,7 @@ mod tests {
 
     const STUDIES: [Name; 5] = [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5];
 
-    /// Parses the page behind its document type, as XML.
+    /// Parses the page after its document type as XML.
     fn parsed(page: &str) -> roxmltree::Document<'_> {
         let body = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
         roxmltree::Document::parse(body).unwrap()
@@ -217,7 +218,7 @@ mod tests {
     fn no_number_in_a_plot_is_undefined() {
         for name in STUDIES {
             let mut findings = example(name);
-            // With nothing measured at all, too.
+            // The second round has nothing measured at all.
             for round in 0..2 {
                 let page = whole(&findings);
                 assert!(

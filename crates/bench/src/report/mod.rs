@@ -1,13 +1,13 @@
-//! Shows the findings of a study: as text, CSV, and one HTML page with plots.
+//! Reports the findings of a study as text, CSV, and one HTML page with plots.
 //!
 //! ```text
-//!   findings ─► s1 ... s5: which figures, tables, claims ─► text          for a terminal
-//!          │                 (in the words of `figure`)    └► html ─► bars, curves, dots ─► canvas: SVG
+//!   findings ─► s1 ... s5: which figures, tables, claims ─► text      for a terminal
+//!          │                 (as types of `figure`)       └► html ─► bars, curves, dots ─► canvas
 //!          └──────────────────────────────────────────────► csv
 //! ```
 //!
-//! Promises: whatever is published in a document is called so wherever it stands; nothing names a folder
-//! of the machine; the page needs nothing but itself.
+//! Promises: published figures are labelled as such wherever they appear; no directory of the
+//! machine is named; the page is self-contained.
 
 mod bars;
 mod canvas;
@@ -30,17 +30,16 @@ use crate::run::study::Name;
 
 use figure::{Claim, Figure, Table};
 
-/// What a report shows of a study.
+/// Content of a study's report.
 struct View {
-    /// The study in a few words.
+    /// Title: the study in a few words.
     title: &'static str,
-    /// What it is about.
+    /// One paragraph on what the study measures.
     about: &'static str,
-    /// What the document says beside what came out.
+    /// Claims of the document, each with our measurement.
     claims: Vec<Claim>,
-    /// Its figures.
     figures: Vec<Figure>,
-    /// The tables of the document's own form; the details come behind them.
+    /// Tables in the form of the document; the tables of details come after them.
     tables: Vec<Table>,
 }
 
@@ -54,7 +53,7 @@ fn view(findings: &Findings) -> View {
     }
 }
 
-/// Says what the figures were measured on and how, a sentence each.
+/// Returns what the figures were measured on and how, as (name, fact) pairs.
 fn facts(findings: &Findings) -> Vec<(&'static str, String)> {
     let machine = &findings.machine;
     let memory = machine.memory_bytes as f64 / f64::from(1 << 30);

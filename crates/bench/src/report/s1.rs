@@ -1,4 +1,4 @@
-//! Shows S1: the document's three plots and its Table 1, each beside ours, and what it concludes.
+//! Report of S1: the document's three plots, its Table 1 and its conclusions, each beside ours.
 
 use super::View;
 use super::figure::{
@@ -9,7 +9,8 @@ use crate::run::published::{document, find};
 use crate::run::s1::{COLUMNS, DEPTHS, SIZES, group, label};
 use crate::run::study::{AUTO, CP, Role};
 
-/// The asynchronous programs, and what the document calls them; it has nothing beside haul's own choice.
+/// The asynchronous programs, with their names in the document, and haul's own choice, which is not
+/// in the document.
 const PROGRAMS: [(&str, Role, &str); 4] = [
     ("k-D", Role::KernelAio, "k-D: kernel AIO, O_DIRECT"),
     ("k-N", Role::KernelAio, "k-N: kernel AIO, buffered"),
@@ -17,7 +18,6 @@ const PROGRAMS: [(&str, Role, &str); 4] = [
     (AUTO, Role::Auto, "haul (auto)"),
 ];
 
-/// Says what to show.
 pub(crate) fn view(findings: &Findings) -> View {
     let mut figures: Vec<Figure> = DEPTHS.iter().filter_map(|(levels, _)| depth(findings, *levels)).collect();
     figures.push(then_and_now(findings));
@@ -104,7 +104,7 @@ fn ratio(value: Option<f64>, base: Option<f64>) -> Option<f64> {
     Some(value? / base?).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
 }
 
-/// The table in the document's own form, with haul's choice as a column more.
+/// Returns Table 1 with our measurements, with an extra column for haul's own choice.
 fn table_1(findings: &Findings) -> Table {
     let cell = |levels: u32, kilobytes: u64, id: &str| {
         let part = findings.part(&format!("depth-{levels}/{kilobytes}K"))?;

@@ -1,4 +1,4 @@
-//! Shows S2: the six rows of aio-stress, buffered and direct, beside the document's table.
+//! Report of S2: the six rows of aio-stress, buffered and direct, beside the document's table.
 
 use super::View;
 use super::figure::{Bar, Bars, Claim, Figure, Group, Panel, Row, Source, Table, Tone, rate, winners};
@@ -15,7 +15,6 @@ const PUBLISHED: [(&str, &str, Role); 4] = [
     ("patched/direct", "patched, direct", Role::Retry),
 ];
 
-/// Says what to show.
 pub(crate) fn view(findings: &Findings) -> View {
     View {
         title: "Buffered I/O that does not wait: aio-stress, engine by engine",
@@ -104,7 +103,7 @@ fn published_figure(findings: &Findings) -> Figure {
     }
 }
 
-/// The engines' rates through the page cache over that of the blocking one.
+/// Returns each engine's rate through the page cache, relative to the blocking engine.
 fn gains(findings: &Findings, part: &Measured) -> Vec<Bar> {
     let published = |id| find(findings.published, &part.name, id);
     let then = published("patched").zip(published("vanilla")).map(|(patched, vanilla)| patched / vanilla);
@@ -123,7 +122,7 @@ fn gains(findings: &Findings, part: &Measured) -> Vec<Bar> {
         .collect()
 }
 
-/// Rows by engines, through the page cache (`mode` is empty) or round it.
+/// Returns rows by engines: through the page cache if `mode` is empty, or with O_DIRECT.
 fn table(findings: &Findings, title: &str, mode: &str) -> Table {
     let cells = |part: &Measured| {
         let engines = ENGINES.iter().map(|(engine, _)| part.line(&format!("{engine}{mode}")));
@@ -141,13 +140,13 @@ fn table(findings: &Findings, title: &str, mode: &str) -> Table {
     }
 }
 
-/// Writes a rate, and behind it in parentheses that with the fsync, where there was one.
+/// Formats a rate, followed by the rate including the fsync in parentheses, if there was one.
 fn cell(figures: &Figures) -> String {
     let value = rate(figures.value.mean);
     figures.with_sync.map_or(value.clone(), |synced| format!("{value} ({})", rate(synced.mean)))
 }
 
-/// The table as printed, with its numbers in parentheses.
+/// Returns the table as printed, including its numbers in parentheses.
 fn published_table(findings: &Findings) -> Table {
     let value = |part: &str, id: &str| find(findings.published, part, id);
     let rows = ROWS.iter().map(|row| {

@@ -1,4 +1,4 @@
-//! Shows S3: kinds of operations for three sizes of files, fallocate, queue depths, and memory.
+//! Report of S3: kinds of operations for three file sizes, fallocate, queue depths, and memory.
 
 use super::View;
 use super::figure::{
@@ -9,7 +9,6 @@ use crate::run::findings::{Findings, Line, Measured};
 use crate::run::s3::{ALLOCATING, ALLOCATION, DEPTHS, ENGINES, MODES, OPS, SIZES, blocking_id, depth_id, id};
 use crate::run::study::{AUTO, CP, Role, Unit};
 
-/// Says what to show.
 pub(crate) fn view(findings: &Findings) -> View {
     let mut figures: Vec<Figure> = SIZES.iter().filter_map(|(name, _)| kinds(findings, name)).collect();
     figures.extend(depths(findings));
@@ -120,7 +119,7 @@ fn depth_panel(part: &Measured, title: &str) -> Panel {
     })
 }
 
-/// Says at which depth each engine took the least time.
+/// Returns the depth at which each engine was fastest.
 fn best_depths(part: &Measured) -> Option<String> {
     let best = [ENGINES[0].0, ENGINES[1].0].into_iter().filter_map(|engine| {
         let timed = DEPTHS.iter().filter_map(|depth| Some((*depth, part.mean(&depth_id(engine, *depth))?)));
@@ -212,7 +211,7 @@ fn memory_bar(line: &Line) -> Option<Bar> {
     Some(Bar::published(label, Tone::of(line.role), megabytes))
 }
 
-/// Engines by kinds of operations, for one size.
+/// Returns a table of engines by kinds of operations, for one file size.
 fn table(findings: &Findings, name: &str) -> Option<Table> {
     let part = findings.part(name)?;
     let columns = ["", "D:"].into_iter().flat_map(|mode| OPS.iter().map(move |ops| format!("{mode}{ops}")));

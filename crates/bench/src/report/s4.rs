@@ -1,4 +1,4 @@
-//! Shows S4: broad, fat, deep and practical against cp -r, with the t-tests, and the ablations.
+//! Report of S4: broad, fat, deep and practical against cp -r, with the t-tests, and the ablations.
 
 use super::View;
 use super::figure::{Bar, Bars, Claim, Figure, Group, Panel, Row, Source, Table, Tone, number, probability};
@@ -8,7 +8,6 @@ use crate::run::s4::{AS_DCP, TREES};
 use crate::run::study::{AUTO, CP, Role, Unit};
 use crate::table;
 
-/// Says what to show.
 pub(crate) fn view(findings: &Findings) -> View {
     let mut figures = vec![against_cp(findings)];
     figures.extend(ablations(findings));
@@ -28,7 +27,7 @@ fn trees(findings: &Findings) -> impl Iterator<Item = &Measured> {
     TREES.iter().filter_map(|kind| findings.part(kind.name()))
 }
 
-/// The p-value of Welch's test, as a remark.
+/// Returns the p-value of Welch's test, as a remark.
 fn remark(line: &Line) -> String {
     let test = line.timed().and_then(|figures| figures.test.as_ref());
     let welch = test.and_then(|test| test.welch);
@@ -128,7 +127,7 @@ fn ablations(findings: &Findings) -> Option<Figure> {
     })
 }
 
-/// The table a paper would print: mean, deviation, and the tests.
+/// Returns the table a paper would print: mean, deviation, and the tests.
 fn tests(findings: &Findings) -> Table {
     let rows = trees(findings).flat_map(|part| part.lines.iter().map(move |line| test_row(part, line)));
     Table {

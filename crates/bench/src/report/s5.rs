@@ -1,4 +1,4 @@
-//! Shows S5: rates over the number of clients, below the ceiling of the file system.
+//! Report of S5: rates over the number of clients, below the ceiling of the file system.
 
 use super::View;
 use super::figure::{
@@ -9,7 +9,6 @@ use crate::run::published::document;
 use crate::run::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS, ceiling, dcp_id, haul_id};
 use crate::run::study::{CP, Role};
 
-/// Says what to show.
 pub(crate) fn view(findings: &Findings) -> View {
     let of = Ceilings { known: findings.has_ceiling };
     View {
@@ -28,14 +27,14 @@ pub(crate) fn view(findings: &Findings) -> View {
     }
 }
 
-/// What clients could do at most, where that is known.
+/// Maximum rate of the clients, where it is known.
 #[derive(Clone, Copy)]
 struct Ceilings {
     known: bool,
 }
 
 impl Ceilings {
-    /// Says what a rate is beside the ceiling: `: 90% of what they could`.
+    /// Formats a rate as a share of the ceiling, as in `: 90% of what they could`.
     fn share(self, (before, after): (&str, &str), clients: u32, mean: f64) -> String {
         if !self.known {
             return String::new();
@@ -101,13 +100,13 @@ fn curves(part: &Measured, of: Ceilings) -> Curves {
     }
 }
 
-/// The most clients that there is a figure of.
+/// Returns the largest number of clients with a figure.
 fn most_clients(findings: &Findings) -> Option<u32> {
     let is_measured = |count: &u32| findings.parts.iter().any(|part| part.mean(&haul_id(*count)).is_some());
     CLIENTS.into_iter().rev().find(is_measured)
 }
 
-/// How many times as fast as `cp -r` the most clients are, here and in the document.
+/// Compares the largest number of clients with `cp -r`, here and in the document.
 fn beside(findings: &Findings, of: Ceilings) -> Option<Figure> {
     let most = most_clients(findings)?;
     let measured = findings.parts.iter().filter_map(|part| {

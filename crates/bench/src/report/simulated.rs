@@ -1,4 +1,4 @@
-//! Shows what was simulated: lines while it goes on, tables for a terminal, and a page with plots.
+//! Report of the simulations: progress lines, tables for a terminal, and a page with plots.
 
 use haul_cluster::simulate::{Faults, Machine, Walk};
 
@@ -13,7 +13,7 @@ use crate::simulate::scenes::{
 };
 use crate::simulate::{Point, Simulated};
 
-/// Says in a line what came out of one job.
+/// Formats the progress line of one job.
 pub(crate) fn line(point: &Point) -> String {
     let (bottleneck, busy) = point.outcome.busy.bottleneck();
     let what = format!("workload {}, {} clients", point.workload, point.clients);
@@ -43,7 +43,7 @@ fn walk_name(walk: Walk) -> &'static str {
     }
 }
 
-/// Writes the tables for a terminal.
+/// Formats the tables for a terminal.
 pub(crate) fn text(simulated: &Simulated) -> String {
     let mut out = String::from("Simulated, not measured: the assumptions are in docs/scale.md.\n");
     for table in tables(simulated) {
@@ -59,7 +59,7 @@ pub(crate) fn text(simulated: &Simulated) -> String {
     out
 }
 
-/// Writes the page.
+/// Formats the page.
 pub(crate) fn page(simulated: &Simulated) -> String {
     let facts = vec![
         (
@@ -130,7 +130,7 @@ fn claims(simulated: &Simulated) -> Vec<Claim> {
     claims
 }
 
-/// The bytes that are compressed as one block at bzip2's usual level.
+/// Bytes that bzip2 compresses as one block at its default level.
 const BLOCK_BYTES: u64 = 900_000;
 
 fn compression_claim(simulated: &Simulated) -> Claim {
@@ -368,7 +368,7 @@ fn tables(simulated: &Simulated) -> Vec<Table> {
     tables
 }
 
-/// Describes what goes wrong.
+/// Describes the simulated faults.
 fn faults_text(faults: &Faults) -> String {
     let mut parts = Vec::new();
     if faults.lost_ranks > 0 {
@@ -385,7 +385,7 @@ fn faults_text(faults: &Faults) -> String {
     if parts.is_empty() { "nothing".to_owned() } else { parts.join("; ") }
 }
 
-/// Lists what each job loses to what goes wrong.
+/// Lists what each job loses to each fault.
 fn cases_tables(simulated: &Simulated) -> Vec<Table> {
     let of = |workload: &'static str| simulated.cases.iter().filter(move |point| point.workload == workload);
     let table = |workload: &'static str, title: String| {
@@ -517,7 +517,7 @@ mod tests {
         assert!(page.contains("nothing here was measured") && page.contains("spdcp, published"));
         let text = text(&simulated);
         assert!(text.starts_with("Simulated, not measured"), "{text}");
-        // Nearly the document's own rates, and never more than the targets have.
+        // Close to the document's rates, and never above the targets' total.
         for (workload, least) in [("1", 6000.0), ("2", 9000.0), ("3", 7000.0)] {
             let of_it = |point: &&Point| point.workload == workload && point.client == Client::Haul;
             for point in simulated.points.iter().filter(of_it) {

@@ -1,11 +1,11 @@
-//! The table of details: every figure of every setting of a part.
+//! Tables of details: every figure of every setting of a part.
 
 use super::figure::{Row, Table, number, probability, rate};
 use crate::run::findings::{Figures, Findings, Line, Measured, Outcome, Test};
 use crate::run::study::{AUTO, Unit};
 use crate::table;
 
-/// Returns the details of each part.
+/// Returns the table of details of each part.
 pub(crate) fn details(findings: &Findings) -> Vec<Table> {
     findings.parts.iter().map(|part| part_table(part, findings.unit)).collect()
 }
@@ -43,7 +43,7 @@ fn part_table(part: &Measured, unit: Unit) -> Table {
     }
 }
 
-/// Says against whom was tested.
+/// Names the setting the others were tested against.
 fn note(part: &Measured) -> String {
     let tests: Vec<&Test> =
         part.lines.iter().filter_map(Line::timed).filter_map(|figures| figures.test.as_ref()).collect();
@@ -82,14 +82,14 @@ fn cells(figures: &Figures, unit: Unit) -> Vec<String> {
     cells
 }
 
-/// Writes the peak of memory, as a bound where the benchmark's own pages are all that was seen.
+/// Formats peak memory in megabytes, as an upper bound if it only shows the benchmark's own.
 fn peak(figures: &Figures) -> String {
     let is_bound = figures.memory_peak_bytes <= figures.memory_floor_bytes + 200_000;
     let bound = if is_bound { "\u{2264}" } else { "" };
     format!("{bound}{}", rate(figures.memory_peak_bytes as f64 / 1e6))
 }
 
-/// What the columns of the details mean, for whoever reads them first.
+/// Explains the columns of the tables of details.
 pub(crate) const LEGEND: &str = "Means of the counted rounds, with the sample standard deviation (\u{b1}) and the median. \
     synced: the same when the sync that follows counts too. CPU/GiB and CPU/1000: \
     processor seconds, of user and kernel together, for each GiB and for every thousand files. peak MB: \

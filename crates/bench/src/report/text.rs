@@ -1,5 +1,5 @@
-//! Writes a report for a terminal: the document's own tables, its claims, and the details, within 100
-//! columns wherever a table is not wider by itself.
+//! Formats a report for a terminal: the document's own tables, its claims, and the details. Text
+//! wraps at 100 columns; a table may be wider.
 
 use super::figure::{Row, Table};
 use super::tables::{LEGEND, details};
@@ -7,13 +7,13 @@ use super::{facts, view};
 use crate::run::findings::Findings;
 use crate::run::published::document;
 
-/// Columns of running text.
+/// Maximum width of running text, in columns.
 const WIDTH: usize = 100;
 
-/// Columns of the names of rows; longer ones have a line for themselves.
+/// Maximum width of the row names, in columns; a longer name gets a line of its own.
 const NAME_WIDTH: usize = 22;
 
-/// Writes the whole report.
+/// Formats the whole report.
 pub(crate) fn whole(findings: &Findings) -> String {
     let view = view(findings);
     let document = document(findings.study);
@@ -87,7 +87,7 @@ fn write_cells(out: &mut String, name: &str, name_width: usize, cells: &[String]
     out.push('\n');
 }
 
-/// Writes a line, broken at spaces where it is too long; what is broken off is set in.
+/// Writes a paragraph wrapped at spaces, with continuation lines indented.
 fn paragraph(out: &mut String, text: &str) {
     let mut column = 0;
     for word in text.split(' ') {

@@ -1,7 +1,6 @@
-//! Runs the studies that copy trees: one ground for each tree, one series of paired runs for each part.
+//! Runs the studies that copy trees: one test bed per tree, one series of paired runs per part.
 //!
-//! Parts with the same tree stand next to each other in a study and share its ground, so that the tree is
-//! made once.
+//! Adjacent parts with the same tree share its test bed, so the tree is made only once.
 
 use std::time::Duration;
 
@@ -20,12 +19,12 @@ use crate::verify::Digest;
 /// Seed of all trees.
 const SEED: u64 = 1;
 
-/// Runs all parts; `done` gets each as soon as it is finished.
+/// Runs all parts; `done` is called with each as soon as it is finished.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when a program is missing, before anything is made; then whatever makes a ground
-/// useless.
+/// [`Error::Refused`] if a program is missing, before anything is made; any failure of the
+/// test bed.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
     let candidates = find(study, session)?;
     let copier = Copier { candidates, layout: session.options.layout() };
@@ -36,7 +35,7 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
     Ok(())
 }
 
-/// Finds GNU cp and haul with every setting of the study.
+/// Finds GNU cp, and haul with every setting of the study.
 fn find(study: &Study, session: &Session<'_>) -> Result<Vec<Candidate>> {
     let settings = || study.parts.iter().flat_map(|part| &part.settings);
     let mut haul_settings: Vec<String> =
@@ -54,7 +53,7 @@ fn find(study: &Study, session: &Session<'_>) -> Result<Vec<Candidate>> {
     candidates::find(&Search { haul, haul_settings, folders: programs::path_folders(), only, options: None })
 }
 
-/// Returns the label under which [`candidates::find`] gives a setting.
+/// Returns the label of a setting's candidate in [`candidates::find`].
 fn candidate_label(setting: &Setting) -> String {
     match &setting.words {
         None => "GNU cp".to_owned(),

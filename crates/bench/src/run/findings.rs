@@ -1,5 +1,5 @@
-//! What a study found out. This is what the JSON holds, and all that tables and plots are made of: a
-//! report can be made again from the JSON, on another machine.
+//! Findings of a study. This is the content of the JSON, and everything that tables and plots are
+//! made from: a report can be recreated from the JSON, on another machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,74 +11,66 @@ use crate::shapes::Totals;
 use crate::statistics::Summary;
 use crate::student::{Samples, TTest};
 
-/// Everything about one run of a study.
+/// Results of one run of a study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Findings {
-    /// Which study.
     pub(crate) study: Name,
-    /// What the figures are.
     pub(crate) unit: Unit,
-    /// Where it was run.
     pub(crate) machine: Machine,
-    /// Where it was run from and to.
+    /// Description of the file systems.
     pub(crate) place: String,
-    /// How it was made sure that nothing was in memory.
+    /// Description of how a cold cache was ensured.
     pub(crate) cold: String,
-    /// Whether it is known what the file system can do at most (s5).
+    /// True if the maximum rate of the file system is known (s5).
     #[serde(default = "yes")]
     pub(crate) has_ceiling: bool,
-    /// How big it was, beside the document's.
+    /// Size relative to the document's.
     pub(crate) scale: f64,
-    /// Rounds that count.
+    /// Rounds counted.
     pub(crate) rounds: u32,
-    /// The programs, each as it calls itself.
+    /// Version lines of the programs.
     pub(crate) versions: Vec<String>,
-    /// What was measured.
     pub(crate) parts: Vec<Measured>,
-    /// What the document says.
+    /// Figures in the document.
     #[serde(skip_deserializing)]
     pub(crate) published: &'static [Published],
 }
 
-/// What reports of before say, when there was no other file system than the one whose ceiling is known.
+/// Default for JSON written before `--mounts`, when the only file system had a known ceiling.
 fn yes() -> bool {
     true
 }
 
-/// One part that was run.
+/// Results of one part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// Its name.
     pub(crate) name: String,
-    /// What stands above it.
+    /// Heading of several parts in a table or plot.
     pub(crate) group: String,
-    /// What it is called there.
+    /// Name of the part under that heading.
     pub(crate) label: String,
-    /// The tree that was copied; for rates, the one file.
+    /// Totals of the tree that was copied; for rates, of the single file.
     pub(crate) totals: Totals,
-    /// What the tree holds, as one number; absent for rates.
+    /// Digest of the tree; `None` for rates.
     pub(crate) digest: Option<String>,
-    /// What came out, in the order of the settings.
+    /// Results, in the order of the settings.
     pub(crate) lines: Vec<Line>,
 }
 
-/// What came out for one setting.
+/// Result of one setting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
-    /// The setting's id.
     pub(crate) id: String,
-    /// What it is called.
     pub(crate) label: String,
-    /// What it is.
     pub(crate) role: Role,
-    /// The number that is varied.
+    /// The varied parameter.
     pub(crate) x: Option<f64>,
     /// Its command line.
     pub(crate) command: String,
-    /// Its figures, or why it has none.
+    /// Its figures, or the reason it has none.
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
-    /// Every run, round 0 too.
+    /// Every run, including round 0.
     pub(crate) runs: Vec<RunFigures>,
 }
 
@@ -86,77 +78,74 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
-    /// It did right every time.
+    /// Every run was correct.
     Timed(Box<Figures>),
-    /// It did not, for this reason.
+    /// A run failed, for this reason.
     Failed(String),
 }
 
-/// One run.
+/// Figures of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunFigures {
-    /// Its round; 0 does not count.
+    /// Round number; round 0 does not count.
     pub(crate) round: u32,
     /// The figure, in the study's unit.
     pub(crate) value: f64,
-    /// What the command used.
     pub(crate) usage: Usage,
-    /// The figure when the sync after the command counts too; absent where there was none.
+    /// The figure including the sync after the command; `None` if there was none.
     pub(crate) with_sync: Option<f64>,
-    /// Why it has no figure, if it has none.
+    /// Why it has no figure, if it failed.
     pub(crate) failure: Option<String>,
 }
 
-/// What the counted runs of a setting come to.
+/// Figures of a setting over its counted runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     /// The figure, in the study's unit.
     pub(crate) value: Summary,
-    /// The figure when the sync after the command counts too; absent where there was none.
+    /// The figure including the sync after the command; `None` if there was none.
     pub(crate) with_sync: Option<Summary>,
-    /// Processor seconds, user and system.
+    /// CPU seconds, user and system.
     pub(crate) cpu_seconds: Summary,
-    /// Mean processor seconds for each GiB of the work.
+    /// Mean CPU seconds per GiB.
     pub(crate) cpu_seconds_per_gib: f64,
-    /// Mean processor seconds for every thousand files; absent for rates.
+    /// Mean CPU seconds per thousand files; `None` for rates.
     pub(crate) cpu_seconds_per_thousand_files: Option<f64>,
-    /// The largest peak of memory.
+    /// Highest peak memory of any run.
     pub(crate) memory_peak_bytes: u64,
-    /// The least that could have been measured.
+    /// Lowest peak that could have been measured.
     pub(crate) memory_floor_bytes: u64,
     /// Processors that the rest of the machine kept busy meanwhile.
     pub(crate) processors_elsewhere: f64,
-    /// How it stands to another setting of its part.
+    /// Comparison with another setting of the part.
     pub(crate) test: Option<Test>,
 }
 
-/// How a setting stands to another one.
+/// Comparison of a setting with another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Test {
-    /// The other's id.
+    /// ID of the other setting.
     pub(crate) against: String,
-    /// What was expected of this one.
     pub(crate) expected: Expected,
-    /// How much better than the other its mean is: 2 is twice as fast.
+    /// How many times better its mean is than the other's: 2 is twice as fast.
     pub(crate) times_as_good: f64,
-    /// Welch's test, one-tailed; absent where it cannot be done.
+    /// Welch's test, one-tailed; `None` if it cannot be done.
     pub(crate) welch: Option<TTest>,
-    /// The pooled test, one-tailed.
+    /// The pooled test, one-tailed; `None` if it cannot be done.
     pub(crate) pooled: Option<TTest>,
 }
 
-/// What a test expects.
+/// Expected result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Expected {
-    /// That it is better than the other.
+    /// Better than the other setting.
     Better,
-    /// That it is worse.
+    /// Worse than the other setting.
     Worse,
 }
 
 impl Line {
-    /// Returns the figures, if there are any.
     pub(crate) fn timed(&self) -> Option<&Figures> {
         match &self.outcome {
             Outcome::Timed(figures) => Some(figures),
@@ -164,14 +153,13 @@ impl Line {
         }
     }
 
-    /// Returns the mean of the figure, if there is one.
     pub(crate) fn mean(&self) -> Option<f64> {
         self.timed().map(|figures| figures.value.mean)
     }
 }
 
 impl Measured {
-    /// Returns the line of a setting.
+    /// Returns the result of a setting.
     pub(crate) fn line(&self, id: &str) -> Option<&Line> {
         self.lines.iter().find(|line| line.id == id)
     }
@@ -183,28 +171,23 @@ impl Measured {
 }
 
 impl Findings {
-    /// Returns a part by its name.
     pub(crate) fn part(&self, name: &str) -> Option<&Measured> {
         self.parts.iter().find(|part| part.name == name)
     }
 
-    /// Returns the parts of a group.
     pub(crate) fn group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Measured> {
         self.parts.iter().filter(move |part| part.group == group)
     }
 }
 
-/// A setting's runs, before they are summed up.
+/// Runs of a setting, before they are summarised.
 pub(crate) struct Collected<'a> {
-    /// The setting.
     pub(crate) setting: &'a Setting,
-    /// Its command line.
     pub(crate) command: String,
-    /// Its runs.
     pub(crate) runs: Vec<RunFigures>,
 }
 
-/// Sums the runs of a part up and does the tests.
+/// Summarises the runs of a part and performs the tests.
 pub(crate) fn measured(
     part: &Part,
     totals: Totals,
@@ -278,7 +261,7 @@ fn test(line: &Line, against: &Against, lines: &[Line], unit: Unit) -> Option<Te
     };
     let own = &line.timed()?.value;
     let other = &lines.iter().find(|line| line.id == id)?.timed()?.value;
-    // Seconds are better when smaller, rates when larger.
+    // Lower is better for seconds, higher for rates.
     let samples = if (expected == Expected::Better) == (unit == Unit::Seconds) {
         Samples { smaller: own, larger: other }
     } else {
@@ -303,7 +286,7 @@ pub(crate) mod tests {
     use crate::run::study::Study;
     use crate::run::{Ablate, study};
 
-    /// A run with a value.
+    /// Makes a run with this value.
     pub(crate) fn run(round: u32, value: f64) -> RunFigures {
         let usage = Usage {
             seconds: value,
@@ -316,7 +299,7 @@ pub(crate) mod tests {
         RunFigures { round, value, usage, with_sync: Some(value * 2.0), failure: None }
     }
 
-    /// Invented findings of a whole study: every setting has figures but for the last forced one of the
+    /// Makes up findings of a whole study: every setting has figures, except the second of the
     /// first part, which has a reason.
     pub(crate) fn example(name: Name) -> Findings {
         let laid_out: Study = study(name, 1.0, Ablate::Yes).unwrap();

@@ -1,16 +1,18 @@
-//! `haul bench run`: the documents' workloads, parameters and tables, with haul's own choice beside them.
+//! Implements `haul bench run`: the workloads, parameters and tables of the documents, with haul's
+//! own choice beside them.
 //!
 //! ```text
-//!   RunOptions ─► study (s1 ... s5: data) ─► copies | rates | striped (paired runs) ─► findings ─► report
-//!                                                                               ▲             text, CSV,
-//!                                                       --from FILE (its JSON) ─┘             JSON, HTML
+//!   RunOptions ─► study (s1 ... s5: data) ─► copies | rates | striped: paired runs
+//!                                                            │
+//!                                                            ▼
+//!                             --from FILE (its JSON) ─► findings ─► report: text, CSV, JSON, HTML
 //! ```
 //!
-//! - [`mod@study`]: what a study consists of; `s1` to `s5`: the five of them.
-//! - [`findings`]: what came out; [`published`]: what the documents themselves say.
+//! - [`mod@study`]: the structure of a study; `s1` to `s5`: the five studies.
+//! - [`findings`]: what was measured; [`published`]: the figures in the documents.
 //!
-//! Promises: every run begins with nothing of the source in memory, and every copy is read back; what was
-//! finished when something stopped the study is reported all the same.
+//! Promises: every run starts with nothing of the source in memory, and every copy is read back; if
+//! a study stops early, the finished parts are still reported.
 
 pub(crate) mod copies;
 pub(crate) mod findings;
@@ -44,7 +46,7 @@ use crate::verify::UMASK;
 use findings::{Findings, Outcome};
 use study::{AUTO, Name, Study, Unit};
 
-/// Says which study to run, and how.
+/// Options of `haul bench run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunOptions {
     /// Study of the documents
@@ -53,7 +55,8 @@ pub struct RunOptions {
     /// Make the workloads F times as big: smaller for a small disk
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     scale: f64,
-    /// Rounds that count, after one that is thrown away [default: the document's: 3 for s1 and s2, 5 for s3 and s4; 2 for s5]
+    /// Rounds that count, after one that is thrown away [default: the document's: 3 for s1 and s2,
+    /// 5 for s3 and s4; 2 for s5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Directory for the images, on a disk; they are removed at the end
@@ -74,7 +77,8 @@ pub struct RunOptions {
     /// Seconds after which a run is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
     time_limit: u32,
-    /// Program that stands in for a striped file system (s5) [default: haul-standin beside haul, or on PATH]
+    /// Program that stands in for a striped file system (s5) [default: haul-standin beside haul, or
+    /// on PATH]
     #[arg(long, value_name = "PATH")]
     standin: Option<PathBuf>,
     /// Mounts of a file system to use instead, each the mount of one client (s5)
@@ -94,48 +98,44 @@ pub struct RunOptions {
     html: Option<PathBuf>,
 }
 
-/// Says whether optimisations are turned off one by one.
+/// Selects the runs with one optimisation turned off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ablate {
-    /// They are.
     Yes,
-    /// They are not.
     No,
 }
 
 impl RunOptions {
-    /// Returns which file systems the ground has.
+    /// Returns the file systems of the test bed.
     pub(crate) fn layout(&self) -> Layout {
         Layout { source: self.fs, target: self.fs, sides: Sides::Two }
     }
 }
 
-/// What a run of a study has at hand.
+/// State of a run of a study.
 pub(crate) struct Session<'a> {
-    /// What was asked for.
     pub(crate) options: &'a RunOptions,
-    /// Rounds that count.
+    /// Rounds counted.
     pub(crate) rounds: u32,
-    /// The whole path of haul's binary.
+    /// Absolute path of the haul binary.
     pub(crate) haul: PathBuf,
-    /// Where what is going on is told.
+    /// Where progress is written.
     pub(crate) progress: &'a mut dyn Write,
-    /// Tells of signals.
     pub(crate) interrupt: &'a Interrupt,
 }
 
 impl Session<'_> {
-    /// Tells a line of what is going on.
+    /// Writes a progress line.
     pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(no_output)
     }
 }
 
-/// Lays a study out.
+/// Builds a study.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] for a scale that makes no sense.
+/// [`Error::Refused`] for a scale that is not positive.
 pub(crate) fn study(name: Name, scale: f64, ablate: Ablate) -> Result<Study> {
     if !(scale.is_finite() && scale > 0.0) {
         return Err(Error::Refused("--scale must be greater than 0".to_owned()));
@@ -149,19 +149,19 @@ pub(crate) fn study(name: Name, scale: f64, ablate: Ablate) -> Result<Study> {
     }
 }
 
-/// Runs a study, or reads an earlier one, and reports it.
+/// Runs a study, or reads the results of an earlier run, and reports it.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] for what cannot be done here, before anything was; and what stops a study, after
-/// what was finished has been reported.
+/// [`Error::Refused`] if it cannot run here, before anything was touched; or the error that stopped
+/// the study, after the finished parts were reported.
 pub(crate) fn run(
     options: &RunOptions,
     output: &mut dyn Write,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
 ) -> Result<Verdict> {
-    // Opened first: a name that cannot be written should not cost an hour.
+    // Created before measuring: an unwritable path should not cost an hour.
     let mut files = Files { json: None, csv: None, html: None };
     let earlier = options.from.as_deref().map(|path| read(path, options.study)).transpose()?;
     let mut study = match &earlier {
@@ -179,7 +179,7 @@ pub(crate) fn run(
     run.and(shown).and(written).map(|()| verdict(&findings))
 }
 
-/// Lays out what is to be run, and refuses a machine on which it cannot.
+/// Builds the selected study, and refuses a machine on which it cannot run.
 fn laid_out(options: &RunOptions) -> Result<Study> {
     let ablate = if options.ablate { Ablate::Yes } else { Ablate::No };
     if options.ablate && options.study != Name::S4 {
@@ -202,14 +202,14 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
     Ok(study)
 }
 
-/// Measures, and returns what was finished together with what stopped it, if anything did.
+/// Measures, and returns the finished parts together with the error that stopped it, if any.
 fn measure(
     study: &Study,
     options: &RunOptions,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
 ) -> Result<(Findings, Result<()>)> {
-    // The candidates inherit it; what they must make of permissions depends on it.
+    // Inherited by the candidates; the permissions of a correct copy depend on it.
     rustix::process::umask(UMASK.into());
     let haul = candidates::haul_binary(options.haul.as_deref())?;
     let versions = candidates::versions(&haul);
@@ -285,8 +285,8 @@ fn no_output(source: std::io::Error) -> Error {
     Error::Io { doing: "write the results".to_owned(), source }
 }
 
-/// haul failed when its own choice has no time, or any setting of it copied wrong; an engine that this
-/// machine refuses is no failure.
+/// haul fails if its own choice has no time, or if any of its settings makes a wrong copy. An
+/// engine that this machine refuses is not a failure.
 fn verdict(findings: &Findings) -> Verdict {
     let failed = findings.parts.iter().flat_map(|part| &part.lines).any(|line| match &line.outcome {
         Outcome::Timed(_) => false,
@@ -295,7 +295,7 @@ fn verdict(findings: &Findings) -> Verdict {
     if failed { Verdict::HaulFailed } else { Verdict::Good }
 }
 
-/// The files that were asked for.
+/// Output files that were asked for.
 struct Files {
     json: Option<File>,
     csv: Option<File>,

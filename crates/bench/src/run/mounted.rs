@@ -1,7 +1,9 @@
-//! A file system that is mounted already, once for each client (`--mounts`): CephFS, Lustre, or whatever hosts share.
+//! A file system that is already mounted, once per client (`--mounts`): CephFS, Lustre, or any
+//! other shared file system.
 //!
-//! Nothing is assumed of it but that all mounts show the same files. The study works in a directory of its own, which is removed
-//! at its end. What the kernel holds in memory is dropped before a run; what a client in user space holds it alone knows.
+//! The only assumption is that all mounts show the same files. The study works in a directory of
+//! its own, which is removed at the end. The kernel's caches are dropped before a run; the caches
+//! of a client in user space are out of reach.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -11,11 +13,11 @@ use haul_sys::mount_type;
 
 use crate::error::{Error, Result};
 
-/// How nothing of the source is in memory, and what counts.
+/// How a cold cache is ensured, and what a rate includes.
 pub(crate) const COLD: &str = "what the kernel held in memory was dropped before every run (clients in user space may hold more); every \
      copy was read back and compared; a rate is that until every client has synchronised every file of the copy";
 
-/// Says where the study is run.
+/// Describes the file system the study runs on.
 pub(crate) fn place(mounts: &[PathBuf]) -> String {
     let first = mounts.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
     let kind = fs::metadata(first).ok().and_then(|found| mount_type(found.dev()).ok().flatten());
@@ -27,11 +29,11 @@ pub(crate) fn place(mounts: &[PathBuf]) -> String {
     )
 }
 
-/// Refuses mounts that are none, or the same one twice.
+/// Refuses paths that cannot be accessed, and two paths to the same mount.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] with the two that are the same, and what stops looking at them.
+/// [`Error::Refused`] names the two that are the same; [`Error::Io`] if a mount cannot be accessed.
 pub(crate) fn check(mounts: &[PathBuf]) -> Result<()> {
     let mut devices: Vec<(u64, &Path)> = Vec::new();
     for mount in mounts {
@@ -48,11 +50,11 @@ pub(crate) fn check(mounts: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Makes a directory on the first mount, and checks that the others show it.
+/// Creates a directory on the first mount, and checks that the others show it.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] when one does not, and what stops making it.
+/// [`Error::Refused`] if one does not; [`Error::Io`] if it cannot be created.
 pub(crate) fn make_directory(mounts: &[PathBuf]) -> Result<PathBuf> {
     let Some(first) = mounts.first() else { return Err(Error::Refused("--mounts names none".to_owned())) };
     let made = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(first);
@@ -68,21 +70,22 @@ pub(crate) fn make_directory(mounts: &[PathBuf]) -> Result<PathBuf> {
     Ok(made.keep())
 }
 
-/// Drops what the kernel holds in memory of files that nobody has changed.
+/// Drops clean pages, inodes and names from the kernel's caches.
 ///
 /// # Errors
 ///
-/// When it is not allowed.
+/// [`Error::Io`] if that is not permitted.
 pub(crate) fn drop_caches() -> Result<()> {
     let switch = Path::new("/proc/sys/vm/drop_caches");
     fs::write(switch, "3").map_err(Error::doing("write", switch))
 }
 
-/// Has each client put all that it wrote of a tree on the storage, all clients at a time. `roots` are the tree as each sees it.
+/// Synchronises everything each client wrote of a tree, all clients at once. `roots` are the tree
+/// as each client sees it.
 ///
 /// # Errors
 ///
-/// What stops a client from doing so.
+/// The first failure of any client.
 pub(crate) fn synchronise(roots: &[PathBuf]) -> Result<()> {
     std::thread::scope(|scope| {
         let clients: Vec<_> = roots.iter().map(|root| scope.spawn(|| synchronise_tree(root))).collect();

@@ -1,35 +1,31 @@
-//! What the documents themselves measured, number by number.
+//! Figures published in the documents, number by number.
 //!
-//! It stands beside what is measured here, and is labelled as published wherever it is shown: it comes
-//! from other machines, with other disks, of other decades. Nothing in here is estimated from a plot: the
-//! plots of S3 and S4 are not part of the text, so of those two there is what the text says.
+//! They are shown beside our measurements and labelled as published everywhere: they come from
+//! other machines, with other disks, of other decades. Nothing is estimated from a plot: the plots
+//! of S3, S4 and S5 are not available, so those only have the figures in the text.
 
 use serde::Serialize;
 
 use super::study::Name;
 
-/// A number out of a document.
+/// A number from a document.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Published {
-    /// The part of the study it belongs to.
+    /// Part of the study it belongs to.
     pub(crate) part: &'static str,
-    /// What it is about: where the same is measured here, the id of the setting.
+    /// ID of the corresponding setting, if it is measured here, or else a description.
     pub(crate) id: &'static str,
-    /// What it is.
     pub(crate) quantity: &'static str,
-    /// The number.
     pub(crate) value: f64,
-    /// Its unit.
     pub(crate) unit: &'static str,
 }
 
-/// A document.
 pub(crate) struct Document {
-    /// Its authors, title and year.
+    /// Authors, title and year.
     pub(crate) title: &'static str,
-    /// What it was measured on.
+    /// Machine it was measured on.
     pub(crate) machine: &'static str,
-    /// The same in three words, for a plot.
+    /// The machine in a few words, for a plot.
     pub(crate) short: &'static str,
 }
 
@@ -67,7 +63,7 @@ pub(crate) fn document(name: Name) -> Document {
     }
 }
 
-/// Returns what the document of a study says.
+/// Returns the published figures of a study.
 pub(crate) fn of(name: Name) -> &'static [Published] {
     match name {
         Name::S1 => &S1,
@@ -78,7 +74,7 @@ pub(crate) fn of(name: Name) -> &'static [Published] {
     }
 }
 
-/// Finds a number of a table by its part and its id.
+/// Returns the published number with this part and ID.
 pub(crate) fn find(published: &[Published], part: &str, id: &str) -> Option<f64> {
     published.iter().find(|one| one.part == part && one.id == id).map(|one| one.value)
 }
@@ -86,14 +82,15 @@ pub(crate) fn find(published: &[Published], part: &str, id: &str) -> Option<f64>
 /// The four programs of Table 1, in its order.
 const PROGRAMS: [&str; 4] = ["cp", "k-D", "k-N", "posix"];
 
-/// The names of the parts, depth by depth, each from 4 KB to 64 KB.
+/// Names of the parts, depth by depth, each from 4 KB to 64 KB.
 const S1_PARTS: [[&str; 5]; 3] = [
     ["depth-2/4K", "depth-2/8K", "depth-2/16K", "depth-2/32K", "depth-2/64K"],
     ["depth-4/4K", "depth-4/8K", "depth-4/16K", "depth-4/32K", "depth-4/64K"],
     ["depth-8/4K", "depth-8/8K", "depth-8/16K", "depth-8/32K", "depth-8/64K"],
 ];
 
-/// Table 1: completion time in seconds; rows as printed, depth 2, 4 and 8 with four programs each.
+/// Table 1: completion time in seconds. Rows as printed, each with depths 2, 4 and 8 and four
+/// programs per depth.
 const TABLE_1: [[[f64; 4]; 3]; 5] = [
     [[0.194, 0.127, 0.181, 0.171], [0.253, 0.315, 0.266, 0.265], [1.14, 2.88, 0.798, 0.878]],
     [[0.259, 0.267, 0.233, 0.190], [0.514, 0.599, 0.417, 0.366], [1.33, 3.12, 1.20, 1.35]],
@@ -119,12 +116,12 @@ const fn rate(part: &'static str, id: &'static str, value: f64) -> Published {
     Published { part, id, quantity: "throughput", value, unit: "MB/s" }
 }
 
-/// The number the table has in parentheses; the text does not say what it is.
+/// Makes a number that the table gives in parentheses; the text does not say what it is.
 const fn in_parentheses(part: &'static str, id: &'static str, value: f64) -> Published {
     Published { part, id, quantity: "throughput, given in parentheses", value, unit: "MB/s" }
 }
 
-/// The aio-stress table. The column headed O_DIRECT has two numbers where it has any, for the vanilla
+/// The aio-stress table. Where the column headed O_DIRECT has entries, it has two: for the vanilla
 /// and the patched kernel.
 const S2: [Published; 24] = [
     rate("random-read", "vanilla", 10.08),
@@ -157,7 +154,7 @@ const fn percent(part: &'static str, id: &'static str, quantity: &'static str, v
     Published { part, id, quantity, value, unit: "%" }
 }
 
-/// What the text of S3 says in numbers.
+/// Figures in the text of S3.
 const S3: [Published; 10] = [
     percent("small", "io-uring/buffered", "less time than cp (\u{201c}close to 30%\u{201d})", 30.0),
     percent("medium", "io-uring/buffered", "less time than cp (\u{201c}close to just 15%\u{201d})", 15.0),
@@ -195,7 +192,7 @@ const fn p_value(part: &'static str, id: &'static str, value: f64) -> Published 
     Published { part, id, quantity: "p", value, unit: "" }
 }
 
-/// What the text of S4 says in numbers.
+/// Figures in the text of S4.
 const S4: [Published; 21] = [
     below("broad", "every pair of disks", 0.005),
     factor("broad", "hdd - hdd", 1.9),
@@ -230,7 +227,7 @@ const fn megabytes(part: &'static str, id: &'static str, value: f64) -> Publishe
     Published { part, id, quantity: "rate", value, unit: "MB/s" }
 }
 
-/// What the text of S5 says in numbers; its plot is not part of the text.
+/// Figures in the text of S5; its plot is not available.
 const S5: [Published; 9] = [
     megabytes("workload-1", "cp", 324.0),
     megabytes("workload-2", "cp", 126.0),
@@ -263,7 +260,7 @@ mod tests {
         assert_eq!(find(&S1, "depth-4/16K", "k-D"), Some(0.687));
         assert_eq!(find(&S1, "depth-8/4K", "posix"), Some(0.878));
         assert_eq!(find(&S1, "depth-8/64K", "k-D"), Some(10.3));
-        // The sum of the column of k-D at depth 8: a digit mistyped anywhere in it shows.
+        // The sum of the k-D column at depth 8 reveals a typo in any of its digits.
         let column: f64 = TABLE_1.iter().map(|row| row[2][1]).sum();
         assert!((column - 28.51).abs() < 1e-9, "{column}");
     }

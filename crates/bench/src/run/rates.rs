@@ -1,12 +1,14 @@
-//! Runs the study that reads and writes one file: `haul bench aio`, in turn, on an image made anew.
+//! Runs the study that reads and writes one file, with `haul bench aio` on a freshly made image.
 //!
 //! ```text
-//!   round 0 (thrown away)   sync kernel-aio posix-aio ... sync/direct ...     one run:  format and mount ─►
-//!   round 1                 the same                                          haul bench aio ─► unmount
+//!   round 0 (discarded)  sync kernel-aio posix-aio ... sync/direct ...
+//!   round 1              the same
+//!
+//!   one run:  format and mount ─► haul bench aio ─► unmount
 //! ```
 //!
-//! What is measured is the rate the inner loop gives for itself, without the laying out of its file;
-//! processor time and memory are those of the whole command.
+//! The figure is the rate that the inner loop reports for itself, which excludes the creation of
+//! its file. CPU time and memory are those of the whole command.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,7 +24,7 @@ use crate::image::{Access, Image, Room};
 use crate::measure::measure;
 use crate::programs;
 
-/// What is wanted of what `haul bench aio` prints.
+/// The output of `haul bench aio`, as far as it is used.
 #[derive(Deserialize)]
 struct Printed {
     results: Vec<Row>,
@@ -30,7 +32,7 @@ struct Printed {
     refused: Vec<Refused>,
 }
 
-/// What one engine did.
+/// Result of one engine.
 #[derive(Deserialize)]
 struct Row {
     megabytes_per_second: f64,
@@ -38,24 +40,24 @@ struct Row {
     fsync_seconds: Vec<f64>,
 }
 
-/// An engine that the kernel has not.
+/// An engine that the kernel refused.
 #[derive(Deserialize)]
 struct Refused {
     why: String,
 }
 
-/// A rate, and the same when the fsync after it counts.
+/// A rate, and the rate including the fsync.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rate {
     value: f64,
     with_sync: Option<f64>,
 }
 
-/// Runs all parts; `done` gets each as soon as it is finished.
+/// Runs all parts; `done` is called with each as soon as it is finished.
 ///
 /// # Errors
 ///
-/// Whatever makes an image useless.
+/// Any failure of the image.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
     let room = Room { bytes: study.largest().bytes, entries: 16 };
     let work = tempfile::Builder::new()
@@ -112,7 +114,7 @@ fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result
     Ok(measured(part, part.work.totals(), None, collected, Unit::MegabytesPerSecond))
 }
 
-/// Returns the words behind `haul` for a setting, up to the directory.
+/// Returns the arguments after `haul` for a setting, up to the directory.
 fn words(part: &Part, setting: &Setting) -> Vec<String> {
     let shared = match &part.work {
         Work::Rate { words, .. } => words.as_slice(),
@@ -156,7 +158,7 @@ fn run_once(
     })
 }
 
-/// Reads the rate of the one engine asked for, over a file of so many bytes.
+/// Reads the rate of the single engine from the output, for a file of `bytes` bytes.
 fn read_rate(printed: &str, bytes: u64) -> std::result::Result<Rate, String> {
     let printed: Printed =
         serde_json::from_str(printed).map_err(|error| format!("it printed no rate: {error}"))?;
@@ -180,7 +182,7 @@ mod tests {
         let plain =
             "{\"machine\": {}, \"results\": [{\"engine\": \"sync\", \"megabytes_per_second\": 12.5}]}";
         assert_eq!(read_rate(plain, 1_000_000), Ok(Rate { value: 12.5, with_sync: None }));
-        // A megabyte in a tenth of a second, and nine tenths for the fsync.
+        // One megabyte in a tenth of a second, and nine tenths for the fsync.
         let synced =
             "{\"results\": [{\"megabytes_per_second\": 10, \"fsync_seconds\": [0.9]}], \"refused\": []}";
         assert_eq!(read_rate(synced, 1_000_000), Ok(Rate { value: 10.0, with_sync: Some(1.0) }));

@@ -1,28 +1,29 @@
-//! S1, `cp -r` over Linux AIO (Parikh and Surendran, 2014): the workloads and programs of its Table 1.
+//! S1, `cp -r` over Linux AIO (Parikh and Surendran, 2014): workloads and programs of its Table 1.
 //!
-//! The document's script makes a binary tree of directories with N files of one size in each. "If our
-//! directory tree had 2 levels, it would have 8 files of a particular size at each level, whereas if had
-//! 8 levels, it would have 2 files": 8 x 2 = 2 x 8 = 16, so the 4 levels in between, for which it gives no
-//! number, have 4. With the files in *every* directory, as the script is said to do it, the trees have
-//! 24, 60 and 510 files. (The document calls the amount of data constant, which its times contradict.)
+//! The document's script makes a binary tree of directories with N files of one size in each. "If
+//! our directory tree had 2 levels, it would have 8 files of a particular size at each level,
+//! whereas if had 8 levels, it would have 2 files": 8 x 2 = 2 x 8 = 16. The document gives no
+//! number for the 4 levels in between; 4 x 4 fits. With the files in *every* directory, as the
+//! script is said to place them, the trees have 24, 60 and 510 files. (The document calls the
+//! amount of data constant, which its times contradict.)
 //!
-//! Its programs have a buffer of one page, `fallocate` the target and `fadvise(WILLNEED)` the source; its
-//! cache is cleared before every run; its figures are means of three.
+//! Its programs use a buffer of one page, `fallocate` the target and `fadvise(WILLNEED)` the
+//! source. The cache is cleared before every run, and the figures are means of three runs.
 
 use super::study::{Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 
-/// Levels of directories, and files in each directory.
+/// Levels of directories, and files per directory.
 pub(crate) const DEPTHS: [(u32, u64); 3] = [(2, 8), (4, 4), (8, 2)];
 
-/// Sizes of the files, in KiB.
+/// File sizes, in KiB.
 pub(crate) const SIZES: [u64; 5] = [4, 8, 16, 32, 64];
 
-/// The ids of the programs, in the order of the document's columns, and haul's own choice.
+/// IDs of the programs, in the order of the document's columns, and haul's own choice.
 pub(crate) const COLUMNS: [&str; 5] = ["cp", "k-D", "k-N", "posix", "haul"];
 
-/// Lays the study out; the number of files per directory is scaled.
+/// Builds the study; the scale applies to the number of files per directory.
 pub(crate) fn study(scale: f64) -> Result<Study> {
     let mut parts = Vec::new();
     for (levels, files) in DEPTHS {
@@ -46,12 +47,10 @@ pub(crate) fn study(scale: f64) -> Result<Study> {
     Ok(Study { name: Name::S1, unit: Unit::Seconds, rounds: 3, parts })
 }
 
-/// Names the parts of one depth.
 pub(crate) fn group(levels: u32) -> String {
     format!("depth {levels}")
 }
 
-/// Names the parts of one file size.
 pub(crate) fn label(kilobytes: u64) -> String {
     format!("{kilobytes} KB")
 }

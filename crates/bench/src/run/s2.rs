@@ -1,28 +1,30 @@
-//! S2, asynchronous buffered I/O by retry (Bhattacharya): aio-stress, as `haul bench aio` does it.
+//! S2, asynchronous buffered I/O by retry (Bhattacharya): aio-stress, here as `haul bench aio`.
 //!
-//! One file of 1 GB, records of 64 KB, depth 64, 8 I/Os per iteration, at most 8 per submit, buffers
-//! aligned to 4 KB, buffered and with O_DIRECT, nothing of the file in memory at the start. The document
-//! compares a kernel that blocks in `io_submit` ("vanilla") with one that retries ("patched"); here every
-//! engine of haul does the same work, and the blocking one is the reference.
+//! One file of 1 GB, records of 64 KB, depth 64, 8 I/Os per iteration, at most 8 per submit,
+//! buffers aligned to 4 KB, buffered and with O_DIRECT, nothing of the file in memory at the
+//! start. The document compares a kernel that blocks in `io_submit` ("vanilla") with one that
+//! retries ("patched"). Here every engine of haul does the same work, and the blocking engine is
+//! the reference.
 //!
-//! `haul bench aio` lays the file out and takes it out of memory before its clock starts; after writes
-//! without O_SYNC it gives the time of an fsync apart. (aio-stress does the same, and prints the rate with
-//! its fsync in parentheses; that the document's parentheses are those is likely, and not said.)
+//! `haul bench aio` writes the file and drops it from memory before its clock starts. After writes
+//! without O_SYNC, it reports the time of an fsync separately. (aio-stress does the same and prints
+//! the rate with its fsync in parentheses. The document's parentheses probably mean the same, but
+//! it does not say so.)
 
 use super::study::{Against, Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::{Error, Result};
 
 /// A row of the document's table.
 pub(crate) struct Row {
-    /// What the document calls it.
+    /// Name in the document.
     pub(crate) label: &'static str,
-    /// What `--only` calls it.
+    /// Name for `--only`.
     pub(crate) name: &'static str,
-    /// The words of `haul bench aio` for it.
+    /// Arguments of `haul bench aio`.
     words: [&'static str; 4],
 }
 
-/// The rows, in the document's order.
+/// Rows, in the document's order.
 pub(crate) const ROWS: [Row; 6] = [
     row("Random-Read", "random-read", "random", "read"),
     row("Random-O_SYNC-Write", "random-sync-write", "random", "sync-write"),
@@ -36,7 +38,7 @@ const fn row(label: &'static str, name: &'static str, pattern: &'static str, kin
     Row { label, name, words: ["--pattern", pattern, "--kind", kind] }
 }
 
-/// The engines, and what plots make of them.
+/// Engines, and their roles in plots.
 pub(crate) const ENGINES: [(&str, Role); 5] = [
     ("sync", Role::Sync),
     ("kernel-aio", Role::KernelAio),
@@ -45,16 +47,16 @@ pub(crate) const ENGINES: [(&str, Role); 5] = [
     ("retry", Role::Retry),
 ];
 
-/// What is added to an engine's name where it goes round the page cache.
+/// Suffix of an engine's ID when it bypasses the page cache.
 pub(crate) const DIRECT: &str = "/direct";
 
-/// The document's file.
+/// Size of the document's file.
 const FILE_BYTES: u64 = 1 << 30;
 
-/// The document's records.
+/// Size of the document's records.
 const RECORD_BYTES: u64 = 64 * 1024;
 
-/// Lays the study out; the size of the file is scaled, in whole records.
+/// Builds the study; the scale applies to the size of the file, in whole records.
 ///
 /// # Errors
 ///

@@ -1,17 +1,18 @@
 //! S3, copy_async (Mahajan and Bandi, 2022): 128 files of 32 KB, 1 MB and 100 MB, copied with one
-//! operation per file, several, and batches of them, buffered and with O_DIRECT.
+//! operation per file in flight, several, and batches of them, buffered and with O_DIRECT.
 //!
-//! The document's sizes are multiples of 4,096 bytes, so its KB and MB are powers of 1024; its buffer is
-//! 128 KB. Parts:
+//! The document's sizes are multiples of 4,096 bytes, so its KB and MB are powers of 1024; its
+//! buffer is 128 KB. Parts:
 //!
 //! - `small`, `medium`, `large`: every engine x kind of operation x buffered or direct, GNU cp, and
-//!   haul's own choice; peak memory is read off the same runs.
-//! - `fallocate`: the target allocated beforehand or not, medium files, one operation per file.
-//! - `depth-buffered`, `depth-direct`: 1 to 256 files in flight, medium files. One worker, so that the
-//!   depth is the whole program's, as in the document; as many files open ahead as operations.
+//!   haul's own choice; the same runs give peak memory.
+//! - `fallocate`: target allocated beforehand or not, medium files, one operation per file.
+//! - `depth-buffered`, `depth-direct`: 1 to 256 files in flight, medium files. One worker, so
+//!   that the depth is that of the whole program, as in the document; as many files open ahead
+//!   as operations.
 //!
-//! GNU cp has no O_DIRECT (the document wrote a copier of its own for it), so beside the direct engines
-//! stands haul's blocking engine with `--direct`.
+//! GNU cp has no O_DIRECT (the document uses a copier of its own for it), so the direct engines are
+//! shown beside haul's blocking engine with `--direct`.
 
 use super::study::{Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
@@ -20,30 +21,30 @@ use crate::shapes::{Kind, Shape, ShapeOptions};
 /// Files in each workload.
 const FILES: u64 = 128;
 
-/// Workloads: what `--only` calls them, and bytes of each file.
+/// Workloads: name for `--only`, and bytes per file.
 pub(crate) const SIZES: [(&str, u64); 3] = [("small", 32 << 10), ("medium", 1 << 20), ("large", 100 << 20)];
 
 /// Kinds of operations.
 pub(crate) const OPS: [&str; 3] = ["single", "multi", "batch"];
 
-/// The asynchronous engines: id, role, words.
+/// Asynchronous engines: ID, role, arguments.
 pub(crate) const ENGINES: [(&str, Role, &str); 3] = [
     ("posix-aio", Role::PosixAio, "--engine=posix-aio"),
     ("io-uring", Role::IoUring, "--engine=io-uring"),
     ("io-uring-rb", Role::IoUringRegistered, "--engine=io-uring --registered-buffers"),
 ];
 
-/// Whether the page cache is gone round, and the option for it.
+/// Modes, and the option for each; `direct` bypasses the page cache.
 pub(crate) const MODES: [(&str, &str); 2] = [("buffered", ""), ("direct", "--direct")];
 
 /// Queue depths of the sweep.
 pub(crate) const DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// The document's buffer.
+/// Option for the document's buffer size.
 const BLOCK: &str = "--block-size=131072";
 
-/// Lays the study out. The size of the large files is scaled, down to the medium one; what is left of a
-/// scale below a hundredth takes files away everywhere.
+/// Builds the study. The scale applies to the size of the large files, down to that of the medium
+/// ones; below a hundredth, it also reduces the number of files everywhere.
 pub(crate) fn study(scale: f64) -> Result<Study> {
     let medium = tree(SIZES[1].1, scale)?;
     let mut parts = Vec::new();
@@ -66,7 +67,7 @@ pub(crate) fn study(scale: f64) -> Result<Study> {
 }
 
 fn tree(bytes: u64, scale: f64) -> Result<Shape> {
-    // Whole pages, as O_DIRECT wants them.
+    // Whole pages, as O_DIRECT requires.
     let scaled = ((bytes as f64 * scale / 4096.0).round() as u64).saturating_mul(4096);
     let is_large = bytes == SIZES[2].1;
     let bytes = if is_large { scaled.max(SIZES[1].1) } else { bytes };
@@ -74,14 +75,14 @@ fn tree(bytes: u64, scale: f64) -> Result<Shape> {
     let options = ShapeOptions {
         files: Some(files.max(1)),
         size: Some(bytes),
-        // Only to have an absurd one refused.
+        // Passed on only to have an invalid scale refused.
         scale: if scale > 0.0 && scale.is_finite() { 1.0 } else { scale },
         ..ShapeOptions::default()
     };
     Shape::new(Kind::Flat, &options)
 }
 
-/// Writes a size of files as the document does.
+/// Formats a file size like the document.
 pub(crate) fn size_label(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KB", bytes >> 10),
@@ -90,7 +91,7 @@ pub(crate) fn size_label(bytes: u64) -> String {
     }
 }
 
-/// The parts that vary one thing, over medium files.
+/// Returns the parts that vary one parameter, over medium files.
 fn more_parts(medium: &Shape) -> Vec<Part> {
     let part = |name: &str, group: &str, label: &str, settings| Part {
         name: name.to_owned(),
@@ -106,12 +107,12 @@ fn more_parts(medium: &Shape) -> Vec<Part> {
     parts
 }
 
-/// Returns the id of a setting of the matrix.
+/// Returns the ID of a setting of the matrix.
 pub(crate) fn id(engine: &str, ops: &str, mode: &str) -> String {
     format!("{engine}/{ops}/{mode}")
 }
 
-/// The id of the blocking engine in a mode.
+/// Returns the ID of the blocking engine in a mode.
 pub(crate) fn blocking_id(mode: &str) -> String {
     format!("sync/{mode}")
 }
@@ -134,14 +135,14 @@ fn matrix() -> Vec<Setting> {
     settings
 }
 
-/// The engines of the document's figure on fallocate: id, role, words.
+/// Engines in the document's figure on fallocate: ID, role, arguments.
 pub(crate) const ALLOCATING: [(&str, Role, &str); 3] = [
     ("sync", Role::Sync, "--engine=sync"),
     ("posix-aio", Role::PosixAio, "--engine=posix-aio --ops=single"),
     ("io-uring", Role::IoUring, "--engine=io-uring --ops=single"),
 ];
 
-/// Whether the target is allocated beforehand, and the option for it.
+/// Variants with and without allocating the target beforehand, and the option for each.
 pub(crate) const ALLOCATION: [(&str, &str); 2] =
     [("without", "--no-fallocate"), ("fallocate", "--fallocate")];
 
@@ -159,7 +160,7 @@ fn fallocate() -> Vec<Setting> {
     settings
 }
 
-/// Returns the id of a setting of the sweep.
+/// Returns the ID of a setting of the sweep.
 pub(crate) fn depth_id(engine: &str, depth: u32) -> String {
     format!("{engine}/{depth}")
 }
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(size_label(SIZES[2].1), "100 MB");
         let names: Vec<&str> = study.parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!(names, ["small", "medium", "fallocate", "depth-buffered", "depth-direct", "large"]);
-        // 3 engines x 3 kinds of operations x 2 modes, the blocking one twice, cp, and haul's choice.
+        // 3 engines x 3 kinds of operations x 2 modes, the blocking one twice, cp, haul's choice.
         assert_eq!(study.parts[0].settings.len(), 22);
         assert_eq!(study.parts[2].settings.len(), 13);
         assert_eq!(study.parts[3].settings.len(), 20);

@@ -1,23 +1,24 @@
-//! S4, DCP (Morriss and Kim, 2014): broad, fat and deep trees and a practical test, against `cp -r`.
+//! S4, DCP (Morriss and Kim, 2014): broad, fat and deep trees and a practical test, against cp -r.
 //!
-//! Five runs each; mean, sample standard deviation, and a one-tailed unpaired t-test. The document's
-//! program had POSIX AIO with notification by thread, a buffer of 0x80000 bytes, `fallocate`,
-//! `fadvise(SEQUENTIAL)` and drop-behind, and read-ahead: haul so set is called `as dcp` here. With
-//! `--ablate` each optimisation is turned off alone, of haul's own choice; "12 threads" is the document's
-//! number. The practical test was 5.7 GB of videos in 5 directories; how many files is not said: 10 here.
+//! Five runs each, with mean, sample standard deviation, and a one-tailed unpaired t-test. The
+//! document's program uses POSIX AIO with notification by thread, a buffer of 0x80000 bytes,
+//! `fallocate`, `fadvise(SEQUENTIAL)`, drop-behind, and read-ahead; haul with these settings is
+//! called `as dcp` here. `--ablate` turns off each optimisation of haul's own choice in turn; "12
+//! threads" is the document's number. The practical test was 5.7 GB of videos in 5 directories; the
+//! number of files is not given, so 10 are used here.
 
 use super::Ablate;
 use super::study::{AUTO, Against, Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 
-/// The trees, in the document's order.
+/// Trees, in the document's order.
 pub(crate) const TREES: [Kind; 4] = [Kind::Broad, Kind::Fat, Kind::Deep, Kind::Practical];
 
-/// The id of haul with the document's program's settings.
+/// ID of haul with the settings of the document's program.
 pub(crate) const AS_DCP: &str = "as-dcp";
 
-/// What is turned off, or set: id, what plots call it, option. The first four are the document's.
+/// Ablations: ID, label in plots, option. The first four are the document's.
 pub(crate) const ABLATIONS: [(&str, &str, &str); 7] = [
     ("1-thread", "1 thread", "-j 1"),
     ("12-thread", "12 threads", "-j 12"),
@@ -28,7 +29,7 @@ pub(crate) const ABLATIONS: [(&str, &str, &str); 7] = [
     ("no-inode-order", "no inode order", "--no-inode-order"),
 ];
 
-/// Lays the study out; trees are scaled as `haul bench make` does it.
+/// Builds the study; trees are scaled like in `haul bench make`.
 pub(crate) fn study(scale: f64, ablate: Ablate) -> Result<Study> {
     let mut parts = Vec::new();
     for kind in TREES {

@@ -1,10 +1,13 @@
-//! S5, spdcp (Matney, Canon and Oral): many files of 100 MB, a few of 24,000 MB, and both, by more and more clients.
+//! S5, spdcp (Matney, Canon and Oral): many files of 100 MB, a few of 24,000 MB, and both, copied
+//! by an increasing number of clients.
 //!
-//! The document's file system gave 10 GB/s and its copies were of 240 GB. Here the file system is the stand-in, whose
-//! ceilings are known: [`TARGETS`] targets of [`TARGET_RATE`], clients of [`CLIENT_RATE`], each way. A scale makes both
-//! the number and the size of the many files smaller, by its square root, and only the size of the few: what is hard about
-//! them stays. Each client is a process with a mount of its own. GNU cp is one client; dcp takes part where it is. On another
-//! file system (`--mounts`) there are as many clients as mounts, and no ceiling is known.
+//! The document's file system gave 10 GB/s and its workloads were 240 GB each. Here the file system
+//! is the stand-in, whose ceilings are known: [`TARGETS`] targets of [`TARGET_RATE`], clients of
+//! [`CLIENT_RATE`], each way. The scale's square root applies to both the number and the size of
+//! the many files; the few files only get smaller. That keeps what is hard about the workloads.
+//! Each client is a process with a mount of its own. GNU cp is one client; dcp takes part if it is
+//! installed. On another file system (`--mounts`) there are as many clients as mounts, and no
+//! ceiling is known.
 
 use super::study::{Against, CP, Name, Part, Role, Setting, Study, Unit, Work};
 use crate::error::Result;
@@ -13,50 +16,48 @@ use crate::shapes::{Kind, Shape, ShapeOptions};
 /// Numbers of clients.
 pub(crate) const CLIENTS: [u32; 5] = [1, 2, 4, 8, 16];
 
-/// The targets of the stand-in.
+/// Number of targets of the stand-in.
 pub(crate) const TARGETS: u32 = 8;
 
-/// Bytes a second of each, each way.
+/// Rate of each target, each way, in bytes per second.
 pub(crate) const TARGET_RATE: u64 = 20_000_000;
 
-/// Bytes a second of each client, each way.
+/// Rate of each client, each way, in bytes per second.
 pub(crate) const CLIENT_RATE: u64 = 25_000_000;
 
-/// The workloads: name, label, number of files of 100 MB and of 24,000 MB.
+/// Workloads: name, label, and number of files of 100 MB and of 24,000 MB.
 pub(crate) const WORKLOADS: [(&str, &str, u64, u64); 3] = [
     ("workload-1", "2400 files of 100 MB", 2400, 0),
     ("workload-2", "10 files of 24,000 MB", 0, 10),
     ("workload-3", "1200 files of 100 MB and 5 of 24,000 MB", 1200, 5),
 ];
 
-/// Some files of one size, in a directory of the source.
+/// Files of one size, in a directory of the source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Directory {
-    /// Its name.
     pub(crate) name: &'static str,
-    /// The files.
     pub(crate) shape: Shape,
-    /// Over how many targets each is striped.
+    /// Number of targets each file is striped over.
     pub(crate) stripes: u16,
 }
 
-/// Returns the most that so many clients could copy a second, in MB.
+/// Returns the maximum rate of `clients` clients, in MB/s.
 pub(crate) fn ceiling(clients: u32) -> f64 {
     let bytes = (u64::from(clients) * CLIENT_RATE).min(u64::from(TARGETS) * TARGET_RATE);
     bytes as f64 / 1e6
 }
 
-/// Returns the id of haul with so many clients.
+/// Returns the ID of haul with `clients` clients.
 pub(crate) fn haul_id(clients: u32) -> String {
     format!("haul-{clients}")
 }
 
-/// Returns the id of dcp with so many clients.
+/// Returns the ID of dcp with `clients` clients.
 pub(crate) fn dcp_id(clients: u32) -> String {
     format!("dcp-{clients}")
 }
 
-/// Lays the study out; `dcp` says whether it takes part.
+/// Builds the study; `dcp` says whether dcp takes part.
 pub(crate) fn study(scale: f64, dcp: bool) -> Result<Study> {
     let parts = WORKLOADS.iter().map(|(name, label, many, few)| {
         Ok(Part {
@@ -75,7 +76,7 @@ pub(crate) fn study(scale: f64, dcp: bool) -> Result<Study> {
     })
 }
 
-/// Leaves out settings of more clients than there are.
+/// Drops settings with more clients than available.
 pub(crate) fn keep_clients(study: &mut Study, clients: usize) {
     for part in &mut study.parts {
         part.settings.retain(|setting| setting.x.is_none_or(|wanted| wanted <= clients as f64));

@@ -1,16 +1,20 @@
-//! Runs the study on a striped file system with a client for each rank: the stand-in, mounted anew for each part, or one that is
-//! mounted already, once for each client (`--mounts`).
+//! Runs the study on a striped file system with one client per rank: the stand-in, mounted anew for
+//! each part, or a file system that is already mounted once per client (`--mounts`).
 //!
 //! ```text
-//!   haul-standin ─► client0 ... client15      one run:  target removed (without pace) ─► command ─► fsync on each client
-//!                                                        ─► target read and compared (without pace)
+//!   haul-standin ─► client0 ... client15
+//!
+//!   one run:  remove target (pace off) ─► command ─► fsync on each client
+//!             ─► read and compare target (pace off)
+//!
 //!   mpirun -n N WRAPPER ... haul cp -r shared/source shared/target
 //!               └─► each rank: a mount namespace of its own, its client's mount bound to `shared`
 //! ```
 //!
-//! So every rank has the same paths and the speed of a node of its own. A rate is that of the bytes until the last of them is
-//! on the targets: the stand-in lets clients write ahead, as Lustre does, and that must not count. Of another file system nobody
-//! knows how fast it can be, where it puts files is left to it, and all clients synchronise all files of the copy.
+//! Every rank therefore sees the same paths, at the speed of a node of its own. A rate covers the
+//! time until the last byte is on the targets: like Lustre, the stand-in lets clients write behind,
+//! and that must not count. For any other file system, the maximum rate is unknown, file placement
+//! is left to it, and all clients synchronise all files of the copy.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -33,25 +37,25 @@ use crate::programs;
 use crate::trees;
 use crate::verify::{Digest, digest};
 
-/// How nothing of the source is in memory.
+/// How a cold cache is ensured, and what a rate includes.
 pub(crate) const COLD: &str = "cold: a client forgets what it has of a file when that is opened; every copy was read back and \
      compared; a rate is that until all of it is on the targets";
-/// Seed of the files' content.
+/// Seed of the files' contents.
 const SEED: u64 = 1;
-/// Bytes of a stripe.
+/// Stripe size, in bytes.
 const STRIPE_BYTES: u32 = 1 << 20;
-/// Where memory is a directory.
+/// Directory of an in-memory file system.
 const MEMORY: &str = "/dev/shm";
-/// The stand-in's attribute that sets whether anything takes time.
+/// Attribute of the stand-in that turns its pacing on and off.
 const PACE: &str = "user.standin.pace";
-/// What each rank is started by: `WRAPPER CLIENTS SHARED PROGRAM ...`.
+/// Script that starts each rank: `WRAPPER CLIENTS SHARED PROGRAM ...`.
 const WRAPPER: &str = "#!/bin/sh
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}
 client=$1$rank shared=$2
 shift 2
 exec unshare --mount sh -c 'mount --bind \"$0\" \"$1\" && shift && exec \"$@\"' \"$client\" \"$shared\" \"$@\"
 ";
-/// What the launchers need to know: root, more ranks than processors, and no spinning.
+/// Environment for the launchers: allow root, allow more ranks than processors, do not spin.
 const LAUNCHERS: [(&str, &str); 5] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -60,12 +64,12 @@ const LAUNCHERS: [(&str, &str); 5] = [
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
 ];
 
-/// Tells whether dcp can take part.
+/// True if dcp is installed.
 pub(crate) fn has_dcp() -> bool {
     programs::find("dcp").is_ok()
 }
 
-/// Says where it is run.
+/// Describes the file system the study runs on.
 pub(crate) fn place(options: &RunOptions) -> String {
     if !options.mounts.is_empty() {
         return mounted::place(&options.mounts);
@@ -78,11 +82,11 @@ pub(crate) fn place(options: &RunOptions) -> String {
     )
 }
 
-/// Refuses a machine on which it cannot be run.
+/// Refuses a machine on which the study cannot run.
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] with what is missing.
+/// [`Error::Refused`] names what is missing.
 pub(crate) fn check(study: &Study, options: &RunOptions) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Refused("s5 mounts file systems: it needs root".to_owned()));
@@ -108,11 +112,11 @@ fn memory() -> PathBuf {
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// Runs all parts; `done` gets each as soon as it is finished.
+/// Runs all parts; `done` is called with each as soon as it is finished.
 ///
 /// # Errors
 ///
-/// Whatever makes the file system useless.
+/// Any failure of the test bed.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
     let mounts = &session.options.mounts;
     let standin = if mounts.is_empty() { Some(find_standin(session)?) } else { None };
@@ -131,7 +135,7 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
     })
 }
 
-/// Finds the program that stands in: where it was said to be, beside haul, or on PATH.
+/// Finds the stand-in: at the given path, beside haul, or in PATH.
 fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
     let beside = session.haul.with_file_name("haul-standin");
     match &session.options.standin {
@@ -141,7 +145,7 @@ fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
     }
 }
 
-/// A file system with a mount for each client.
+/// A file system with a mount per client.
 pub(crate) struct Ground {
     storage: Storage,
     clients: u32,
@@ -149,15 +153,15 @@ pub(crate) struct Ground {
     work: tempfile::TempDir,
 }
 
-/// Who stores what is copied.
+/// Where the copied data is stored.
 enum Storage {
-    /// The stand-in, as a process.
+    /// The stand-in, a child process.
     StandIn(Child),
-    /// A file system that was there; in this directory of it, which was made for the study.
+    /// An existing file system, in this directory made for the study.
     Given(PathBuf),
 }
 
-/// Makes the directory that mounts are found in, and what runs a rank on its mount.
+/// Makes the directory for the mount points and the wrapper script.
 fn prepare_work() -> Result<tempfile::TempDir> {
     let memory = memory();
     let work = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(&memory);
@@ -172,11 +176,11 @@ fn prepare_work() -> Result<tempfile::TempDir> {
 }
 
 impl Ground {
-    /// Mounts the stand-in.
+    /// Starts and mounts the stand-in.
     ///
     /// # Errors
     ///
-    /// When it cannot be started, or does not mount.
+    /// If it cannot be started or does not mount.
     pub(crate) fn start(standin: &Path) -> Result<Ground> {
         let work = prepare_work()?;
         let clients = CLIENTS.iter().max().copied().unwrap_or(1);
@@ -202,7 +206,8 @@ impl Ground {
         Ok(ground)
     }
 
-    /// Takes mounts of one file system: in a directory of its own there, which each client finds by a link.
+    /// Uses existing mounts of one file system: makes a directory there, and a link to it for
+    /// each client.
     fn on(mounts: &[PathBuf]) -> Result<Ground> {
         let work = prepare_work()?;
         let made = mounted::make_directory(mounts)?;
@@ -223,16 +228,16 @@ impl Ground {
         self.work.path().join(format!("client{number}"))
     }
 
-    /// Returns the path at which every rank finds a name at the top.
+    /// Returns the path under which every rank finds `name`, an entry at the top.
     pub(crate) fn shared(&self, name: &str) -> PathBuf {
         self.work.path().join("shared").join(name)
     }
 
-    /// Sets whether anything takes time, if that can be set.
+    /// Turns the pacing of the stand-in on or off; does nothing on another file system.
     ///
     /// # Errors
     ///
-    /// When the stand-in refuses.
+    /// If the stand-in refuses.
     pub(crate) fn pace(&self, pace: &str) -> Result<()> {
         if let Storage::Given(_) = self.storage {
             return Ok(());
@@ -242,7 +247,7 @@ impl Ground {
             .map_err(|errno| Error::doing("set the pace of", &root)(errno.into()))
     }
 
-    /// Makes the source and returns what it holds.
+    /// Makes the source and returns its digest.
     fn prepare(&self, directories: &[Directory], session: &Session<'_>) -> Result<Digest> {
         self.pace("off")?;
         let source = self.client(0).join("source");
@@ -259,7 +264,7 @@ impl Ground {
         digest(&source, session.interrupt)
     }
 
-    /// Has nothing of the source in memory before a run. Clients of the stand-in forget a file when they open it.
+    /// Drops the source from memory before a run. The clients of the stand-in do so on every open.
     fn forget(&self) -> Result<()> {
         match self.storage {
             Storage::StandIn(_) => Ok(()),
@@ -267,11 +272,11 @@ impl Ground {
         }
     }
 
-    /// Waits until all that was written is on the targets.
+    /// Waits until all written data is on the targets.
     ///
     /// # Errors
     ///
-    /// When some of it does not come there.
+    /// If some of it cannot be written.
     pub(crate) fn drain(&self) -> Result<()> {
         let clients = (0..self.clients).map(|number| self.client(number));
         match self.storage {
@@ -284,7 +289,7 @@ impl Ground {
         }
     }
 
-    /// Begins a command line that so many ranks run, each on the mount of its own client.
+    /// Starts a command line for `ranks` ranks, each on the mount of its own client.
     pub(crate) fn by_ranks(&self, ranks: u32) -> Command {
         let mut command = Command::new("mpirun");
         command.args(["-n", &ranks.to_string()]).arg(self.work.path().join("wrapper"));
@@ -292,7 +297,7 @@ impl Ground {
         command
     }
 
-    /// Tells the wrapper where the clients are, and the launcher and haul what they have to know.
+    /// Adds the wrapper's arguments and the environment of the launcher and haul.
     fn on_clients(&self, command: &mut Command) {
         command.arg(self.work.path().join("client")).arg(self.work.path().join("shared"));
         command.envs(LAUNCHERS).env("LC_ALL", "C");
@@ -301,11 +306,11 @@ impl Ground {
         }
     }
 
-    /// Ends the stand-in or removes what was made.
+    /// Stops the stand-in, or removes the directory made for the study.
     ///
     /// # Errors
     ///
-    /// What could not be removed.
+    /// If something could not be removed.
     pub(crate) fn end(self) -> Result<()> {
         match self.storage {
             Storage::StandIn(child) => end_standin(child, self.work),
@@ -322,7 +327,8 @@ fn close(work: tempfile::TempDir) -> Result<()> {
     work.close().map_err(Error::doing("remove", &path))
 }
 
-/// Ends the stand-in; what it could not unmount is, so that nothing else is removed with its directory.
+/// Stops the stand-in. Mounts it left behind are unmounted first, so that removing the directory
+/// deletes nothing in them.
 fn end_standin(mut child: Child, work: tempfile::TempDir) -> Result<()> {
     drop(child.stdin.take());
     let ended = child.wait().map_err(Error::doing("wait for", Path::new("haul-standin")));
@@ -334,7 +340,7 @@ fn end_standin(mut child: Child, work: tempfile::TempDir) -> Result<()> {
         }
     }
     if !leftovers.is_empty() {
-        // Kept: what is mounted there would be emptied with it.
+        // Kept: removing it would delete the contents of the mount.
         let kept = work.keep();
         leftovers.push(format!("{}; remove it", kept.display()));
         return Err(Error::LeftBehind { leftovers, cause: None });
@@ -343,7 +349,7 @@ fn end_standin(mut child: Child, work: tempfile::TempDir) -> Result<()> {
     ended.map(drop)
 }
 
-/// The value of `lustre.lov` that asks for so many stripes, beginning anywhere.
+/// Returns the value of `lustre.lov` that requests `stripes` stripes, starting on any target.
 fn layout(stripes: u16) -> Vec<u8> {
     let mut value = 0x0bd1_0bd0_u32.to_le_bytes().to_vec();
     value.extend(1_u32.to_le_bytes());
@@ -379,7 +385,7 @@ fn run_part(ground: &Ground, part: &Part, expected: Digest, session: &mut Sessio
     Ok(measured(part, part.work.totals(), digest, collected, Unit::MegabytesPerSecond))
 }
 
-/// The program of a setting and its number of clients.
+/// Returns the program of a setting and its number of clients.
 fn program(setting: &Setting) -> (&str, &str) {
     match setting.words.as_deref() {
         Some([program, _, clients]) => (program, clients),
@@ -387,7 +393,7 @@ fn program(setting: &Setting) -> (&str, &str) {
     }
 }
 
-/// The command line of a setting, as reports show it.
+/// Returns the command line of a setting, as shown in reports.
 fn shown(setting: &Setting) -> String {
     match program(setting) {
         ("haul", clients) => format!("mpirun -n {clients} haul cp -r -T --copy-layout SOURCE TARGET"),
@@ -403,7 +409,7 @@ fn command(ground: &Ground, setting: &Setting, haul: &Path) -> Command {
         ground.on_clients(&mut alone);
         alone
     } else {
-        // The numbers are the study's own.
+        // The study only contains valid numbers.
         ground.by_ranks(clients.parse().unwrap_or(1))
     };
     match program {

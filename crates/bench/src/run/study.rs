@@ -1,13 +1,13 @@
-//! What a study of the documents consists of, as data: parts, each with a piece of work and the settings
-//! that take their turns at it.
+//! The structure of a study of the documents, as data: parts, each with its work and the settings
+//! that take turns at it.
 //!
 //! ```text
 //!   Study ─► Part "depth-2/4K" ─► Work: a tree to copy, or a file to read and write
-//!              │                └► Settings: cp, k-D, k-N, posix, haul     in turn, round after round
-//!              └ group "depth 2", label "4 KB": where it stands in tables and plots
+//!              │                └► Settings: cp, k-D, k-N, posix, haul   in turn, each round
+//!              └ group "depth 2", label "4 KB": its place in tables and plots
 //! ```
 //!
-//! `s1` to `s5` say which; `copies`, `rates` and `striped` run them.
+//! `s1` to `s5` define the studies; `copies`, `rates` and `striped` run them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use super::s5::Directory;
 use crate::error::{Error, Result};
 use crate::shapes::{Shape, Totals};
 
-/// Names a study of the documents.
+/// Name of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Name {
@@ -33,7 +33,7 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// Returns the name it has on the command line.
+    /// Returns its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Name::S1 => "s1",
@@ -45,19 +45,18 @@ impl Name {
     }
 }
 
-/// What the figures of a study are.
+/// Unit of a study's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
-    /// Seconds to the return of the command: less is better.
+    /// Seconds to the return of the command: lower is better.
     #[serde(rename = "s")]
     Seconds,
-    /// Millions of bytes a second: more is better.
+    /// 10^6 bytes per second: higher is better.
     #[serde(rename = "MB/s")]
     MegabytesPerSecond,
 }
 
 impl Unit {
-    /// Returns its symbol.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Unit::Seconds => "s",
@@ -66,52 +65,48 @@ impl Unit {
     }
 }
 
-/// A whole study.
 #[derive(Clone, Debug)]
 pub(crate) struct Study {
-    /// Its name.
     pub(crate) name: Name,
-    /// What its figures are.
     pub(crate) unit: Unit,
-    /// Rounds that count, unless told otherwise.
+    /// Rounds counted by default.
     pub(crate) rounds: u32,
-    /// What is run, in this order.
+    /// Parts, in execution order.
     pub(crate) parts: Vec<Part>,
 }
 
-/// A piece of work, and those who do it in turn. Only figures of one part are compared with each other.
+/// Some work, and the settings that take turns at it. Figures are only compared within a part.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// What `--only` calls it.
+    /// Name for `--only`.
     pub(crate) name: String,
-    /// What stands above several parts in a table or plot.
+    /// Heading of several parts in a table or plot.
     pub(crate) group: String,
-    /// What it is called there.
+    /// Name of the part under that heading.
     pub(crate) label: String,
-    /// What is done.
     pub(crate) work: Work,
-    /// Who does it; ids and command lines differ.
+    /// Who does the work; IDs and command lines are unique.
     pub(crate) settings: Vec<Setting>,
 }
 
-/// What is done in a part.
+/// The work of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Work {
-    /// A tree is copied.
+    /// Copies a tree.
     Copy(Shape),
-    /// Directories on a striped file system are copied.
+    /// Copies directories on a striped file system.
     Striped(Vec<Directory>),
-    /// A file is read or written, by `haul bench aio` with these words.
+    /// Reads or writes a file with `haul bench aio`.
     Rate {
-        /// Bytes of the file.
+        /// Size of the file.
         file_bytes: u64,
-        /// The words that all settings share.
+        /// Arguments that all settings share.
         words: Vec<String>,
     },
 }
 
 impl Work {
-    /// Sums it up; a file alone is a tree of one.
+    /// Returns the totals; a single file counts as a tree of one.
     pub(crate) fn totals(&self) -> Totals {
         match self {
             Work::Copy(shape) => shape.totals(),
@@ -128,68 +123,66 @@ impl Work {
     }
 }
 
-/// What a setting is to the study; plots give each a colour.
+/// Role of a setting in the study; plots give each role a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
-    /// GNU cp, or whatever all are compared with.
+    /// GNU cp, or whatever the others are compared with.
     Reference,
-    /// haul as it is without options.
+    /// haul without options.
     Auto,
     /// haul with its blocking engine.
     Sync,
     /// haul with its io_uring engine.
     IoUring,
-    /// The same with registered buffers.
+    /// haul with its io_uring engine and registered buffers.
     IoUringRegistered,
     /// haul with its POSIX AIO engine.
     PosixAio,
     /// haul with its kernel AIO engine.
     KernelAio,
-    /// haul with its engine of retries.
+    /// haul with its retry engine.
     Retry,
-    /// haul with an optimisation turned off.
+    /// haul with one optimisation turned off.
     Ablation,
     /// Another program.
     Rival,
 }
 
-/// Who a setting is tested against, and what is expected.
+/// The setting to test against, and the expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Against {
-    /// It is expected to be better than the setting of this id.
+    /// Expected to be better than the setting with this ID.
     BetterThan(&'static str),
-    /// It is expected to be worse than the setting of this id.
+    /// Expected to be worse than the setting with this ID.
     WorseThan(&'static str),
-    /// It is not tested.
+    /// Not tested.
     Nobody,
 }
 
 /// A program with its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
-    /// What `--only` and the CSV call it.
+    /// Name for `--only` and in the CSV.
     pub(crate) id: String,
-    /// What plots and tables call it.
+    /// Name in plots and tables.
     pub(crate) label: String,
-    /// What it is.
     pub(crate) role: Role,
-    /// Options of haul; none for GNU cp.
+    /// Options of haul; `None` for GNU cp.
     pub(crate) words: Option<Vec<String>>,
-    /// The number that is varied, in a part that varies one.
+    /// The varied parameter, in a part that varies one.
     pub(crate) x: Option<f64>,
-    /// Its test.
     pub(crate) against: Against,
 }
 
-/// The id of GNU cp in every study.
+/// ID of GNU cp in every study.
 pub(crate) const CP: &str = "cp";
 
-/// The id of haul's own choice in every study.
+/// ID of haul's own choice in every study.
 pub(crate) const AUTO: &str = "haul";
 
 impl Setting {
-    /// Names GNU's `cp -r`.
+    /// Returns the setting for GNU's `cp -r`.
     pub(crate) fn gnu() -> Setting {
         Setting {
             id: CP.to_owned(),
@@ -201,12 +194,13 @@ impl Setting {
         }
     }
 
-    /// Names haul as it is without options.
+    /// Returns the setting for haul without options.
     pub(crate) fn auto() -> Setting {
         Setting { label: "haul (auto)".to_owned(), ..Setting::haul(AUTO, Role::Auto, "") }
     }
 
-    /// Names haul with options, split at spaces; it is called by its id and tested against GNU cp.
+    /// Returns a setting of haul with options, split at spaces. Its ID is also its label, and it is
+    /// tested against GNU cp.
     pub(crate) fn haul(id: &str, role: Role, words: &str) -> Setting {
         Setting {
             id: id.to_owned(),
@@ -218,19 +212,19 @@ impl Setting {
         }
     }
 
-    /// Changes what plots and tables call it.
+    /// Replaces the label.
     pub(crate) fn called(self, label: &str) -> Setting {
         Setting { label: label.to_owned(), ..self }
     }
 }
 
 impl Study {
-    /// Keeps the parts and settings that `only` names; naming no part keeps all parts, and naming no
-    /// setting all settings. A part is also named by the beginning of its name, up to a `/`.
+    /// Keeps the parts and settings named in `only`. If no part is named, all parts stay; likewise
+    /// for settings. The start of a part's name, up to a `/`, also names the part.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] for a name that is neither, and when nothing is left.
+    /// [`Error::Refused`] for an unknown name, or if nothing is left.
     pub(crate) fn keep(&mut self, only: &[String]) -> Result<()> {
         let is_part = |part: &Part, name: &str| {
             part.name == name || part.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
@@ -258,7 +252,7 @@ impl Study {
         Ok(())
     }
 
-    /// Returns what has to fit on the disk: the most files, directories and bytes of any part.
+    /// Returns what must fit on the disk: the maximum of each total over all parts.
     pub(crate) fn largest(&self) -> Totals {
         self.parts.iter().map(|part| part.work.totals()).fold(Totals::default(), |most, one| Totals {
             files: most.files.max(one.files),

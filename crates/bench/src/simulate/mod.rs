@@ -1,12 +1,13 @@
-//! `haul bench simulate`: what a job does at sizes that no machine at hand has.
+//! Implements `haul bench simulate`: models a job at sizes that no machine at hand has.
 //!
-//! It runs the real scheduler over a modelled file system (`haul_cluster::simulate`): the three workloads of the document at
-//! full size on 1 to 512 clients, 10⁹ small files on 1,000 ranks, small files on 4 to 2,000 ranks, and what it costs when ranks
-//! are lost or slow and targets differ. No rate in it was measured but that of listing, and every report says so; docs/scale.md
-//! has the assumptions.
+//! The real scheduler runs over a modelled file system (`haul_cluster::simulate`). The jobs are the
+//! three workloads of the document at full size on 1 to 512 clients, 10⁹ small files on 1,000
+//! ranks, small files on 4 to 2,000 ranks, and the cost of lost ranks, slow ranks and uneven
+//! targets. The only measured rate is that of listing, and every report says so; docs/scale.md
+//! lists the assumptions.
 //!
-//! - [`mod@scenes`]: the modelled machines, each constant with where it comes from, and what is run on them.
-//! - [`mod@published`]: what the document says.
+//! - [`mod@scenes`]: the modelled machines, with the source of each constant, and their jobs.
+//! - [`mod@published`]: the figures in the document.
 
 pub(crate) mod published;
 pub(crate) mod scenes;
@@ -27,7 +28,7 @@ use crate::report;
 
 use scenes::{Assumptions, Client, Planned, RESTART_TIME};
 
-/// Says what to simulate.
+/// Options of `haul bench simulate`.
 #[derive(Args, Clone, Debug)]
 pub struct SimulateOptions {
     /// Clients to copy the document's workloads with [default: 1,2,4,...,512, and some between]
@@ -65,47 +66,40 @@ pub struct SimulateOptions {
     html: Option<PathBuf>,
 }
 
-/// One simulated job.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Point {
-    /// What was copied: "1", "2", "3" as in the document, or "small".
+    /// The document's workload "1", "2" or "3", or "compression", "small" or "ranks".
     pub(crate) workload: &'static str,
-    /// How the clients copy.
     pub(crate) client: Client,
-    /// How many there are.
     pub(crate) clients: u32,
-    /// Metadata servers.
     pub(crate) metadata_servers: u32,
     /// Who lists directories.
     pub(crate) walk: Walk,
-    /// Entries of a directory.
+    /// Entries per directory.
     pub(crate) directory_entries: u64,
-    /// What goes wrong, in words; empty where the command line says.
+    /// Name of the fault; empty if the command line sets the faults.
     pub(crate) case: &'static str,
-    /// What the hardware allows, in bytes a second: the links of the clients, or the targets.
+    /// Hardware limit in bytes per second: the clients' links or the targets, whichever is lower.
     pub(crate) ceiling: f64,
-    /// What came out.
     pub(crate) outcome: Outcome,
 }
 
-/// Everything that was simulated.
+/// Results of all simulated jobs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Simulated {
-    /// What decided where files lie.
+    /// Seed that decides where files are placed.
     pub(crate) seed: u64,
-    /// Small files on 1,000 ranks.
+    /// Number of small files, on 1,000 ranks.
     pub(crate) files: u64,
-    /// The modelled machines.
     pub(crate) machines: Vec<(&'static str, simulate::Machine)>,
-    /// What the document says.
+    /// Figures in the document.
     pub(crate) published: Vec<published::Published>,
-    /// What goes wrong in all jobs but the cases, as the command line says.
+    /// Faults from the command line, in all jobs except `cases`.
     pub(crate) faults: Faults,
-    /// The jobs.
     pub(crate) points: Vec<Point>,
-    /// Small files, by ranks.
+    /// Jobs with small files, by ranks.
     pub(crate) by_ranks: Vec<Point>,
-    /// Jobs in which something goes wrong.
+    /// Jobs that show the cost of each fault.
     pub(crate) cases: Vec<Point>,
 }
 
@@ -124,7 +118,6 @@ impl SimulateOptions {
 }
 
 impl Point {
-    /// Simulates a job.
     pub(crate) fn simulate(planned: &Planned) -> Self {
         let Planned { workload, client, case, ref scene } = *planned;
         let machine = &scene.machine;
@@ -145,22 +138,22 @@ impl Point {
         }
     }
 
-    /// Returns megabytes a second.
+    /// Returns the rate in MB/s.
     pub(crate) fn rate(&self) -> f64 {
         self.outcome.rate() / 1e6
     }
 
-    /// Returns the rate as a part of what the hardware allows.
+    /// Returns the rate as a fraction of the hardware limit.
     pub(crate) fn efficiency(&self) -> f64 {
         self.outcome.rate() / self.ceiling
     }
 }
 
-/// Simulates, and reports what came out.
+/// Runs the simulations and reports the results.
 ///
 /// # Errors
 ///
-/// [`Error`] when a file cannot be written, or a signal came.
+/// [`Error::Io`] if a file cannot be written; [`Error::Interrupted`] after a signal.
 pub(crate) fn run(
     options: &SimulateOptions,
     output: &mut dyn Write,

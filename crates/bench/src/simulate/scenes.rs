@@ -1,7 +1,7 @@
-//! The modelled machines, and what is run on them.
+//! The modelled machines and the jobs that run on them.
 //!
-//! Each constant says where it comes from; "assumed" is what neither the document nor a measurement gives. docs/scale.md
-//! tells what changes when they are wrong.
+//! Each constant names its source; "assumed" marks values that neither the document nor a
+//! measurement gives. docs/scale.md explains what changes if they are wrong.
 
 use std::time::Duration;
 
@@ -11,50 +11,47 @@ use serde::Serialize;
 
 use super::published::{ALL, PEAK};
 
-/// How a client copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Client {
-    /// Many requests in flight, as haul's engines have.
+    /// With many requests in flight, like haul's engines.
     Haul,
-    /// A buffer is read, then written, then the next: one request in flight.
+    /// Reads a buffer, writes it, then reads the next: one request in flight.
     OneRequest,
 }
 
-/// A job to be simulated.
+/// A job to simulate.
 pub(crate) struct Planned {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub(crate) workload: &'static str,
-    /// How its clients copy.
     pub(crate) client: Client,
-    /// What goes wrong, in words; empty where the command line says.
+    /// Name of the fault; empty if the command line sets the faults.
     pub(crate) case: &'static str,
-    /// What is simulated.
     pub(crate) scene: Scene,
 }
 
-/// What the command line decides for all jobs.
+/// Parameters from the command line that apply to all jobs.
 pub(crate) struct Assumptions {
-    /// Small files to copy.
+    /// Number of small files to copy.
     pub(crate) files: u64,
-    /// What goes wrong.
     pub(crate) faults: Faults,
-    /// Entries a second that one process lists; none for what was measured.
+    /// Entries per second that one process lists; `None` for the measured rate.
     pub(crate) list_rate: Option<f64>,
-    /// Decides where files lie.
+    /// Seed that decides where files are placed.
     pub(crate) seed: u64,
 }
 
-/// Entries of a directory, and how many entries a second one process of haul lists in directories of that size. Measured
-/// on the stand-in with 0.5 ms a metadata operation: docs/measurements/cluster.md, "Listing".
+/// Entries per directory, and how many entries per second one process of haul lists in such
+/// directories. Measured on the stand-in with 0.5 ms per metadata operation:
+/// docs/measurements/cluster.md, "Listing".
 pub(crate) const LIST_RATES: [(u64, f64); 2] = [(1000, 572_000.0), (100, 96_000.0)];
 
-/// Returns what it costs one process to list an entry, at so many entries a second.
+/// Returns the time one process takes to list an entry, at `rate` entries per second.
 fn list_cost(rate: f64) -> Duration {
     Duration::from_secs_f64(1.0 / rate)
 }
 
 impl Assumptions {
-    /// Adapts a scene to what the command line says.
+    /// Applies the parameters of the command line to a scene.
     fn adapt(&self, mut scene: Scene) -> Scene {
         (scene.faults, scene.seed) = (self.faults, self.seed);
         if let Some(rate) = self.list_rate {
@@ -64,35 +61,35 @@ impl Assumptions {
     }
 }
 
-/// Ranks of the jobs of small files.
+/// Ranks in the jobs with small files.
 pub(crate) const SMALL_CLIENTS: u32 = 1000;
 
-/// Metadata servers of those jobs.
+/// Metadata servers in those jobs.
 pub(crate) const SERVERS: [u32; 6] = [1, 4, 16, 32, 64, 128];
 
-/// Clients of the document's jobs: powers of two, and some where its text says something.
+/// Clients in the document's jobs: powers of two, and the numbers its text mentions.
 const CLIENTS: [u32; 16] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 100, 128, 160, 200, 256, 384, 512];
 
-/// Targets that an ordinary file lies on, of those that a checkpoint does. Assumed: Lustre's usual default on such a system, and
-/// all of them (the document: "a fully striped file").
+/// Targets per ordinary file, and per checkpoint. Assumed: Lustre's usual default on such a system,
+/// and all of them (the document: "a fully striped file").
 const STRIPES_ORDINARY: u32 = 4;
 const STRIPES_CHECKPOINT: u32 = 80;
 
 /// Returns the model of the document's machine.
 pub(crate) fn document_machine() -> Machine {
     Machine {
-        // The document: 80 OSTs, over 10 GB/s in all. That it is had in both directions at once is assumed: a copy at 9,300 MB/s, as
-        // the document has it, moves twice that.
+        // The document: 80 OSTs, over 10 GB/s in total. Assumed to hold in both directions at once:
+        // the document's copy at 9,300 MB/s moves twice that.
         targets: 80,
         target_rate: PEAK * 1e6 / 80.0,
-        // In the 10 GB/s already, which were measured with requests.
+        // Included in the 10 GB/s, which were measured with requests.
         target_overhead: Duration::ZERO,
         target_latency: Duration::from_micros(300), // assumed
-        // The document: a single MDS. What it does was assumed.
+        // The document: a single MDS. Its performance is assumed.
         metadata_servers: 1,
         metadata_rate: 5_000.0,
         metadata_latency: Duration::from_micros(500),
-        // The least that a client of that machine can: what the document's GNU cp did on workload 1.
+        // Lower bound for a client of that machine: GNU cp on workload 1 in the document.
         link_rate: ALL[0].cp * 1e6,
         requests_in_flight: 32,                     // haul's default depth
         streams: 8,                                 // assumed: local workers
@@ -109,8 +106,8 @@ pub(crate) fn document_machine() -> Machine {
     }
 }
 
-/// Returns the model of a machine of today for small files, with so many metadata servers. Everything in it is assumed, but for
-/// what it costs to list.
+/// Returns the model of a present-day machine for small files, with `metadata_servers` metadata
+/// servers. Everything is assumed except the cost of listing.
 pub(crate) fn small_files_machine(metadata_servers: u32) -> Machine {
     Machine {
         targets: 64,
@@ -130,21 +127,24 @@ pub(crate) fn small_files_machine(metadata_servers: u32) -> Machine {
     }
 }
 
-/// What compression is called among the workloads.
+/// Name of the compression workload.
 pub(crate) const COMPRESSION: &str = "compression";
 
-/// Files that are compressed, and the bytes of each: the document's test file, as often as gives each of 64 clients twenty.
+/// Files to compress, and the bytes of each: the document's test file, twenty times for each of
+/// 64 clients.
 const COMPRESSED_FILES: u64 = 1280;
 pub(crate) const COMPRESSED_BYTES: u64 = 20_000_000;
 
-/// Bytes a second that one processor compresses; measured with bzip2 on mixed text and binary (docs/measurements/tools.md).
+/// Bytes per second that one processor compresses. Measured with bzip2 on mixed text and binary
+/// files (docs/measurements/tools.md).
 pub(crate) const COMPRESSION_RATE: f64 = 13e6;
 
-/// Clients that compress, each of which is one processor.
+/// Clients that compress; each is one processor.
 const COMPRESSION_CLIENTS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Plans the compression of many files: a client moves no more bytes a second than its processor compresses, and a file is
-/// never cut. What is written is counted as if it were as long as what was read, which is the worst case.
+/// Plans the compression of many files: a client moves no more bytes per second than its processor
+/// compresses, and files are never split. The output is counted as being as long as the input, the
+/// worst case.
 fn compression(assumed: &Assumptions) -> impl Iterator<Item = Planned> {
     COMPRESSION_CLIENTS.into_iter().map(move |clients| {
         let machine =
@@ -158,7 +158,7 @@ fn compression(assumed: &Assumptions) -> impl Iterator<Item = Planned> {
     })
 }
 
-/// Returns a workload of the document, by its number.
+/// Returns a workload of the document, by number.
 fn workload(number: &str) -> Workload {
     let ordinary = |files| Class { files, bytes: 100_000_000, stripes: STRIPES_ORDINARY };
     let checkpoint = |files| Class { files, bytes: 24_000_000_000, stripes: STRIPES_CHECKPOINT };
@@ -169,13 +169,14 @@ fn workload(number: &str) -> Workload {
     })
 }
 
-/// Creates a scene in which nothing goes wrong and the launch process walks.
+/// Creates a scene without faults, in which the launch process walks the tree.
 fn plain(machine: Machine, workload: Workload, clients: u32) -> Scene {
     let (limits, faults) = (Limits::default(), Faults::default());
     Scene { machine, workload, clients, walk: Walk::Launch, limits, faults, seed: 0 }
 }
 
-/// Plans the document's workloads with `clients`, or those that are usual; compression; and small files by metadata servers.
+/// Plans the document's workloads with `clients` (or the default numbers if empty), compression,
+/// and small files by metadata servers.
 pub(crate) fn all(clients: &[u32], assumed: &Assumptions) -> Vec<Planned> {
     let clients = if clients.is_empty() { &CLIENTS[..] } else { clients };
     let mut planned = Vec::new();
@@ -213,16 +214,16 @@ fn small_files(files: u64, directory_entries: u64) -> Workload {
     Workload::Small { files, bytes: 4096, directory_entries }
 }
 
-/// Ranks of the jobs that show who lists best.
+/// Ranks in the jobs that compare who lists.
 pub(crate) const RANKS: [u32; 9] = [4, 12, 32, 64, 128, 256, 512, 1000, 2000];
 
-/// Metadata servers of those jobs: so many that listing is what may be short.
+/// Metadata servers in those jobs: enough that only listing can be the bottleneck.
 pub(crate) const RANKS_SERVERS: u32 = 128;
 
-/// Of the small files, how many those jobs copy, and the jobs in which something goes wrong: one in so many.
+/// Divisor of the number of small files, in those jobs and in the jobs with faults.
 const FEWER: u64 = 10;
 
-/// Plans small files by ranks, for each way to walk and each size of directories.
+/// Plans small files by ranks, for each way to walk and each directory size.
 pub(crate) fn by_ranks(assumed: &Assumptions) -> Vec<Planned> {
     let mut planned = Vec::new();
     for (directory_entries, rate) in LIST_RATES {
@@ -238,14 +239,14 @@ pub(crate) fn by_ranks(assumed: &Assumptions) -> Vec<Planned> {
     planned
 }
 
-/// Clients of the document's workloads in which something goes wrong.
+/// Clients in the document's workloads with faults.
 pub(crate) const FAULTS_CLIENTS: u32 = 100;
 
-/// From a loss until the next attempt works: what a host that falls silent is given (`HAUL_SILENCE`). Where the launcher notices
-/// by itself, it is a few seconds.
+/// Time from the loss of a rank until the next attempt makes progress: the timeout for a silent
+/// host (`HAUL_SILENCE`). It is a few seconds if the launcher notices the loss by itself.
 pub(crate) const RESTART_TIME: Duration = Duration::from_secs(60);
 
-/// The faults of the table, each with its name. The figures are assumptions, not measurements.
+/// Named faults of the table. The figures are assumptions, not measurements.
 pub(crate) fn faults() -> [(&'static str, Faults); 6] {
     let none = Faults { restart_time: RESTART_TIME, ..Faults::default() };
     let (lost, stragglers, target_spread) = (1, 0.05, 0.5);
@@ -262,7 +263,7 @@ pub(crate) fn faults() -> [(&'static str, Faults); 6] {
     ]
 }
 
-/// Plans the document's workloads, and small files, with what can go wrong.
+/// Plans the document's workloads and small files with each of the faults.
 pub(crate) fn with_faults(assumed: &Assumptions) -> Vec<Planned> {
     let mut planned = Vec::new();
     for (case, faults) in faults() {

@@ -1,4 +1,4 @@
-//! What the races are over, made in a directory that is then copied into the source's image.
+//! Makes the input of the races, in a directory that is then copied into the source image.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,31 +14,31 @@ use crate::trees;
 
 use super::races::Material;
 
-/// Seed of the made tree.
+/// Seed of the generated tree.
 const SEED: u64 = 1;
 
-/// Bytes of the data that is compressed, at scale 1.
+/// Size of the data to compress at scale 1, in bytes.
 const DATA_BYTES: f64 = (1_u64 << 30) as f64;
 
-/// Where text and binary files are taken from.
+/// Directories that text and binary files are taken from.
 const SYSTEM: [&str; 2] = ["/usr/share", "/usr/lib"];
 
-/// What the materials are made of.
+/// Parameters of the materials.
 #[derive(Clone, Debug)]
 pub(crate) struct Makings {
-    /// How large the data is, as a share of its usual size.
+    /// Size of the data, relative to its default.
     pub(crate) scale: f64,
-    /// The tree of many small files.
+    /// Tree of many small files.
     pub(crate) many: Shape,
-    /// The real directory.
+    /// Real directory.
     pub(crate) share: PathBuf,
 }
 
 impl Makings {
-    /// Settles what is to be made.
+    /// Validates the parameters.
     ///
     /// # Errors
-    /// A scale that makes no sense.
+    /// [`Error::Refused`] for a scale that is not positive.
     pub(crate) fn new(scale: f64, share: &Path) -> Result<Self> {
         if !(scale.is_finite() && scale > 0.0) {
             return Err(Error::Refused("--scale must be greater than 0".to_owned()));
@@ -48,10 +48,10 @@ impl Makings {
     }
 }
 
-/// Makes a material as the directory `place`, which is new.
+/// Makes a material as the directory `place`, which must not exist yet.
 ///
 /// # Errors
-/// Whatever fails of it.
+/// Any failure on the way.
 pub(crate) fn make(material: Material, makings: &Makings, place: &Path, interrupt: &Interrupt) -> Result<()> {
     let beside = place.with_extension("beside");
     match material {
@@ -76,19 +76,19 @@ pub(crate) fn make(material: Material, makings: &Makings, place: &Path, interrup
     }
 }
 
-/// Strings files of this machine together until they have so many bytes.
+/// Concatenates files of this machine until there are `bytes` bytes.
 fn data(path: &Path, bytes: u64, interrupt: &Interrupt) -> Result<()> {
     let failed = || Error::doing("write", path);
     let mut file = File::create(path).map_err(failed())?;
     let mut left = bytes;
     while left > 0 {
         let before = left;
-        // From both in turn, so that text and binary files are mixed.
+        // Alternates between both directories, to mix text and binary files.
         let mut folders = SYSTEM.map(|folder| files_below(Path::new(folder)));
         while left > 0 && folders.iter().any(|folder| !folder.is_empty()) {
             interrupt.check()?;
             for source in folders.iter_mut().filter_map(Vec::pop) {
-                // A file that cannot be read is left out.
+                // Files that cannot be read are skipped.
                 let Ok(source) = File::open(source) else { continue };
                 left -= io::copy(&mut io::Read::take(source, left), &mut file).map_err(failed())?;
             }
@@ -100,7 +100,7 @@ fn data(path: &Path, bytes: u64, interrupt: &Interrupt) -> Result<()> {
     file.flush().map_err(failed())
 }
 
-/// Lists regular files, in the order of their names, the last first.
+/// Lists regular files in reverse order of their names, for `pop`.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -116,7 +116,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Compresses as bzip2 does: into one stream.
+/// Compresses into a single stream, with bzip2.
 fn compress(source: &Path, target: &Path, interrupt: &Interrupt) -> Result<()> {
     programs::find("bzip2")?;
     let output = File::create(target).map_err(Error::doing("create", target))?;
@@ -135,7 +135,7 @@ fn copy(source: &Path, target: &Path, interrupt: &Interrupt) -> Result<()> {
     programs::run_with("cp", &arguments, interrupt).map(drop)
 }
 
-/// Makes a directory that holds nothing but an archive of another.
+/// Makes a directory that contains only an archive of another.
 fn archive(source: &Path, place: &Path, interrupt: &Interrupt) -> Result<()> {
     fs::create_dir(place).map_err(Error::doing("create", place))?;
     let target = place.join("archive");

@@ -1,8 +1,8 @@
-//! `haul bench tools`: haul's other tools beside the programs that people use for the same.
+//! Implements `haul bench tools`: races haul's other tools against the programs people use instead.
 //!
-//! For each material a [`Ground`] is made; on it each race is a series of paired runs: everybody who takes part runs in turn, in
-//! every round, over the same files in the same state of the cache, into a file system that was made anew. A time counts only if
-//! the result was checked and found right. What is aimed at stands beside the ratio.
+//! Each material gets its own [`Ground`]. A race on it is a series of paired runs: in every round,
+//! all participants run in turn, over the same files in the same cache state, into a freshly made
+//! file system. A time counts only if the result was verified. The aim is shown beside the ratio.
 
 mod material;
 mod races;
@@ -32,7 +32,7 @@ use crate::verify::Digest;
 use material::Makings;
 use races::{Aim, RACES, Race, Runner, Tool};
 
-/// Says which tools to race, and how.
+/// Options of `haul bench tools`.
 #[derive(Args, Clone, Debug)]
 pub struct ToolsOptions {
     /// Tools to race [default: all]
@@ -56,7 +56,8 @@ pub struct ToolsOptions {
     /// Binary of haul [default: the one that is running]
     #[arg(long, value_name = "PATH")]
     haul: Option<PathBuf>,
-    /// Program that stands in for a striped file system [default: haul-standin beside haul, or on PATH]
+    /// Program that stands in for a striped file system [default: haul-standin beside haul, or
+    /// on PATH]
     #[arg(long, value_name = "PATH")]
     pub(crate) standin: Option<PathBuf>,
     /// Seconds after which a run is given up
@@ -67,7 +68,7 @@ pub struct ToolsOptions {
     json: Option<PathBuf>,
 }
 
-/// What came out of a race.
+/// Result of a race.
 #[derive(Debug, Serialize)]
 struct Outcome {
     race: &'static str,
@@ -75,26 +76,25 @@ struct Outcome {
     aims: Vec<Reached>,
 }
 
-/// The runs of somebody who took part.
+/// Runs of one participant.
 #[derive(Debug, Serialize)]
 struct Ran {
     name: &'static str,
-    /// Seconds of the rounds that count.
+    /// Seconds of the counted rounds.
     seconds: Vec<f64>,
-    /// Why they have no time, if they have none.
+    /// Why it has no time, if it failed.
     failure: Option<String>,
 }
 
-/// What became of an aim.
+/// An aim, with the ratio measured.
 #[derive(Debug, Serialize)]
 struct Reached {
     than: &'static str,
     aim: f64,
-    /// Their median divided by haul's; `None` where one of the two has no time.
+    /// The rival's median divided by haul's; `None` if either has no time.
     ratio: Option<f64>,
 }
 
-/// Everything that came out.
 #[derive(Debug, Serialize)]
 struct Report {
     machine: Machine,
@@ -102,10 +102,10 @@ struct Report {
     outcomes: Vec<Outcome>,
 }
 
-/// Races the tools, printing the table to `output` and what is going on to `progress`.
+/// Races the tools, writing the table to `output` and progress to `progress`.
 ///
 /// # Errors
-/// [`Error::Refused`] for what cannot be done here, and whatever makes a ground useless.
+/// [`Error::Refused`] if it cannot run here, or any failure of the test bed.
 pub(crate) fn run(
     options: &ToolsOptions,
     output: &mut dyn Write,
@@ -132,7 +132,7 @@ pub(crate) fn run(
 
 const LAYOUT: Layout = Layout { source: FileSystem::Ext4, target: FileSystem::Ext4, sides: Sides::Two };
 
-/// Returns the races that were asked for, those over one material together.
+/// Returns the races asked for, grouped by material.
 fn chosen(options: &ToolsOptions) -> Result<Vec<&'static Race>> {
     let names = || RACES.iter().map(|race| race.name).chain(ranks::NAMES);
     if let Some(unknown) = options.only.iter().find(|only| names().all(|name| name != *only)) {
@@ -151,7 +151,6 @@ impl ToolsOptions {
     }
 }
 
-/// Races under way.
 struct MatchDay<'a> {
     options: &'a ToolsOptions,
     haul: PathBuf,
@@ -169,7 +168,7 @@ impl MatchDay<'_> {
             .try_for_each(|races| self.on_one_ground(races))
     }
 
-    /// Runs the races over one material, and takes its ground away whatever happens.
+    /// Runs the races over one material, and always removes its test bed.
     fn on_one_ground(&mut self, races: &[&'static Race]) -> Result<()> {
         let Some(material) = races.first().map(|race| race.material) else { return Ok(()) };
         self.tell(&format!("{material:?}: making the images and what is raced over"))?;
@@ -179,7 +178,7 @@ impl MatchDay<'_> {
         material::make(material, &self.makings, &place, self.interrupt)?;
         let workload = Workload::Real(place);
         let mut totals = workload.totals()?;
-        // The target has to hold archives, and trees of archives.
+        // The target also holds archives, and trees extracted from them.
         totals.files = totals.files.max(self.makings.many.totals().files);
         totals.bytes = totals.bytes.saturating_mul(3).saturating_add(totals.files.saturating_mul(1536));
         let mut ground = Ground::new(&self.options.work, LAYOUT, totals)?;
@@ -194,7 +193,6 @@ impl MatchDay<'_> {
         Err(Error::LeftBehind { leftovers, cause: run.err().map(Box::new) })
     }
 
-    /// Runs one race.
     fn race(&mut self, ground: &mut Ground, race: &'static Race, expected: Digest) -> Result<()> {
         let is_there =
             |runner: &&Runner| runner.program.is_none_or(|program| programs::find(program).is_ok());
@@ -217,7 +215,7 @@ impl MatchDay<'_> {
         self.conclude(race.name, ran.into_iter().map(|(_, ran)| ran).collect(), race.aims)
     }
 
-    /// Has somebody run once; returns the seconds, or why there are none.
+    /// Runs one participant once; returns its seconds, or why there are none.
     fn run_once(
         &self,
         ground: &Ground,
@@ -247,7 +245,7 @@ impl MatchDay<'_> {
         command
     }
 
-    /// Keeps what came out of a race and writes its lines of the table.
+    /// Stores the result of a race and writes its table rows.
     fn conclude(&mut self, race: &'static str, runners: Vec<Ran>, aims: &[Aim]) -> Result<()> {
         let haul = runners.first().and_then(Ran::median);
         let reached = |aim: &Aim| {
@@ -274,7 +272,7 @@ impl MatchDay<'_> {
         writeln!(self.progress, "{line}").map_err(no_output)
     }
 
-    /// Says whether haul did its work every time.
+    /// Returns [`Verdict::HaulFailed`] if haul failed in any race.
     fn verdict(&self) -> Verdict {
         let failed = |outcome: &Outcome| outcome.runners.first().is_none_or(|haul| haul.failure.is_some());
         if self.report.outcomes.iter().any(failed) { Verdict::HaulFailed } else { Verdict::Good }
@@ -286,7 +284,7 @@ impl Ran {
         Self { name, seconds: Vec::new(), failure: None }
     }
 
-    /// Keeps the outcome of a run; the first round does not count.
+    /// Records the outcome of a run; the first round does not count.
     fn note(&mut self, round: u32, outcome: std::result::Result<f64, String>) {
         match outcome {
             Ok(seconds) if round > 0 => self.seconds.push(seconds),
@@ -311,7 +309,7 @@ fn shown(outcome: &std::result::Result<f64, String>) -> String {
     }
 }
 
-/// Writes the lines of a race.
+/// Formats the table rows of a race.
 fn lines(outcome: &Outcome) -> String {
     let haul = outcome.runners.first().and_then(Ran::median);
     let line = |ran: &Ran| {
@@ -336,7 +334,7 @@ fn no_output(source: std::io::Error) -> Error {
     Error::Io { doing: "write the results".to_owned(), source }
 }
 
-/// Returns the path beside haul's of another of its programs, or that on PATH.
+/// Finds another program of haul's, beside its binary or in PATH.
 fn beside(haul: &Path, name: &str) -> Result<PathBuf> {
     let beside = haul.with_file_name(name);
     if programs::is_executable(&beside) { Ok(beside) } else { programs::find(name) }

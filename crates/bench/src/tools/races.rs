@@ -1,14 +1,13 @@
-//! What is raced: for each tool what it is given, who takes part by which command line, what a right result is, and by how much
-//! haul is to be faster than whom.
+//! The races: input, participants with their command lines, check of the result, and aims.
 
 use clap::ValueEnum;
 
 use crate::ground::CacheState;
 
-/// What a race is over: what is in the source's file system.
+/// Input of a race: the content of the source's file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Material {
-    /// `data`: text and binary files of this machine one after the other; and `data.bz2`, as bzip2 compresses it.
+    /// `data`: text and binary files of this machine, concatenated; `data.bz2`: the same, by bzip2.
     Data,
     /// A tree of many small files.
     Many,
@@ -22,28 +21,27 @@ pub(crate) enum Material {
     Twins,
 }
 
-/// Somebody who takes part: what they are called, the program they need, and their line for a shell, in which `$S` is the
-/// source, `$T` where results go, and `$HAUL` haul.
+/// A participant: its name, the program it needs, and its shell command, in which `$S` is the
+/// source, `$T` the directory for results, and `$HAUL` haul.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runner {
-    /// What they are called.
     pub(crate) name: &'static str,
-    /// Their program; haul's own has none.
+    /// Program it needs; `None` for haul.
     pub(crate) program: Option<&'static str>,
-    /// Their line.
+    /// Its shell command.
     pub(crate) line: &'static str,
 }
 
-/// By how much haul is to be faster: the time of somebody divided by haul's.
+/// An aim: the minimum ratio of another participant's time to haul's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aim {
-    /// Than whom.
+    /// Name of the other participant.
     pub(crate) than: &'static str,
-    /// How many times.
+    /// The ratio.
     pub(crate) times: f64,
 }
 
-/// The tools.
+/// Tools that can be raced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tool {
     /// Compression
@@ -58,22 +56,17 @@ pub(crate) enum Tool {
     Ranks,
 }
 
-/// A race.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Race {
-    /// What it is called.
     pub(crate) name: &'static str,
-    /// Whose it is.
     pub(crate) tool: Tool,
-    /// What it is over.
     pub(crate) material: Material,
-    /// What of the source is in memory.
+    /// Cache state of the source.
     pub(crate) cache: CacheState,
-    /// Who takes part.
+    /// Participants; haul comes first.
     pub(crate) runners: &'static [Runner],
-    /// A line for a shell that succeeds if a result is right.
+    /// Shell command that succeeds if the result is correct.
     pub(crate) check: &'static str,
-    /// What is aimed at.
     pub(crate) aims: &'static [Aim],
 }
 
@@ -115,7 +108,7 @@ const EXTRACT: &[Runner] = &[
     rival("bsdtar", "bsdtar", r#"mkdir "$T/out" && bsdtar -xf "$S/archive" -C "$T/out""#),
 ];
 
-/// A word that some lines of most trees have; every file is searched to its end.
+/// Searches for a word that some lines of most trees contain; every file is read to its end.
 const SEARCH: &[Runner] = &[
     haul(r#""$HAUL" grep -rn copyright "$S" > "$T/out"; test $? -lt 2"#),
     rival("GNU grep", "grep", r#"grep -rn copyright "$S" > "$T/out"; test $? -lt 2"#),
@@ -131,8 +124,9 @@ const IS_COMPRESSED: &str = r#"bzip2 -dc "$T/out" | cmp - "$S/data""#;
 const IS_DECOMPRESSED: &str = r#"cmp "$T/out" "$S/data""#;
 const IS_ARCHIVE: &str = r#"tar -df "$T/out" -C "$S""#;
 const IS_EXTRACTED: &str = r#"tar -df "$S/archive" -C "$T/out""#;
-/// Compares with what GNU grep finds, but for files that one of the two calls binary: of those GNU grep shows no line that is no
-/// text, in a UTF-8 locale none that is not UTF-8, and nothing after; ripgrep stops at a NUL only and shows what came before.
+/// Compares with GNU grep's output, except for files that either program calls binary: once GNU
+/// grep finds non-text (in a UTF-8 locale also invalid UTF-8), it shows no further lines of the
+/// file, while ripgrep stops only at a NUL and shows the lines before it.
 const IS_FOUND: &str = r#"cd "$T" && grep -rn copyright "$S" > right 2> said
 { LC_ALL=C sed -n 's/^grep: \(.*\): binary file matches$/\1/p' said
     LC_ALL=C sed -n 's/: binary file matches.*//p' out; } > binary
@@ -143,10 +137,9 @@ for list in out right; do
 done | uniq | wc -l | grep -qx 1"#;
 const IS_EQUAL: &str = r#"! test -s "$T/out""#;
 
-/// The bounds of the searches, cold and warm: of ripgrep no more than a tenth slower.
+/// Aims of the cold search: at most a tenth slower than ripgrep.
 const SEARCH_AIMS: &[Aim] = &[aim("GNU grep", 2.0), aim("ripgrep", 1.0 / 1.1)];
 
-/// Makes the race of a tool over a material.
 const fn race(
     (name, tool): (&'static str, Tool),
     (material, cache): (Material, CacheState),
@@ -156,7 +149,7 @@ const fn race(
     Race { name, tool, material, cache, runners, check, aims }
 }
 
-/// All races but those of ranks.
+/// All races except those of ranks.
 pub(crate) const RACES: &[Race] = {
     use CacheState::{Cold, Warm};
     use Material::{Data, Many, ManyArchive, Share, ShareArchive, Twins};

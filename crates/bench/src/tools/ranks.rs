@@ -1,5 +1,5 @@
-//! Four ranks against one, on the striped stand-in, where a request takes its time and the processors do not matter: the races
-//! of the tools that make something of many files.
+//! Races four ranks against one on the striped stand-in, where the latency of requests dominates
+//! and processors do not matter. Covers the tools that handle many files.
 
 use std::fs;
 use std::path::Path;
@@ -15,22 +15,22 @@ use crate::run::striped::Ground;
 use crate::shapes::{Kind, Shape, ShapeOptions};
 use crate::trees;
 
-/// Ranks that are many.
+/// Number of ranks that race against one.
 const RANKS: u32 = 4;
 
-/// What they are called.
+/// Names and rank counts of the participants.
 const FEW_AND_MANY: [(&str, u32); 2] = [("4 ranks", RANKS), ("1 rank", 1)];
 
-/// What is aimed at.
 const AIMS: &[Aim] = &[Aim { than: "1 rank", times: 3.0 }];
 
-/// Files at scale 1, and the bytes of each: so few that the file system's time is all that counts.
+/// Number of files at scale 1, and bytes per file: so small that only the file system's
+/// time counts.
 const FILES: f64 = 4000.0;
 const FILE_BYTES: u64 = 4 << 10;
 const FILES_IN_DIRECTORY: u64 = 100;
 
-/// A race of ranks: its name, the words of haul's line, in which `S` is the source and `T` a place for results, and the number
-/// of files that it makes beside the source's, as a share of those.
+/// A race of ranks: its name, and the arguments of haul, in which `S` is the source and `T` the
+/// directory for results.
 type RankRace = (&'static str, &'static [&'static str]);
 
 const RACES: [RankRace; 3] = [
@@ -39,11 +39,11 @@ const RACES: [RankRace; 3] = [
     ("ranks-grep", &["grep", "-r", "-a", "-c", "", "S"]),
 ];
 
-/// The names of the races.
+/// Names of the races.
 pub(super) const NAMES: [&str; 3] = [RACES[0].0, RACES[1].0, RACES[2].0];
 
 impl MatchDay<'_> {
-    /// Runs the races of ranks that are wanted.
+    /// Runs the selected races of ranks.
     pub(super) fn ranks(&mut self) -> Result<()> {
         let wanted: Vec<_> = RACES.iter().filter(|(name, _)| self.options.wants(Tool::Ranks, name)).collect();
         if wanted.is_empty() {
@@ -77,7 +77,7 @@ impl MatchDay<'_> {
         let mut ran = FEW_AND_MANY.map(|(runner, ranks)| (ranks, Ran::new(runner)));
         for round in 0..=self.options.rounds {
             for (ranks, ran) in ran.iter_mut().filter(|(_, ran)| ran.failure.is_none()) {
-                // Made anew for each run: what the run before has made of it must not be there.
+                // Created anew for each run: leftovers of the previous run must not be there.
                 ground.pace("off")?;
                 for place in ["source", "target"].map(|place| ground.client(0).join(place)) {
                     if place.exists() {
@@ -105,8 +105,8 @@ impl MatchDay<'_> {
         self.conclude(name, ran.into_iter().map(|(_, ran)| ran).collect(), AIMS)
     }
 
-    /// Has so many ranks run a line; returns the seconds until everything is on the targets, and how many lines were printed; or why
-    /// there are none.
+    /// Runs haul on `ranks` ranks. Returns the seconds until everything is on the targets and the
+    /// number of lines printed, or why there are none.
     fn run_ranks(
         &self,
         ground: &Ground,
@@ -135,7 +135,7 @@ impl MatchDay<'_> {
     }
 }
 
-/// Checks that a run has made what it is to make of so many files, and printed a line for each if it is a search.
+/// Checks that a run produced the right result for `files` files; for a search, one line per file.
 fn made(ground: &Ground, race: &str, files: u64, lines: u64) -> std::result::Result<(), String> {
     let line = match race {
         "ranks-bzip2" => format!(

@@ -1,8 +1,9 @@
-//! Every call and completion of an engine failing once, by the fault hook: a right copy or a reported error, nothing else.
+//! Uses the fault hook to fail every call and completion of an engine once. The result must be a
+//! correct copy or a reported error.
 //!
-//! The hook is driven by the environment and counts over a whole process, so each case is a process of its own: this
-//! test binary again, running only `one_copy`. Some faults must not even be noticed: an interrupted or postponed
-//! operation is repeated, a refused ring is replaced.
+//! The hook is configured by the environment and counts over the whole process, so each case runs
+//! this test binary again, with only `one_copy`. Some faults must go unnoticed: an interrupted or
+//! postponed operation is retried, a refused ring is replaced.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,28 +29,28 @@ use tempfile::TempDir;
 const LENGTH: usize = 50_000;
 const BLOCK: usize = 16_384;
 
-/// How a fault strikes; the first [`ERRORS`] of them any operation, the rest those that move bytes.
+/// The injected faults. The first [`ERRORS`] apply to any operation, the others to transfers.
 const EFFECTS: [&str; 10] =
     ["EIO", "ENOSPC", "EINTR", "EAGAIN", "EBUSY", "ENOMEM", "EPERM", "short=0", "short=1", "short=-1"];
 const ERRORS: usize = 7;
 
-/// A copier that does everything through an engine, and keeps the first error.
+/// Copies a file through an engine and keeps the first error.
 struct Copier {
     engine: Box<dyn Engine>,
     failure: Result<()>,
-    /// How many completions to wait for: 1, or 0 to look again and again.
+    /// Minimum completions per reap: 1, or 0 to poll.
     wait: usize,
-    /// Whether to ask for a read and its write as one.
+    /// True to submit each read and write as a pair.
     pairs: bool,
-    /// Registered ones, as many as there are blocks.
+    /// Registered buffers, one per block.
     buffers: Vec<Buffer>,
-    /// What each operation in flight is to move; its token is the index.
+    /// Blocks of the submitted operations, indexed by token.
     pieces: Vec<Piece>,
 }
 
 struct Piece {
     offset: u64,
-    /// Which bytes of its buffer.
+    /// Range of the buffer.
     range: Range<usize>,
 }
 
@@ -79,7 +80,7 @@ impl Copier {
         self.close(source);
     }
 
-    /// Does one operation. When the ring breaks down under it, it comes back all the same.
+    /// Performs one operation. It completes even if the ring breaks down.
     fn one(&mut self, call: Call) -> Outcome {
         self.engine.submit(Op { token: 0, call }).expect("nothing is in flight");
         let mut done = Vec::new();
@@ -111,12 +112,12 @@ impl Copier {
                 }
                 assert_ne!(std::fs::read_link(&link).ok(), Some(before), "not closed");
             }
-            // Only a ring that broke down may keep one: the kernel may still use it.
+            // Only a broken ring may keep the file, because the kernel may still use it.
             Err(_) => assert!(self.failure.is_err(), "the engine holds a file that it has given back"),
         }
     }
 
-    /// Reads block by block and writes what was read, several in flight, going on after short transfers.
+    /// Copies the content, with several blocks in flight. Continues after short transfers.
     fn copy_content(&mut self, source: &Arc<Fd>, target: &Arc<Fd>) {
         let size = match self.one(Call::Stat { file: Arc::clone(source) }) {
             Outcome::Looked(result) => match self.value(result) {
@@ -148,7 +149,7 @@ impl Copier {
                     Outcome::Read { buffer, result } => {
                         let length = self.value(result).flatten().unwrap_or(0);
                         if length == 0 {
-                            // 0 before the promised size is not silent either.
+                            // A false EOF must be reported too.
                             self.note(Err(Error::new(Operation::Read, "ended".to_owned(), Errno::IO)));
                             continue;
                         }
@@ -182,7 +183,7 @@ impl Copier {
         }
     }
 
-    /// Returns what is still to be done of a pair that read and wrote so much of `asked`.
+    /// Returns the remaining operations of a pair that read and wrote only part of `asked`.
     fn rest_of_pair(
         &mut self,
         (source, target): (&Arc<Fd>, &Arc<Fd>),
@@ -207,7 +208,7 @@ impl Copier {
         rest
     }
 
-    /// Asks for a block: to be read, or to be read and written.
+    /// Returns the operation for a block: a read or a pair.
     fn block(&mut self, source: &Arc<Fd>, target: &Arc<Fd>, offset: u64, length: usize) -> Op {
         let mut op = self.read(source, offset, length);
         if self.pairs
@@ -241,7 +242,7 @@ impl Copier {
     }
 }
 
-/// Makes an engine and the buffers registered with it; what the kernel refuses is done without.
+/// Creates an engine and the buffers registered with it. Optional features may be refused.
 fn made(kind: &str) -> (Box<dyn Engine>, Vec<Buffer>) {
     let placement = match kind {
         "ring pairs" => Placement::EVERYTHING.with_pairs(),
@@ -298,7 +299,7 @@ fn one_copy() {
     haul_sys::fault::write_log().unwrap();
 }
 
-/// What one copy came to.
+/// The result of one copy.
 struct Case {
     verdict: String,
     identical: bool,
@@ -337,32 +338,32 @@ fn read(place: &Path, name: &str) -> String {
     std::fs::read_to_string(place.join(name)).unwrap()
 }
 
-/// What a fault must lead to.
+/// The required result of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// A right copy: the fault leaves no trace.
+    /// A correct copy: the fault goes unnoticed.
     Copied,
     /// A reported error.
     Failed,
-    /// One or the other.
+    /// Either of the two.
     Either,
 }
 
 fn expected(engine: &str, operation: &str, effect: &str) -> Expected {
     match (operation, effect) {
-        // Made once whatever happens, so that even EINTR is its result.
+        // Never retried, so even EINTR is its result.
         ("close", _) => Expected::Failed,
-        // The engine is replaced, or did its work before it ended.
+        // The engine is replaced, or has already finished its work.
         ("io_setup" | "eventfd2" | "io_destroy", _) => Expected::Copied,
-        // The operation that was refused is done in place.
+        // A rejected operation is performed synchronously.
         ("io_submit", _) | ("io_getevents", "EAGAIN" | "EBUSY") => Expected::Copied,
         ("io_getevents", effect) if effect != "EINTR" => Expected::Either,
-        // These do most of what is not a transfer in place, where `EAGAIN` is a failure like any other.
-        // A call that some filter forbids is done without as well.
+        // These engines perform most other operations synchronously, where `EAGAIN` is an ordinary
+        // error. The engine also copes with a nonblocking read that seccomp forbids.
         ("read", "EAGAIN" | "EPERM" | "ENOSYS") if engine.contains("retry") => Expected::Copied,
         ("read" | "write" | "fsync", "EAGAIN") if engine.contains("kernel-aio") => Expected::Copied,
         (_, "EINTR") | ("io_uring_setup", _) | ("io_uring_enter", "EAGAIN" | "EBUSY") => Expected::Copied,
-        // Half a chain is mended, in a copy that asks only for what there is.
+        // A partly submitted chain is repaired, because this copy never asks for bytes beyond EOF.
         ("io_uring_enter", effect) if effect.starts_with("short=") => Expected::Copied,
         ("io_uring_enter" | "io_uring_register", _) => Expected::Either,
         (_, "EAGAIN") if engine.contains("ring") => Expected::Copied,
@@ -382,14 +383,14 @@ fn sweep(engine: &str) {
     for (operation, count) in &clean.log {
         let transfers = matches!(operation.as_str(), "read" | "write" | "io_uring_enter");
         for effect in &EFFECTS[..if transfers { EFFECTS.len() } else { ERRORS }] {
-            // The first open, of the directory, is not the engine's.
+            // The first open, of the directory, doesn't go through the engine.
             let first = if operation == "openat" { 2 } else { 1 };
             for occurrence in first..=*count {
                 let fault = format!("{operation}:{occurrence}:{effect}");
                 let case = case(engine, &fault);
                 let waits = matches!(operation.as_str(), "io_uring_enter" | "io_getevents");
                 if !case.fired && waits && occurrence > 5 {
-                    // How often there is a wait depends on how fast the kernel is; this run did with less.
+                    // The number of waits depends on the kernel's speed; this run needed fewer.
                     assert!(case.verdict == "copied" && case.identical && case.log[operation] < occurrence);
                     continue;
                 }
@@ -432,12 +433,12 @@ fn a_ring_survives_every_fault() {
     }
     sweep("ring");
     sweep("ring pairs");
-    // What goes round again does so even when the caller only looks and never waits.
+    // Retries make progress even if the caller only polls and never waits.
     for operation in ["statx:1", "read:1", "fsync:1"] {
         let polled = case("polled ring", &format!("{operation}:EAGAIN"));
         assert!(polled.fired && polled.verdict == "copied" && polled.identical, "{}", polled.verdict);
     }
-    // A kernel that does not know the newest flag gets a ring without it.
+    // A kernel that doesn't know the newest flag still gets a ring, without the flag.
     let older = case("ring", "io_uring_setup:1:EINVAL");
     assert_eq!((older.verdict.as_str(), older.identical, older.log["io_uring_setup"]), ("copied", true, 2));
     assert!(older.log.contains_key("io_uring_enter"), "it fell back to sync");
@@ -460,7 +461,7 @@ fn kernel_aio_survives_every_fault() {
         let refused = case("kernel-aio", fault);
         assert!(refused.fired && refused.verdict == "copied" && refused.identical, "{}", refused.verdict);
         assert!(!refused.log.contains_key("io_submit"), "it did not fall back to sync");
-        // The first context is not left behind when there is no second.
+        // The first context is destroyed if the second can't be created.
         assert_eq!(refused.log.contains_key("io_destroy"), fault.starts_with("io_setup:2"));
     }
 }

@@ -1,4 +1,4 @@
-//! Files to work on, and engines to work with, for the tests of the contract.
+//! Files and engine drivers for the contract tests.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use haul_sys::{Fd, FileType, Mode, Name, Open, Operation, Special};
 use rand::Rng;
 use tempfile::TempDir;
 
-/// A temporary directory, held open.
+/// A temporary directory and its open descriptor.
 pub(crate) struct Ground {
     pub(crate) place: TempDir,
     pub(crate) directory: Arc<Fd>,
@@ -32,7 +32,7 @@ impl Ground {
         Self::at(&std::env::temp_dir())
     }
 
-    /// Makes one on another file system.
+    /// Creates one on another file system.
     pub(crate) fn at(parent: &Path) -> Self {
         let place = TempDir::new_in(parent).unwrap();
         let path = CString::new(place.path().as_os_str().as_encoded_bytes()).unwrap();
@@ -40,14 +40,14 @@ impl Ground {
         Self { place, directory }
     }
 
-    /// Makes a file with the bytes of [`pattern`] and opens it to read.
+    /// Creates a file filled with [`pattern`] and opens it for reading.
     pub(crate) fn file(&self, name: &CStr, seed: u64, length: usize) -> Arc<Fd> {
         let mut file = File::create(self.place.path().join(name.to_str().unwrap())).unwrap();
         file.write_all(&pattern(seed, 0, length)).unwrap();
         Arc::new(haul_sys::open(&*self.directory, name, Open::READ).unwrap())
     }
 
-    /// Makes an empty file and opens it to write.
+    /// Creates an empty file and opens it for writing.
     pub(crate) fn target(&self, name: &CStr) -> Arc<Fd> {
         Arc::new(self.target_alone(name))
     }
@@ -60,7 +60,7 @@ impl Ground {
         std::fs::read(self.place.path().join(name)).unwrap()
     }
 
-    /// Makes a FIFO and opens both ends, neither of which blocks.
+    /// Creates a FIFO and opens both ends in nonblocking mode.
     pub(crate) fn fifo(&self, name: &CStr) -> Fifo {
         let special = Special { kind: FileType::Fifo, mode: Mode::READ_WRITE, device_number: 0 };
         haul_sys::make_special(&*self.directory, name, special).unwrap();
@@ -81,19 +81,19 @@ pub(crate) struct Fifo {
     pub(crate) writer: Fd,
 }
 
-/// Opens a descriptor's file a second time, for the standard library.
+/// Duplicates a descriptor for use with the standard library.
 pub(crate) fn duplicate(file: &Fd) -> File {
     let owned: OwnedFd = file.as_fd().try_clone_to_owned().unwrap();
     File::from(owned)
 }
 
-/// Returns bytes that say which file and which offset they belong to.
+/// Returns bytes that depend on the file (by `seed`) and on the offset.
 pub(crate) fn pattern(seed: u64, offset: usize, length: usize) -> Vec<u8> {
     let byte = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9).wrapping_add(seed * 131).to_le_bytes()[2];
     (offset..offset + length).map(byte).collect()
 }
 
-/// Submits everything, reaping when the engine is full, and reaps until nothing is in flight.
+/// Submits everything, reaping whenever the engine is full, then reaps until nothing is in flight.
 pub(crate) fn run(engine: &mut dyn Engine, ops: impl IntoIterator<Item = Op>) -> Vec<Done> {
     let mut done = Vec::new();
     for op in ops {
@@ -117,7 +117,7 @@ pub(crate) fn run_one(engine: &mut dyn Engine, call: Call) -> Outcome {
     done.pop().unwrap().outcome
 }
 
-/// Runs one operation again and again until `accept` takes its outcome: what a caller does about passing failures.
+/// Repeats one operation until `accept` returns a value, as a caller does after transient failures.
 pub(crate) fn insist<T>(
     engine: &mut dyn Engine,
     mut call: impl FnMut() -> Call,
@@ -134,7 +134,7 @@ pub(crate) fn insist<T>(
     panic!("never succeeded, at last: {last}");
 }
 
-/// Returns the operation whose outcome this is.
+/// Returns the operation that has this kind of outcome.
 pub(crate) fn operation_of(outcome: &Outcome) -> Operation {
     match outcome {
         Outcome::Opened(_) => Operation::Openat,
@@ -147,17 +147,17 @@ pub(crate) fn operation_of(outcome: &Outcome) -> Operation {
     }
 }
 
-/// Returns the address of a buffer's memory, by which it is known again.
+/// Returns the address of a buffer's memory, which identifies the buffer.
 pub(crate) fn address(buffer: &haul_sys::Buffer) -> usize {
     buffer.bytes().as_ptr().addr()
 }
 
-/// Says something that the test harness does not swallow.
+/// Writes directly to stderr, which the test harness doesn't capture.
 pub(crate) fn say(text: &str) {
     std::io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
 }
 
-/// Takes the seed from `HAUL_SEED`, or a new one, and says which.
+/// Returns the seed from `HAUL_SEED`, or a random one, and prints it.
 pub(crate) fn seed(what: &str) -> u64 {
     let given = std::env::var("HAUL_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| rand::rng().random());
@@ -165,12 +165,12 @@ pub(crate) fn seed(what: &str) -> u64 {
     seed
 }
 
-/// Returns the number of a descriptor.
+/// Returns the descriptor number.
 pub(crate) fn number(file: &Fd) -> i32 {
     file.as_raw_fd()
 }
 
-/// Makes `call` fail with `errno` for this thread, for good, as a sandbox does.
+/// Installs a seccomp filter that makes `call` fail with `errno` in this thread, as a sandbox does.
 pub(crate) fn forbid(call: libc::c_long, errno: i32) {
     let instruction = |code: u32, jump_false, constant: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap(),
@@ -185,20 +185,21 @@ pub(crate) fn forbid(call: libc::c_long, errno: i32) {
         instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
-    // SAFETY: it takes no pointers.
+    // SAFETY: the call takes no pointers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: `program` and the filter it points to outlive the call, and the length is that of the filter.
+    // SAFETY: `program` and the filter it points to outlive the call, and its length
+    // is the filter's.
     let outcome =
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Makes transfers through the descriptor go past the page cache from now on.
+/// Sets `O_DIRECT` on the descriptor.
 pub(crate) fn set_direct(file: &Fd) {
-    // SAFETY: it takes no pointers, and the descriptor is open.
+    // SAFETY: the call takes no pointers, and the descriptor is open.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     assert_ne!(flags, -1);
-    // SAFETY: as above.
+    // SAFETY: same as above.
     let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }

@@ -1,4 +1,4 @@
-//! Line 10 of the contract: a pair writes nothing that it has not read, and says how much of both.
+//! Rule 10 of the contract: a pair never writes what it hasn't read, and reports both byte counts.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use haul_sys::{Buffer, Cache};
 use crate::Subject;
 use crate::ground::{Ground, pattern, run};
 
-/// A file whose length is not a multiple of the block, nor a block's of a page.
+/// The file length is not a multiple of the block, and its last block is not a multiple of a page.
 const PAIRED_BYTES: usize = 200_000;
 pub(crate) const PAIRED_BLOCK: usize = 64 << 10;
 
@@ -21,13 +21,13 @@ pub(crate) fn line_10_a_pair_writes_what_it_has_read(mut subject: Subject) {
         let source = ground.file(&CString::new(from).unwrap(), round, PAIRED_BYTES);
         let target = ground.target(&CString::new(to.as_str()).unwrap());
         let pair = |offset: usize, length: usize| {
-            // What a write that overtakes its read would bring to light.
+            // Filler that exposes a write that overtakes its read.
             let mut buffer = Buffer::new(PAIRED_BLOCK);
             buffer.bytes_mut().fill(0xaa);
             let (source, target) = (Arc::clone(&source), Arc::clone(&target));
             Call::Pair { source, target, offset: offset as u64, buffer, length, cache: Cache::Keep }
         };
-        // The first beyond the end of the file: it must write nothing.
+        // The first pair is beyond EOF and must write nothing.
         let mut pieces: Vec<_> = (0..PAIRED_BYTES + PAIRED_BLOCK)
             .step_by(PAIRED_BLOCK)
             .rev()
@@ -50,8 +50,9 @@ pub(crate) fn line_10_a_pair_writes_what_it_has_read(mut subject: Subject) {
                 let content = ground.content(&to);
                 assert!(content.len() <= PAIRED_BYTES);
                 assert_eq!(content[offset.min(content.len())..][..written], pattern(round, offset, written));
-                // A short read, a short or cancelled write or a failure: that much is still to be done. What was read but
-                // not written is asked for alone: a pair may leave out its write when the read brings less.
+                // After a short read, a short or cancelled write, or a failure, submit the
+                // remainder. Data read but not written gets a pair of exactly that length: a pair
+                // may skip its write if the read is short.
                 let rest = match read {
                     Some(read) if written < read => read - written,
                     _ => length,

@@ -1,30 +1,31 @@
-//! An engine all of whose transfers go through registered buffers, whatever buffers its caller has.
+//! Wraps an engine so that every transfer uses a registered buffer, whatever buffers
+//! the caller has.
 //!
-//! Each buffer that comes in is set aside, and a registered one goes on in its place, with the bytes that count; the
-//! bytes go back before the caller sees his buffer again.
+//! `submit` replaces each buffer with a registered one and copies its contents over; `reap` copies
+//! the contents back and restores the caller's buffer.
 
 use std::mem;
 
 use haul_engine::{Call, Caps, Done, Engine, Op, Outcome, Token, Uring};
 use haul_sys::{Buffer, Result};
 
-/// What an operation in flight came with.
+/// Original token and buffer of an operation in flight.
 struct Held {
     token: Token,
     buffer: Option<Buffer>,
 }
 
-/// Puts registered buffers in the place of others, around a ring.
+/// Substitutes registered buffers in a ring's operations.
 pub(crate) struct Registered {
     engine: Uring,
     free: Vec<Buffer>,
-    /// By the token under which the operation is known inside.
+    /// Indexed by the token used inside.
     held: Vec<Option<Held>>,
     done: Vec<Done>,
 }
 
 impl Registered {
-    /// Registers as many buffers as there can be operations.
+    /// Registers one buffer for each operation that can be in flight.
     pub(crate) fn new(mut engine: Uring, capacity: usize) -> Self {
         let depth = engine.caps().depth;
         let mut free: Vec<_> = (0..depth).map(|_| Buffer::new(capacity)).collect();
@@ -40,7 +41,7 @@ fn buffer_of(call: &mut Call) -> Option<&mut Buffer> {
     }
 }
 
-/// Copies the bytes that both have room for.
+/// Copies as many bytes as fit in both.
 fn copy(source: &Buffer, target: &mut Buffer) {
     let length = source.capacity().min(target.capacity());
     target.bytes_mut()[..length].copy_from_slice(&source.bytes()[..length]);
@@ -95,7 +96,8 @@ impl Engine for Registered {
 }
 
 impl Drop for Registered {
-    /// Every transfer must have been one through a registered buffer: the caller's own never reach the ring.
+    /// Checks that every transfer used a registered buffer, since the caller's never
+    /// reach the ring.
     fn drop(&mut self) {
         let used = self.engine.used();
         assert!(used.registered_buffers >= used.linked_pairs * 2, "{used:?}");

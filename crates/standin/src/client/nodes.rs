@@ -1,4 +1,4 @@
-//! What operations do to nodes and their bytes.
+//! Operations on nodes and their contents.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,7 +20,7 @@ pub(super) fn layout(node: &Node) -> Option<Layout> {
     }
 }
 
-/// Takes set-id bits off, as a write by somebody else does.
+/// Clears the set-ID bits and capabilities, like a write by an unprivileged user.
 pub(super) fn drop_privileges(node: &mut Node) {
     node.mode &= !libc::S_ISUID;
     if node.mode & libc::S_IXGRP != 0 {
@@ -86,7 +86,8 @@ pub(super) fn truncate(tree: &mut Tree, number: u64, size: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Finds data or a hole. An object may be shorter than its file, which then ends in a hole.
+/// Implements `SEEK_DATA` and `SEEK_HOLE`. An object may be shorter than its file; the file then
+/// ends in a hole.
 pub(super) fn seek(tree: &mut Tree, number: u64, offset: i64, whence: i32) -> Outcome<i64> {
     let object = tree.object(number, false)?;
     let size = tree.node(number)?.size;
@@ -107,7 +108,7 @@ pub(super) fn seek(tree: &mut Tree, number: u64, offset: i64, whence: i32) -> Ou
     i64::try_from(found).map_err(|_| Errno::OVERFLOW)
 }
 
-/// Reads an object; what lies beyond its end stays zeros.
+/// Reads from an object; `bytes` past its end stay zero.
 pub(super) fn read_zeros_beyond(object: &Object, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {

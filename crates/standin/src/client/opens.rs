@@ -1,12 +1,13 @@
-//! Which files a client has open.
+//! Tracks which files a client has open.
 //!
-//! What the kernel has read of a file stays valid while the client has it open, as with the locks of a parallel file system.
-//! Without, it would throw that away at every further open, and for that wait for all that is being read.
+//! The kernel's cached pages of a file stay valid while the client has it open, like under the
+//! locks of a parallel file system. Otherwise the kernel would drop them on every further open, and
+//! would wait for all reads in progress to do so.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How often each file is open.
+/// Number of opens of each file.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
     counts: Mutex<HashMap<u64, usize>>,
@@ -17,7 +18,7 @@ impl Opens {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a file was opened; tells whether it was open before.
+    /// Records an open; returns true if the file was already open.
     pub(super) fn begin(&self, number: u64) -> bool {
         let mut counts = self.counts();
         let count = counts.entry(number).or_default();
@@ -25,7 +26,7 @@ impl Opens {
         *count > 1
     }
 
-    /// Notes that a file was closed.
+    /// Records a close.
     pub(super) fn end(&self, number: u64) {
         let mut counts = self.counts();
         if let Some(count) = counts.get_mut(&number) {

@@ -1,4 +1,4 @@
-//! The steps that several operations share: look for a fault, charge what it costs, answer in time.
+//! Steps that operations share: check for a fault, charge the cost, reply at the modelled time.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -73,7 +73,8 @@ impl Client {
         let mut tree = self.model.tree();
         self.check(&tree, "write", About::Node(INodeNo(number)))?;
         if layout(tree.node(number)?).is_none() {
-            // Made with a delayed layout that nobody has set since, nor opened the file again: as on Lustre.
+            // Created with a delayed layout, which was never set, and not reopened: fails as
+            // on Lustre.
             return Err(Errno::BADF);
         }
         tree.lay_out(number, None, range)?;

@@ -1,10 +1,12 @@
-//! The four system calls of the kernel's AIO, and the two structures they speak in (`linux/aio_abi.h`).
+//! The four system calls of the kernel's AIO and the two structures they use (`linux/aio_abi.h`).
 //!
-//! The C library has neither the calls nor a header for them. A [`Context`] is the kernel's queue of operations in flight
-//! with a ring of their events; it lives in this process's memory map under the address that is its name.
+//! The C library has neither wrappers nor a header for them. A [`Context`] is a kernel queue of
+//! operations in flight with a ring of completion events. It is identified by the address where the
+//! ring is mapped into this process.
 //!
-//! Promise: when [`Context::destroy`] has succeeded, the kernel touches no memory of any operation of the context:
-//! `io_destroy` cancels what can be cancelled and waits for the rest (Linux 3.16 and later).
+//! Promise: once [`Context::destroy`] has succeeded, the kernel no longer touches memory of any
+//! operation of the context. `io_destroy` cancels what it can and waits for the rest (Linux 3.16
+//! and later).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -19,13 +21,13 @@ use crate::gate::{self, Verdict};
 use crate::operation::Operation;
 use crate::transfer::Part;
 
-/// Signal an eventfd at completion (`IOCB_FLAG_RESFD`).
+/// Signals an eventfd on completion (`IOCB_FLAG_RESFD`).
 const SIGNAL: u32 = 1;
 
-/// The most operations passed in one call: their addresses are gathered on the stack.
+/// Maximum operations in one `io_submit`. Their addresses are gathered on the stack.
 const SUBMIT_MAX: usize = 256;
 
-/// One operation, as the kernel reads it (`struct iocb`).
+/// One operation (`struct iocb`).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct ControlBlock {
@@ -46,7 +48,7 @@ pub(super) struct ControlBlock {
     eventfd: u32,
 }
 
-/// One completion, as the kernel writes it (`struct io_event`).
+/// One completion (`struct io_event`).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Event {
@@ -59,15 +61,16 @@ pub(super) struct Event {
 const _: () = assert!(size_of::<ControlBlock>() == 64 && size_of::<Event>() == 32);
 
 impl ControlBlock {
-    /// Words a part for the kernel, bounded by `length`; its event carries `index` and is signalled to `eventfd`.
+    /// Encodes a part, limited to `length` bytes. Its event carries `index` and signals `eventfd`.
     ///
-    /// It holds an address in the part's buffer, which must stay until the kernel is done with it.
+    /// The block holds an address in the part's buffer, which must stay valid until the kernel is
+    /// done with it.
     pub(super) fn new(index: usize, part: Part<'_>, length: usize, eventfd: BorrowedFd<'_>) -> Self {
         let start = part.bytes.as_mut_ptr().expose_provenance() as u64;
         let (opcode, buffer) = match part.operation {
             Operation::Read => (0, start),
             Operation::Write => (1, start),
-            // IOCB_CMD_FSYNC, which must not have an address: a transfer has no other operation.
+            // `IOCB_CMD_FSYNC`, the only other operation of a transfer. It must have no address.
             _ => (2, 0),
         };
         Self {
@@ -86,34 +89,35 @@ impl ControlBlock {
 }
 
 impl Event {
-    /// Returns the index given to the operation, and the kernel's answer.
+    /// Returns the operation's index and its raw result.
     pub(super) fn take(&self) -> (usize, i32) {
         let answer = i32::try_from(self.result).unwrap_or(word(Errno::IO));
         (usize::try_from(self.data).unwrap_or(usize::MAX), answer)
     }
 }
 
-/// A queue of operations in the kernel.
+/// A kernel AIO context.
 #[derive(Debug)]
 pub(super) struct Context {
-    /// The kernel's name for it; `None` once it is destroyed.
+    /// Its `aio_context_t`; `None` once destroyed.
     name: Option<c_ulong>,
-    /// How often operations were passed to it, or events fetched.
+    /// Number of `io_submit` and `io_getevents` calls.
     calls: u64,
 }
 
 impl Context {
-    /// Makes a context for `entries` operations in flight.
+    /// Creates a context for `entries` operations in flight.
     ///
     /// # Errors
-    /// The kernel's: `EAGAIN` where `fs.aio-max-nr` is exhausted, `ENOSYS` or `EPERM` where AIO is unknown or forbidden.
+    /// Any error from `io_setup(2)`: `EAGAIN` if `fs.aio-max-nr` is exhausted, `ENOSYS` or `EPERM`
+    /// if AIO is missing or forbidden.
     pub(super) fn new(entries: usize) -> Result<Self> {
         let name = gate::call(
             Operation::IoSetup,
             || {
                 let mut name: c_ulong = 0;
                 let entries = entries as c_ulong;
-                // SAFETY: `name` is a context's name, set to zero as the call demands, and outlives the call.
+                // SAFETY: `name` is zero, as the call requires, and outlives the call.
                 let outcome = unsafe { libc::syscall(libc::SYS_io_setup, entries, &raw mut name) };
                 number(outcome).map(|_| name)
             },
@@ -122,10 +126,12 @@ impl Context {
         Ok(Self { name: Some(name), calls: 0 })
     }
 
-    /// Passes operations to the kernel, the first of `indices` first; returns how many it took. An error is the first one's.
+    /// Submits operations in the order of `indices`; returns how many the kernel accepted. An error
+    /// refers to the first one.
     ///
     /// # Safety
-    /// Memory that the blocks name must stay as it is until their events were seen or the context is destroyed.
+    /// Memory that the blocks name must stay valid until their events have been seen or the context
+    /// has been destroyed.
     pub(super) unsafe fn submit(
         &mut self,
         blocks: &mut [ControlBlock],
@@ -144,28 +150,28 @@ impl Context {
         }
         let name = self.name.ok_or(Errno::INVAL)?;
         self.calls += 1;
-        // SAFETY: the first `count` addresses are those of blocks, which the kernel reads (and marks) during the call
-        // only; the caller answers for what the blocks name.
+        // SAFETY: the first `count` addresses point to blocks, which the kernel reads (and marks)
+        // only during the call; the caller guarantees the memory that the blocks name.
         number(unsafe { libc::syscall(libc::SYS_io_submit, name, count as c_long, addresses.as_mut_ptr()) })
     }
 
-    /// Returns how often operations were passed to it, or events fetched.
+    /// Returns the number of `io_submit` and `io_getevents` calls.
     pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Asks whether operations may be passed at all, by passing none.
+    /// Checks whether submission is allowed, by submitting nothing.
     ///
     /// # Errors
-    /// The kernel's: `ENOSYS` or `EPERM` where AIO is forbidden.
+    /// Any error from `io_submit(2)`: `ENOSYS` or `EPERM` if AIO is forbidden.
     pub(super) fn try_submit(&self) -> std::result::Result<(), Errno> {
         let none: *mut *mut ControlBlock = ptr::null_mut();
         let name = self.name.ok_or(Errno::INVAL)?;
-        // SAFETY: there are no blocks to point to.
+        // SAFETY: with a count of 0 the kernel reads no pointers.
         number(unsafe { libc::syscall(libc::SYS_io_submit, name, 0, none) }).map(drop)
     }
 
-    /// Fetches events, waiting until there are `min` of them; returns how many.
+    /// Fetches events, waiting until there are at least `min`. Returns how many it got.
     pub(super) fn fetch(&mut self, min: usize, events: &mut [Event]) -> std::result::Result<usize, Errno> {
         if let Verdict::Fail(errno) = gate::verdict(Operation::IoGetevents, 0) {
             return Err(errno);
@@ -175,22 +181,23 @@ impl Context {
         let mut no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let timeout = if min == 0 { &raw mut no_time } else { ptr::null_mut() };
         self.calls += 1;
-        // SAFETY: the kernel writes at most `most` events to `events`, for which any bits are a value, and reads the
-        // time if there is one; both outlive the call.
+        // SAFETY: the kernel writes at most `most` events to `events`, whose fields are valid for
+        // any bits, and reads the timeout if there is one; both outlive the call.
         number(unsafe {
             libc::syscall(libc::SYS_io_getevents, name, least, most, events.as_mut_ptr(), timeout)
         })
     }
 
-    /// Ends the context: cancels what is in flight, or waits for it. Its events are lost.
+    /// Destroys the context: cancels what is in flight or waits for it. The events are lost.
     ///
     /// # Errors
-    /// The kernel's; it may then still touch the memory of operations in flight.
+    /// Any error from `io_destroy(2)`; the kernel may then still touch the memory of operations
+    /// in flight.
     pub(super) fn destroy(&mut self) -> Result<()> {
         let Some(name) = self.name.take() else { return Ok(()) };
         gate::call(
             Operation::IoDestroy,
-            // SAFETY: no pointers; the name was the kernel's and has not been destroyed.
+            // SAFETY: passes no pointers; `name` came from `io_setup` and hasn't been destroyed.
             || number(unsafe { libc::syscall(libc::SYS_io_destroy, name) }).map(drop),
             || format!("{name:#x}"),
         )
@@ -198,14 +205,14 @@ impl Context {
 }
 
 impl Drop for Context {
-    /// Ends a context that nobody ended: one without a twin, which has nothing in flight.
+    /// Destroys a context whose twin couldn't be created. It has nothing in flight.
     fn drop(&mut self) {
         let destroyed = self.destroy();
         debug_assert!(destroyed.is_ok(), "a context of our own could not be destroyed");
     }
 }
 
-/// Reads the outcome of a call through the C library.
+/// Converts the return value of a C library call.
 fn number(outcome: c_long) -> std::result::Result<usize, Errno> {
     usize::try_from(outcome).map_err(|_| last_errno())
 }

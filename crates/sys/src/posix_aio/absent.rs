@@ -1,6 +1,7 @@
-//! The calls of POSIX AIO where they are not glibc's: refused.
+//! Stubs for C libraries other than glibc: POSIX AIO fails with `ENOSYS`.
 //!
-//! Other C libraries have them too, but other layouts, and none lets its threads be counted.
+//! Other C libraries have these calls too, but with other layouts, and none lets its number of
+//! threads be set.
 
 use std::os::raw::c_void;
 
@@ -15,7 +16,7 @@ pub(super) fn init(_threads: usize, _requests: usize) -> Result<(), Errno> {
     Err(Errno::NOSYS)
 }
 
-/// A control block of which none is ever used.
+/// A control block that is never used.
 pub(super) struct Control;
 
 impl Control {
@@ -24,7 +25,7 @@ impl Control {
     }
 
     /// # Safety
-    /// None is needed.
+    /// No requirements.
     pub(super) unsafe fn prepare(
         &self,
         _: Part<'_>,
@@ -35,7 +36,7 @@ impl Control {
     }
 
     /// # Safety
-    /// None is needed.
+    /// No requirements.
     pub(super) unsafe fn enqueue(&self, _: Operation) -> Result<(), Errno> {
         Err(Errno::NOSYS)
     }
@@ -49,14 +50,14 @@ impl Control {
     }
 
     /// # Safety
-    /// None is needed.
+    /// No requirements.
     pub(super) unsafe fn answer(&self) -> i32 {
         -1
     }
 }
 
 /// # Safety
-/// None is needed.
+/// No requirements.
 pub(super) unsafe fn enqueue_list<'a>(_: impl Iterator<Item = &'a Control>) -> Result<(), Errno> {
     Err(Errno::NOSYS)
 }

@@ -1,7 +1,7 @@
-//! The calls of the C library's POSIX AIO, on glibc.
+//! The POSIX AIO calls on glibc.
 //!
-//! Layouts that the `libc` crate lacks are declared here, after glibc's `aio.h` and `bits/types/sigevent_t.h`, and checked
-//! against those it has when this is compiled.
+//! Layouts that the `libc` crate lacks are declared here, following glibc's `aio.h` and
+//! `bits/types/sigevent_t.h`, and checked at compile time against those it has.
 
 use std::cell::UnsafeCell;
 use std::mem::{self, MaybeUninit, offset_of};
@@ -18,11 +18,12 @@ use crate::gate::{self, Verdict};
 use crate::operation::Operation;
 use crate::transfer::Part;
 
-/// The most operations passed in one list: as many pointers as are worth keeping on the stack.
+/// Maximum operations in one list. Their addresses are gathered on the stack.
 pub(super) const LIST_MAX: usize = 256;
 
-/// The stack of a notification's thread, in bytes. It does little, and as many of them as requests may live at a time: the
-/// default of 8 MiB each would soon exceed what the C library keeps mapped for the next, and any limit on addresses.
+/// Stack size of a notification thread, in bytes. It does little, and there may be as many as
+/// requests in flight: at the default of 8 MiB each they would soon exceed glibc's stack cache and
+/// any address space limit.
 const NOTIFICATION_STACK_BYTES: usize = 128 << 10;
 
 /// `struct aioinit`.
@@ -35,7 +36,7 @@ struct Init {
     reserved: c_int,
 }
 
-/// `struct sigevent`, with its function and attributes in the place of a thread's number.
+/// `struct sigevent`, with the function and attributes variant of its union.
 #[repr(C)]
 struct Notification {
     value: *mut c_void,
@@ -59,22 +60,23 @@ unsafe extern "C" {
     fn aio_init(init: *const Init);
 }
 
-/// Asks for this many threads and requests. The C library keeps one set of both for the whole process, and listens only
-/// until the first request.
+/// Sets the numbers of threads and requests. The C library keeps one pair of them for the whole
+/// process, and ignores this call after the first request.
 #[allow(clippy::unnecessary_wraps, reason = "its twin for other C libraries refuses")]
 pub(super) fn init(threads: usize, requests: usize) -> Result<(), Errno> {
     let number = |count| c_int::try_from(count).unwrap_or(c_int::MAX);
     let (threads, requests) = (number(threads), number(requests));
-    // An idle time of 0 leaves it as it is, a second.
+    // An idle time of 0 keeps the default of one second.
     let init = Init { threads, requests, unused: [0; 4], idle_seconds: 0, reserved: 0 };
     // SAFETY: `init` has the layout of `struct aioinit` and is only read during the call.
     unsafe { aio_init(&raw const init) };
     Ok(())
 }
 
-/// A control block: what the C library is to do, and what came of it.
+/// A control block: the operation, and its result once complete.
 ///
-/// The methods that are `unsafe` touch fields that nobody else may touch at the time; [`super::Slot`] says who does when.
+/// The `unsafe` methods touch fields that nobody else may touch at the time; [`super::Slot`]
+/// defines who may when.
 pub(super) struct Control(UnsafeCell<libc::aiocb>);
 
 impl Control {
@@ -83,11 +85,11 @@ impl Control {
         Self(UnsafeCell::new(unsafe { MaybeUninit::zeroed().assume_init() }))
     }
 
-    /// Writes down the job: a part, bounded by `length`. When it is over, `function` is called with `value` on a thread of
-    /// its own.
+    /// Writes the operation into the block: a part, limited to `length` bytes. On completion,
+    /// `function` is called with `value` on a thread of its own.
     ///
     /// # Safety
-    /// The C library does not have the block.
+    /// The C library doesn't have the block.
     pub(super) unsafe fn prepare(
         &self,
         part: Part<'_>,
@@ -95,7 +97,7 @@ impl Control {
         function: extern "C" fn(libc::sigval),
         value: *mut c_void,
     ) {
-        // SAFETY: the caller says that nobody else uses the block.
+        // SAFETY: the caller guarantees that nobody else uses the block.
         let block = unsafe { &mut *self.0.get() };
         let notification = Notification {
             value,
@@ -109,22 +111,23 @@ impl Control {
         block.aio_lio_opcode = match part.operation {
             Operation::Read => libc::LIO_READ,
             Operation::Write => libc::LIO_WRITE,
-            // An fsync, which has no place in a list.
+            // An fsync, which can't be part of a list.
             _ => libc::LIO_NOP,
         };
         block.aio_reqprio = 0;
         block.aio_buf = part.bytes.as_mut_ptr().cast();
         block.aio_nbytes = length;
         block.aio_offset = part.offset.cast_signed();
-        // SAFETY: the two are layouts of one type of C, as the assertions above check, and no byte is uninitialised.
+        // SAFETY: both are layouts of one C type, as the assertions above check, and no byte
+        // is uninitialised.
         block.aio_sigevent = unsafe { mem::transmute::<Notification, libc::sigevent>(notification) };
     }
 
-    /// Gives the job to the C library; `operation` is its part's.
+    /// Passes the operation to the C library; `operation` is that of its part.
     ///
     /// # Safety
-    /// The block was prepared; it, and the memory and descriptor that the job names, stay until the job is over and its
-    /// function was called.
+    /// The block was prepared. The block, and the memory and descriptor it names, stay valid until
+    /// the operation has completed and its function was called.
     pub(super) unsafe fn enqueue(&self, operation: Operation) -> Result<(), Errno> {
         let (operation, call): (_, unsafe extern "C" fn(*mut libc::aiocb) -> c_int) = match operation {
             Operation::Read => (Operation::AioRead, libc::aio_read),
@@ -134,38 +137,40 @@ impl Control {
         if let Verdict::Fail(errno) = gate::verdict(operation, 0) {
             return Err(errno);
         }
-        // SAFETY: as required of our caller.
+        // SAFETY: upheld by our caller.
         match unsafe { call(self.0.get()) } {
             0 => Ok(()),
             _ => Err(last_errno()),
         }
     }
 
-    /// Tells whether the C library is done with the job, its notification apart.
+    /// Returns true if the operation has completed. Its notification may still be due.
     pub(super) fn is_over(&self) -> bool {
-        // SAFETY: the block is a valid one; this is the call to look at it while the C library has it.
+        // SAFETY: the block is valid, and `aio_error` may be called while the C library has it.
         unsafe { libc::aio_error(self.0.get()) != libc::EINPROGRESS }
     }
 
-    /// Tells, after a list was not taken as a whole, whether this job of it was not: glibc has then noted an error, but not
-    /// the -1 of a call that failed. One that it had no memory to look at is not recognised.
+    /// After a list was only partly accepted, returns true if this operation was left out: glibc
+    /// then has set an error but not the return value -1 of a failed call. One that glibc had no
+    /// memory to look at is not recognised.
     pub(super) fn was_left_out(&self) -> bool {
         // SAFETY: as in `is_over`.
         let error = unsafe { libc::aio_error(self.0.get()) };
         if error == libc::EINPROGRESS || error == 0 {
             return false;
         }
-        // SAFETY: the job is over, so nobody writes to the block.
+        // SAFETY: the operation has completed, so nobody writes to the block.
         unsafe { libc::aio_return(self.0.get()) == 0 }
     }
 
-    /// Returns what came of the job, as the kernel words it.
+    /// Returns the raw result of the operation.
     ///
     /// # Safety
-    /// The job's function was called.
+    /// The function of the operation was called.
     pub(super) unsafe fn answer(&self) -> i32 {
-        // `aio_return` alone first: `aio_error` takes the lock under which glibc starts the notifications.
-        // SAFETY: the job is over, as the caller says.
+        // `aio_return` first: `aio_error` takes the lock that glibc holds while it
+        // starts notifications.
+        // SAFETY: the operation has completed, as the caller guarantees.
         let moved = unsafe { libc::aio_return(self.0.get()) };
         if moved >= 0 {
             return i32::try_from(moved).unwrap_or(word(Errno::IO));
@@ -176,13 +181,13 @@ impl Control {
     }
 }
 
-/// Gives several jobs to the C library in one call.
+/// Passes several operations to the C library in one call.
 ///
 /// # Errors
-/// When it did not take all of them; [`Control::was_left_out`] says which.
+/// If it did not accept all of them; [`Control::was_left_out`] finds those it didn't.
 ///
 /// # Safety
-/// As [`Control::enqueue`], for each; there are no more than [`LIST_MAX`].
+/// As for [`Control::enqueue`], for each of them; there are no more than [`LIST_MAX`].
 pub(super) unsafe fn enqueue_list<'a>(controls: impl Iterator<Item = &'a Control>) -> Result<(), Errno> {
     let mut list = [ptr::null_mut(); LIST_MAX];
     let mut count = 0;
@@ -190,24 +195,25 @@ pub(super) unsafe fn enqueue_list<'a>(controls: impl Iterator<Item = &'a Control
         *place = control.0.get();
         count += 1;
     }
-    // SAFETY: `list` holds `count` valid blocks, each with its own notification; the list itself needs none.
+    // SAFETY: `list` holds `count` valid blocks, each with its own notification; the list itself
+    // has none.
     match unsafe { libc::lio_listio(libc::LIO_NOWAIT, list.as_ptr(), count, ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(last_errno()),
     }
 }
 
-/// Gives an `fsync` to the C library, in the shape of the other calls.
+/// `aio_fsync` with the signature of the other calls.
 ///
 /// # Safety
-/// As `aio_fsync`.
+/// As for `aio_fsync`.
 unsafe extern "C" fn synchronize(block: *mut libc::aiocb) -> c_int {
-    // SAFETY: as required of our caller.
+    // SAFETY: upheld by our caller.
     unsafe { libc::aio_fsync(libc::O_SYNC, block) }
 }
 
-/// Returns the attributes of the notifications' threads: detached, with a small stack. Null, for the defaults, where the
-/// system does not let us have them.
+/// Returns the attributes of notification threads: detached, with a small stack. Null, for the
+/// defaults, if the system refuses them.
 fn attributes() -> *mut libc::pthread_attr_t {
     static ATTRIBUTES: OnceLock<Option<libc::pthread_attr_t>> = OnceLock::new();
     let attributes = ATTRIBUTES.get_or_init(|| {
@@ -216,7 +222,7 @@ fn attributes() -> *mut libc::pthread_attr_t {
         if unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) } != 0 {
             return None;
         }
-        // SAFETY: has just been initialised.
+        // SAFETY: it has just been initialised.
         let mut attributes = unsafe { attributes.assume_init() };
         // SAFETY: the attributes are valid.
         let detached =
@@ -225,6 +231,6 @@ fn attributes() -> *mut libc::pthread_attr_t {
         let sized = unsafe { libc::pthread_attr_setstacksize(&raw mut attributes, NOTIFICATION_STACK_BYTES) };
         (detached == 0 && sized == 0).then_some(attributes)
     });
-    // The C library only reads them, and they last as long as the process.
+    // The C library only reads them, and they live as long as the process.
     attributes.as_ref().map_or(ptr::null_mut(), |attributes| ptr::from_ref(attributes).cast_mut())
 }

@@ -1,4 +1,4 @@
-//! The end of a ring: what the kernel still has is cancelled and waited for, or leaked.
+//! Dropping a ring: cancels and waits for what the kernel still has, or leaks it.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -15,9 +15,10 @@ use super::{CANCELLATION, Ring};
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Ring {
-    /// Stops listening to the kernel: leaks whatever it still holds, and finishes those requests with `EIO`.
+    /// Gives up on the kernel: leaks whatever it still holds and finishes those requests
+    /// with `EIO`.
     ///
-    /// `EIO` and not the kernel's reason, as that could read like an invitation to do them again.
+    /// Not the kernel's errno: the caller might take it for a transient one and retry.
     pub(super) fn leak(&mut self) {
         if self.in_kernel == 0 {
             return;
@@ -36,7 +37,8 @@ impl Ring {
         self.in_kernel = 0;
     }
 
-    /// Cancels what the kernel has, except closes, and waits for all of it, as long as something moves.
+    /// Cancels everything in the kernel except closes, and waits for all of it while there
+    /// is progress.
     fn drain(&mut self) {
         if self.flush().is_err() {
             return;
@@ -60,7 +62,7 @@ impl Ring {
 
     /// Queues a cancellation for each part that is due.
     ///
-    /// The write of a pair has one of its own: its read may just have ended, and it begun.
+    /// The write of a pair needs its own: its read may just have completed and started it.
     fn cancel(&mut self) {
         for (index, slot) in self.slots.iter().enumerate() {
             for part in [FIRST, SECOND] {
@@ -69,8 +71,9 @@ impl Ring {
                 }
                 let entry = opcode::AsyncCancel::new(mark(index, part)).build().user_data(CANCELLATION);
                 let mut queue = self.setup.ring.submission();
-                // SAFETY: a cancellation points to no memory. There is room: the queue was flushed, and has at least
-                // as many entries as there are parts; if not, the request is waited for without being cancelled.
+                // SAFETY: a cancellation points to no memory. There is room: the queue was flushed
+                // and has at least as many entries as there are parts. If there were none, the
+                // request would be waited for without being cancelled.
                 if unsafe { queue.push(&entry) }.is_err() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Entering the kernel: what it takes, what it gives back, and what it is to be thought of when it does neither.
+//! Entering the kernel: submitting entries, collecting completions, and handling stalls.
 
 use std::time::Duration;
 
@@ -15,17 +15,18 @@ use super::setup::errno;
 use super::slot::{CANCELLED, FIRST, SECOND, marked};
 use super::{ATTEMPTS_MAX, CANCELLATION, Ring, State};
 
-/// How many `io_uring_enter` in a row may fail with `EAGAIN` or `EBUSY`, nothing having moved, before it is for good.
+/// Maximum consecutive `io_uring_enter` calls that fail with `EAGAIN` or `EBUSY` without progress,
+/// before the ring is given up.
 const STALLS_MAX: u32 = 64;
 
-/// What an `io_uring_enter` is for.
+/// The purpose of an `io_uring_enter`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Enter {
-    /// Pass on what is queued, and wait for so many completions.
+    /// Submit what is queued, and wait for this many completions.
     Submit(usize),
-    /// Pass on nothing, and wait for one completion.
+    /// Submit nothing, and wait for one completion.
     WaitForOne,
-    /// Pass on what is queued, and wait for one completion, but no longer than this.
+    /// Submit what is queued, and wait for one completion, but no longer than this.
     SubmitAtMost(Duration),
 }
 
@@ -33,7 +34,8 @@ impl Ring {
     /// Moves completions from the kernel's queue to their slots; returns how many.
     pub(super) fn collect(&mut self) -> usize {
         if self.state == State::Broken {
-            // Nobody listens any more: what comes now has been answered.
+            // The ring was given up and its requests have been answered, so ignore
+            // late completions.
             return 0;
         }
         let before = self.in_kernel;
@@ -53,11 +55,13 @@ impl Ring {
         before - self.in_kernel
     }
 
-    /// Enters the kernel once to pass on what is queued and to wait for `want` completions; gets over what passes.
+    /// Enters the kernel once to submit what is queued and to wait for `want` completions, and
+    /// handles transient failures.
     ///
-    /// After `Ok` the caller looks again at what it waits for: the wait may have been cut short.
+    /// After `Ok` the caller must check again: the wait may have been cut short.
     pub(super) fn enter(&mut self, want: usize) -> Result<()> {
-        // Invariant: nothing is waited for that is not on its way, or the wait would not end.
+        // Invariant: only completions that are due are waited for; otherwise the wait would
+        // never end.
         debug_assert!(want <= self.in_kernel + self.queued.len());
         if let Some((index, read_asked)) = self.torn()
             && !self.mend(index, read_asked)?
@@ -70,7 +74,7 @@ impl Ring {
         let stalled = match outcome {
             Err(Errno::AGAIN | Errno::BUSY) => moved == 0,
             Ok(()) => moved == 0 && queued > 0,
-            // Repeated as often as it takes, as at the gate: each needs a signal of its own.
+            // Retried without a limit, as in the gate: each needs another signal.
             Err(Errno::INTR) => false,
             Err(errno) => return Err(self.break_down(errno)),
         };
@@ -79,7 +83,8 @@ impl Ring {
             return Ok(());
         }
         self.stall()?;
-        // The kernel is short of memory, or of room for completions: those in its hands must come back first.
+        // The kernel is short of memory or of room for completions: those in flight must come
+        // back first.
         if self.in_kernel == 0 {
             std::thread::yield_now();
             return Ok(());
@@ -87,7 +92,7 @@ impl Ring {
         self.wait_for_one()
     }
 
-    /// Passes on nothing, and waits for a completion.
+    /// Submits nothing, and waits for one completion.
     fn wait_for_one(&mut self) -> Result<()> {
         let outcome = self.call(Enter::WaitForOne);
         let moved = self.collect();
@@ -98,27 +103,31 @@ impl Ring {
         }
     }
 
-    /// Counts a call in which nothing moved; there is an end to them.
+    /// Counts a call without progress; gives the ring up after too many in a row.
     fn stall(&mut self) -> Result<()> {
         self.stalls += 1;
         if self.stalls > STALLS_MAX { Err(self.break_down(Errno::AGAIN)) } else { Ok(()) }
     }
 
-    /// Finds a pair whose read the kernel has taken and whose write it has not; how much the read was asked for.
+    /// Finds a torn pair: the kernel has accepted its read but not its write. Returns the slot and
+    /// the requested length of the read.
     ///
-    /// A kernel that is short of memory stops in the middle of what it is given, and what it has taken of a chain by then
-    /// is the whole chain to it. The write, passed on with the next call, would be bound to nothing and could overtake
-    /// its read. Entries are taken in order, so such a write is at the head of the queue.
+    /// A kernel short of memory stops submitting half-way, and treats what it has accepted of a
+    /// chain as the whole chain. The write, submitted by the next call, would not be linked and
+    /// could overtake its read. Entries are accepted in order, so such a write is at the head of
+    /// the queue.
     fn torn(&self) -> Option<(usize, usize)> {
         let (index, part) = marked(*self.queued.front()?);
         let request = self.slots.get(index)?.request.as_ref()?;
         (part == SECOND).then(|| (index, request.length()))
     }
 
-    /// Lets the read of a torn pair come to its end before anything else is passed on; tells whether it has.
+    /// Waits for the read of a torn pair before anything else is submitted. Returns true once it
+    /// has completed.
     ///
-    /// If it brings everything, the write may follow: it is in order again. If not, the write must never run; as nothing
-    /// can be taken back out of the queue, the ring is given up, once the kernel has nothing of it any more.
+    /// If the read brought every byte, the write may follow. If not, the write must never run. An
+    /// entry can't be removed from the queue, so the ring is given up once the kernel holds nothing
+    /// of it.
     fn mend(&mut self, index: usize, read_asked: usize) -> Result<bool> {
         let slot = &self.slots[index];
         let ended = !slot.is_due(FIRST);
@@ -131,7 +140,7 @@ impl Ring {
         Err(self.break_down(Errno::AGAIN))
     }
 
-    /// Makes one `io_uring_enter`, and notes which entries the kernel took.
+    /// Calls `io_uring_enter` once and records which entries the kernel accepted.
     pub(super) fn call(&mut self, enter: Enter) -> std::result::Result<(), Errno> {
         let entries = if matches!(enter, Enter::WaitForOne) { 0 } else { self.queued.len() };
         match gate::verdict(Operation::RingEnter, entries) {
@@ -141,7 +150,7 @@ impl Ring {
         }
     }
 
-    /// Makes the call for so many entries: for fewer than are queued only where a fault is put in.
+    /// Calls the kernel for `entries` entries: fewer than are queued only if a fault is injected.
     pub(super) fn pass(&mut self, enter: Enter, entries: usize) -> std::result::Result<(), Errno> {
         self.enable()?;
         self.used.calls += 1;
@@ -163,8 +172,8 @@ impl Ring {
             Enter::Submit(want) => submitter.submit_and_wait(want),
             Enter::WaitForOne => {
                 let flags = EnterFlags::GETEVENTS.bits();
-                // SAFETY: there is no argument to point anywhere, and the entries already with the kernel own their
-                // memory by the rule of `start`.
+                // SAFETY: passes no argument, and entries already in the kernel own their memory
+                // (see `queue`).
                 unsafe { submitter.enter::<libc::sigset_t>(0, 1, flags, None) }
             }
             Enter::SubmitAtMost(time) => {
@@ -175,16 +184,16 @@ impl Ring {
         outcome.map(drop).map_err(|error| errno(&error))
     }
 
-    /// Passes on some of what is queued, as a kernel does that stops half-way.
+    /// Submits some of the queued entries, like a kernel that stops half-way.
     fn call_kernel_for(&self, entries: usize) -> std::result::Result<(), Errno> {
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
         let flags = EnterFlags::GETEVENTS.bits();
-        // SAFETY: there is no argument to point anywhere, and the entries own their memory by the rule of `start`.
+        // SAFETY: passes no argument, and the entries own their memory (see `queue`).
         let outcome = unsafe { self.setup.ring.submitter().enter::<libc::sigset_t>(entries, 0, flags, None) };
         outcome.map(drop).map_err(|error| errno(&error))
     }
 
-    /// Binds the ring to this thread, the first time.
+    /// Binds the ring to this thread, on the first call.
     fn enable(&mut self) -> std::result::Result<(), Errno> {
         if self.state != State::Disabled {
             return Ok(());
@@ -199,7 +208,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives the ring up: what the kernel never took is to be done in place, what it has is answered with `EIO`.
+    /// Gives the ring up. Entries not yet accepted are left to be done synchronously; those in the
+    /// kernel fail with `EIO`.
     pub(super) fn break_down(&mut self, cause: Errno) -> Error {
         self.collect();
         self.state = State::Broken;

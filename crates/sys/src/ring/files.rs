@@ -1,17 +1,20 @@
-//! Direct descriptors: files that the kernel keeps at hand for a ring.
+//! Direct descriptors: files registered with a ring.
 //!
-//! Without them the kernel looks every operation's descriptor up in the process's table, and takes and gives back a
-//! reference. A file in the ring's own table is looked up once, when it is installed.
+//! For an ordinary descriptor the kernel looks up the process's table on every operation, and takes
+//! and drops a reference. A file in the ring's own table is looked up once, when it is installed.
 //!
-//! A file's place in the table is the number of its descriptor, so there is nothing to search. But a number is not a
-//! file: it is given to another as soon as it is closed, by whomever. So each place remembers which [`Fd`] it is for, by
-//! the address of its shared allocation, which nothing else can have while a [`Weak`] holds on to it.
+//! A file's index in the table is its descriptor number, so nothing has to be searched. But a
+//! number is not a file: once closed, by anyone, it is reused for another. So each index remembers
+//! its [`Fd`] by the address of its `Arc` allocation, which can't be reused while a [`Weak`] refers
+//! to it.
 //!
 //! Promises:
-//! - an operation never goes to another file than its own, even if a file was closed behind the table's back;
-//! - a file that is closed through its ring is out of the table before the close is made, so that the close is the last
-//!   one and its result is real. Files closed elsewhere leave with the next installation or close. (Before Linux 6.13
-//!   the kernel itself may be late in letting go; what `close` returns does not depend on it.)
+//! - an operation never reaches another file than its own, even if a file was closed without
+//!   telling the table;
+//! - a file closed through its ring leaves the table before the close is made, so that the close is
+//!   the last one and its result is real. Files closed elsewhere leave at the next installation or
+//!   close. (Before Linux 6.13 the kernel itself may release them late; the result of `close`
+//!   doesn't depend on it.)
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Weak};
@@ -26,26 +29,28 @@ use crate::process::descriptor_limit;
 
 use super::setup::errno;
 
-/// The most places in the table (16 bytes each, in the kernel); files with higher numbers go without.
+/// Maximum size of the table, in entries (16 bytes each, in the kernel). Files with higher
+/// descriptor numbers are not registered.
 const PLACES_MAX: usize = 4096;
 
-/// Takes a file out of its place.
+/// Clears a table entry.
 const NOBODY: RawFd = -1;
 
-/// Which files a ring has at hand. An empty table is one that nobody asked for.
+/// The table of a ring's direct descriptors. Empty if nobody asked for one.
 #[derive(Default)]
 pub(super) struct Files {
-    /// The file at each place, which is the number of its descriptor.
+    /// The file at each index, which is its descriptor number.
     places: Box<[Weak<Fd>]>,
-    /// The places in use; never more than there are.
+    /// Indices in use. Never more than the table has.
     used: Vec<usize>,
 }
 
 impl Files {
-    /// Asks the kernel for a table.
+    /// Registers an empty table with the kernel.
     ///
     /// # Errors
-    /// The kernel's: `EINVAL` before Linux 5.19, `EMFILE` where descriptors are limited.
+    /// Any error from `io_uring_register(2)`: `EINVAL` before Linux 5.19, `EMFILE` if descriptors
+    /// are limited.
     pub(super) fn new(submitter: &Submitter<'_>) -> Result<Self> {
         let places = PLACES_MAX.min(descriptor_limit());
         gate::call(
@@ -62,7 +67,7 @@ impl Files {
         })
     }
 
-    /// Sees to it that the file is in the table, at its descriptor's number; tells whether it is.
+    /// Installs the file in the table, at its descriptor number; returns true if it is there.
     pub(super) fn has(&mut self, file: &Arc<Fd>, submitter: &Submitter<'_>) -> bool {
         let Some(place) = self.place(file) else { return false };
         if std::ptr::eq(self.places[place].as_ptr(), Arc::as_ptr(file)) {
@@ -70,7 +75,8 @@ impl Files {
         }
         self.purge(submitter);
         let installed = update(submitter, place, file.as_raw_fd()).is_ok();
-        // A failed update may have left the file that was there, and it must never be taken for this one.
+        // A failed update may have left the previous file there, which must never be taken for
+        // this one.
         self.places[place] = if installed { Arc::downgrade(file) } else { Weak::new() };
         if installed && !self.used.contains(&place) {
             self.used.push(place);
@@ -78,7 +84,7 @@ impl Files {
         installed
     }
 
-    /// Takes the file out of the table, if it is there.
+    /// Removes the file from the table, if it is there.
     pub(super) fn release(&mut self, file: &Fd, submitter: &Submitter<'_>) {
         if let Some(place) = self.place(file)
             && let Some(position) = self.used.iter().position(|used| *used == place)
@@ -88,7 +94,7 @@ impl Files {
         self.purge(submitter);
     }
 
-    /// Takes out the files that were closed without us.
+    /// Removes files that were closed without telling the table.
     fn purge(&mut self, submitter: &Submitter<'_>) {
         for position in (0..self.used.len()).rev() {
             if self.places[self.used[position]].strong_count() == 0 {
@@ -100,8 +106,8 @@ impl Files {
     fn clear(&mut self, position: usize, submitter: &Submitter<'_>) {
         let place = self.used.swap_remove(position);
         self.places[place] = Weak::new();
-        // Refused only where the ring itself is: to a thread that does not own it, or by a sandbox. The file then stays
-        // open until the ring is gone, but nothing uses it.
+        // This fails only if the ring itself is refused: on a thread that doesn't own it, or by a
+        // sandbox. The file then stays open until the ring is gone, but nothing uses it.
         drop(update(submitter, place, NOBODY));
     }
 

@@ -1,8 +1,9 @@
-//! What a ring is asked and what it answers.
+//! The requests of a ring and their replies.
 //!
-//! A [`RingRequest`] owns, or shares in owning, everything that the kernel looks at or writes to: descriptors, the name,
-//! what a [`Transfer`] has. The addresses given to the kernel lie in heap memory that does not move when the request does:
-//! a [`Buffer`]'s pages and the arena of a [`Name`].
+//! A [`RingRequest`] owns, or shares ownership of, everything the kernel reads or writes:
+//! descriptors, the name, the contents of a [`Transfer`]. The addresses passed to the kernel are
+//! in heap memory that doesn't move when the request does: a [`Buffer`]'s pages and the arena of
+//! a [`Name`].
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -26,24 +27,24 @@ use crate::transfer::{Part, Transfer, Transferred};
 
 use super::slot::{CANCELLED, FIRST, SECOND};
 
-/// The most bytes the kernel moves in one transfer (`MAX_RW_COUNT`).
+/// Maximum bytes the kernel moves in one transfer (`MAX_RW_COUNT`).
 const TRANSFER_MAX: usize = 0x7fff_f000;
 
 const NO_NAME: &CStr = c"";
 
-/// An operation for the kernel to do when it can.
+/// An operation to submit to a ring.
 #[derive(Debug)]
 pub enum RingRequest {
-    /// Open one name in a held directory.
+    /// Open a single name in an open directory.
     Openat {
         /// The directory.
         directory: Arc<Fd>,
         /// The name, a single component.
         name: Name,
-        /// How.
+        /// How to open it.
         how: Open,
     },
-    /// Look at an open file.
+    /// `statx` an open file.
     Statx {
         /// The file.
         file: Arc<Fd>,
@@ -57,20 +58,21 @@ pub enum RingRequest {
     },
 }
 
-/// What came of a [`RingRequest`]; the variant is the request's.
+/// The result of a [`RingRequest`], of the corresponding variant.
 #[derive(Debug)]
 pub enum RingReply {
     /// The opened file.
     Opened(Result<Fd>),
-    /// What the kernel knows of the file.
+    /// The file's metadata.
     Looked(Result<Stat>),
-    /// What was moved.
+    /// The result of the transfer.
     Transferred(Transferred),
-    /// Whether the close lost anything.
+    /// The result of the close.
     Closed(Result<()>),
 }
 
-/// Who has the descriptor of a close: the kernel, once it took the entry, or still this process.
+/// Who owns the descriptor of a close: the kernel once it has accepted the entry, until then
+/// this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Process,
@@ -87,7 +89,6 @@ impl RingRequest {
         }
     }
 
-    /// Returns how many bytes it asks to move.
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Transfer(transfer) => transfer.length(),
@@ -99,7 +100,7 @@ impl RingRequest {
         matches!(self, Self::Transfer(transfer) if transfer.is_pair())
     }
 
-    /// Returns the file that a part moves bytes of.
+    /// Returns the file that a part reads or writes.
     pub(super) fn file(&self, part: usize) -> Option<&Arc<Fd>> {
         match self {
             Self::Transfer(Transfer::Pair { target, .. }) if part == SECOND => Some(target),
@@ -112,7 +113,6 @@ impl RingRequest {
         }
     }
 
-    /// Returns the buffer that it moves bytes through.
     pub(super) fn buffer(&self) -> Option<&Buffer> {
         match self {
             Self::Transfer(transfer) => transfer.buffer(),
@@ -120,10 +120,12 @@ impl RingRequest {
         }
     }
 
-    /// Words a part for the kernel. `length` (at most [`RingRequest::length`]) bounds a transfer; `fixed` is the number
-    /// under which the kernel knows the buffer; `statx` is where the answer to a look goes.
+    /// Encodes a part as a submission entry. `length` (at most [`RingRequest::length`])
+    /// limits a transfer; `fixed` is the buffer's registered index; `statx` receives the
+    /// result of a `statx`.
     ///
-    /// The entry holds addresses in memory that `self` owns, and `statx`: both must stay until it has completed.
+    /// The entry holds addresses in memory that `self` owns, and `statx`: both must stay valid
+    /// until it has completed.
     pub(super) fn entry(
         &mut self,
         part: usize,
@@ -148,7 +150,7 @@ impl RingRequest {
         }
     }
 
-    /// Does it now, with the call that waits.
+    /// Does the request now, synchronously.
     #[must_use]
     pub fn in_place(self) -> RingReply {
         match self {
@@ -161,8 +163,8 @@ impl RingRequest {
         }
     }
 
-    /// Turns the numbers the kernel answered with into a reply; only a pair has two. `statx` is what it wrote, if it was
-    /// asked to look.
+    /// Converts the raw results into a reply; only a pair has two. `statx` holds the result of
+    /// a `statx`.
     pub(super) fn reply(self, results: [i32; 2], holder: Holder, statx: &UnsafeCell<Statx>) -> RingReply {
         let result = results[FIRST];
         let outcome = |operation, arguments: std::fmt::Arguments<'_>| {
@@ -184,9 +186,10 @@ impl RingRequest {
             Self::Close { file } => {
                 let closed = outcome(Operation::Close, format_args!("{}", file.as_raw_fd()));
                 match holder {
-                    // The number is free, or another file's already: it must not be closed again.
+                    // The number is free, or already another file's: it must not be closed again.
                     Holder::Kernel => mem::forget(file),
-                    // The close always runs; its result is replaced by the failure that kept it from the kernel.
+                    // The close always runs; its result is replaced by the failure that kept it
+                    // from the kernel.
                     Holder::Process => drop(file),
                 }
                 RingReply::Closed(closed.map(drop))
@@ -194,8 +197,8 @@ impl RingRequest {
         }
     }
 
-    /// Drops it unanswered, `result` being what the kernel made of it: a descriptor that the kernel has closed is not
-    /// closed again, and one that it has opened is.
+    /// Drops the request unanswered, given its raw result. A descriptor that the kernel has closed
+    /// isn't closed again, and one that it has opened is closed.
     pub(super) fn abandon(self, result: i32, holder: Holder) {
         match self {
             Self::Close { file } if holder == Holder::Kernel => mem::forget(file),
@@ -204,10 +207,11 @@ impl RingRequest {
         }
     }
 
-    /// Gives up for good the memory and descriptors that the kernel may use after we stop listening to it. It looks up the
-    /// files of the second entry of a chain only when it begins with that.
+    /// Leaks the memory and descriptors that the kernel may use after the ring is given up. That
+    /// includes the files of a chain's second entry, which the kernel looks up only when it starts
+    /// that entry.
     ///
-    /// What is left can be answered and dropped.
+    /// The rest of the request can still be answered and dropped.
     pub(super) fn leak(&mut self) {
         match self {
             Self::Openat { directory, name, .. } => {
@@ -224,7 +228,7 @@ impl RingRequest {
     }
 }
 
-/// Words a part of a transfer for the kernel, bounded by `length`.
+/// Encodes a part of a transfer, limited to `length` bytes.
 fn entry(part: Part<'_>, length: usize, fixed: Option<u16>) -> squeue::Entry {
     let length = u32::try_from(length.min(TRANSFER_MAX)).unwrap_or(u32::MAX);
     let (file, start, offset) = (fd(part.file), part.bytes.as_mut_ptr(), part.offset);
@@ -242,13 +246,14 @@ fn entry(part: Part<'_>, length: usize, fixed: Option<u16>) -> squeue::Entry {
         (Operation::Write, Some(index)) => {
             opcode::WriteFixed::new(file, start, length, index).offset(offset).rw_flags(flags).build()
         }
-        // A transfer has no other.
+        // A transfer has no other operation.
         _ => opcode::Fsync::new(file).build(),
     }
 }
 
-/// Puts the results of a transfer together. What the kernel cancelled or put off of a pair is not an error but work not yet
-/// done: it is done now, one after the other, or left to the caller.
+/// Combines the results of a transfer. A part of a pair that the kernel cancelled or postponed
+/// is not an error but work still to do: it is done now, synchronously and in order, or left to
+/// the caller.
 fn reply(mut transfer: Transfer, [first, second]: [i32; 2]) -> Transferred {
     if is_transient(first) || transfer.is_pair() && first == CANCELLED {
         return transfer.in_place();
@@ -258,7 +263,7 @@ fn reply(mut transfer: Transfer, [first, second]: [i32; 2]) -> Transferred {
     let written = match second {
         _ if read.is_err() || second == CANCELLED => Ok(0),
         _ if is_transient(second) => return transfer.finish(read),
-        // The kernel did not break the chain, and has written what it had not read.
+        // The kernel did not break the chain and has written more than was read.
         _ if second > first => transfer.outcome(asked, word(Errno::IO)),
         _ => transfer.outcome(asked, second),
     };
@@ -270,12 +275,14 @@ fn fd(file: &impl AsRawFd) -> types::Fd {
 }
 
 fn looked(statx: &UnsafeCell<Statx>) -> Stat {
-    // SAFETY: the kernel has answered, so it writes here no more, and the slot is not given out again before this
-    // reply. The memory began as a `Statx` of zeros, and any bits the kernel put there are one too.
+    // SAFETY: the kernel has completed the operation, so it no longer writes here, and the slot
+    // isn't reused before this reply. The memory began as an all-zero `Statx`, and any bits the
+    // kernel wrote are valid.
     Stat::from(unsafe { &*statx.get() })
 }
 
 fn opened(raw: RawFd) -> Fd {
-    // SAFETY: the kernel has just answered an open with this descriptor, and only this completion says so.
+    // SAFETY: the kernel has just returned this descriptor from an open, and only this completion
+    // reports it.
     Fd::new(unsafe { OwnedFd::from_raw_fd(raw) })
 }

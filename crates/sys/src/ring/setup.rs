@@ -1,8 +1,8 @@
-//! Making a ring: which flags and operations this kernel takes.
+//! Creating a ring: negotiating flags and operations with the kernel.
 //!
-//! Flags are asked for all at once and, when the kernel answers `EINVAL`, taken back one by one, the newest first, so
-//! that every kernel gives the best ring it has. Operations are asked after, not guessed from a version number, because
-//! distributions move them between versions and sandboxes take them away.
+//! All flags are requested at first. If the kernel answers `EINVAL`, they are dropped one by one,
+//! newest first, so that every kernel gives the best ring it can. Supported operations are probed,
+//! not derived from a version number: distributions backport them and sandboxes take them away.
 
 use io_uring::{Builder, IoUring, Probe, opcode};
 use rustix::io::Errno;
@@ -13,13 +13,16 @@ use crate::operation::Operation;
 
 pub(super) type Flag = (&'static str, fn(&mut Builder) -> &mut Builder);
 
-/// Every flag worth having, the newest first. Each may be missing, but one may need a later one in this list:
-/// `DEFER_TASKRUN` needs `SINGLE_ISSUER`, so the order is also that of dependence.
+/// Every useful flag, newest first. Each may be missing. A flag may depend on a later one
+/// (`DEFER_TASKRUN` needs `SINGLE_ISSUER`), so dropping them from the front never leaves a flag
+/// without what it needs.
 ///
-/// - `DEFER_TASKRUN`: completions are prepared when this thread asks for them, not by interrupting it.
-/// - `TASKRUN_FLAG`: the kernel shows in shared memory that there is something to ask for.
-/// - `SUBMIT_ALL`: one entry that fails at once does not keep those behind it waiting.
-/// - `R_DISABLED`: the ring is bound to the thread that first submits, not to the one that made it.
+/// - `DEFER_TASKRUN`: completions are processed when this thread asks for them instead of
+///   interrupting it.
+/// - `TASKRUN_FLAG`: the kernel shows in shared memory that there are completions to ask for.
+/// - `SUBMIT_ALL`: an entry that fails at once doesn't hold up those behind it.
+/// - `R_DISABLED`: the ring is bound to the first thread that submits, not to the one that
+///   created it.
 pub(super) const FLAGS: [Flag; 6] = [
     ("NO_SQARRAY", Builder::setup_no_sqarray),
     ("DEFER_TASKRUN", Builder::setup_defer_taskrun),
@@ -29,28 +32,28 @@ pub(super) const FLAGS: [Flag; 6] = [
     ("R_DISABLED", Builder::setup_r_disabled),
 ];
 
-/// A ring as the kernel made it.
+/// A ring, and what the kernel supports.
 pub(super) struct Setup {
     pub(super) ring: IoUring,
-    /// Which operations it takes, in the order of [`OPERATIONS`].
+    /// Supported operations, in the order of [`OPERATIONS`].
     pub(super) supported: [bool; OPERATIONS.len()],
     /// How many of [`FLAGS`] the kernel refused, from the front.
     refused: usize,
 }
 
 impl Setup {
-    /// Names the flags that this kernel does not know.
+    /// Returns the names of the flags that this kernel refused.
     pub(super) fn refused_flags(&self) -> impl Iterator<Item = &'static str> {
         FLAGS[..self.refused].iter().map(|(name, _)| *name)
     }
 
-    /// Tells whether the ring waits to be enabled by the thread that will use it.
+    /// True if the ring must be enabled by the thread that will use it.
     pub(super) fn starts_disabled(&self) -> bool {
         self.refused < FLAGS.len()
     }
 }
 
-/// The operations a ring is asked for.
+/// The operations to probe for.
 pub(super) const OPERATIONS: [(Operation, u8); 6] = [
     (Operation::Openat, opcode::OpenAt::CODE),
     (Operation::Statx, opcode::Statx::CODE),
@@ -60,17 +63,19 @@ pub(super) const OPERATIONS: [(Operation, u8); 6] = [
     (Operation::Close, opcode::Close::CODE),
 ];
 
-/// Makes a ring of at least `entries` submission entries (fewer only where the kernel allows no more).
+/// Creates a ring of at least `entries` submission entries (fewer only if the kernel allows
+/// no more).
 ///
-/// The completion queue has twice as many, which is the kernel's default.
+/// The completion queue has twice as many, the kernel's default.
 ///
 /// # Errors
-/// The kernel's: `EPERM` or `ENOSYS` where rings are forbidden or unknown, `ENOMEM` where memory is limited.
+/// Any error from `io_uring_setup(2)`: `EPERM` or `ENOSYS` if io_uring is forbidden or missing,
+/// `ENOMEM` if memory is limited.
 pub(super) fn make(entries: u32) -> Result<Setup> {
     make_without(entries, 0)
 }
 
-/// Makes a ring as a kernel does that knows none of the first `refused` flags of [`FLAGS`].
+/// Creates a ring without the first `refused` flags of [`FLAGS`], as on an older kernel.
 pub(super) fn make_without(entries: u32, mut refused: usize) -> Result<Setup> {
     let ring = loop {
         match setup(entries, &FLAGS[refused..]) {
@@ -104,7 +109,7 @@ fn setup(entries: u32, flags: &[Flag]) -> Result<IoUring> {
     )
 }
 
-/// Takes the kernel's number out of an error of the `io-uring` crate.
+/// Returns the errno of an error from the `io-uring` crate.
 pub(super) fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

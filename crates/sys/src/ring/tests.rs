@@ -1,5 +1,5 @@
-//! What needs the inside of a ring to be tested: chains that are none, torn pairs, numbers that change hands, and the
-//! kernels that do not know some flag.
+//! Tests that need the internals of a ring: unlinked chains, torn pairs, reused descriptor numbers,
+//! and kernels without some flag.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -14,14 +14,15 @@ use crate::data::{Advice, Cache, advise};
 use crate::open::{Open, open_path};
 use crate::transfer::{Transfer, Transferred};
 
-/// A file whose length is no multiple of the block, nor a block's of a page.
+/// Length of the test file. It is not a multiple of the block size, and its last block is not a
+/// multiple of the page size.
 const LENGTH: usize = 200_000;
 const BLOCK: usize = 64 << 10;
 
-/// What a buffer holds before anything was read into it.
+/// Contents of a buffer before anything is read into it.
 const FILLER: u8 = 0xaa;
 
-/// A directory with one file to read and one to write.
+/// A directory with a file to read and a file to write.
 struct Ground {
     place: TempDir,
     source: Arc<Fd>,
@@ -33,7 +34,7 @@ impl Ground {
         let place = TempDir::new().unwrap();
         let mut file = File::create(place.path().join("source")).unwrap();
         file.write_all(&pattern(0, length)).unwrap();
-        // What is not on the disk cannot be taken out of memory.
+        // Dirty pages can't be dropped from the page cache.
         file.sync_all().unwrap();
         File::create(place.path().join("target")).unwrap();
         let (source, target) = (open(&place, "source", Open::READ), open(&place, "target", Open::WRITE));
@@ -58,12 +59,12 @@ fn open(place: &TempDir, name: &str, how: Open) -> Fd {
     open_path(&CString::new(path.as_os_str().as_encoded_bytes()).unwrap(), how).unwrap()
 }
 
-/// Bytes that are never the filler.
+/// Returns bytes that never equal the filler.
 fn pattern(offset: usize, length: usize) -> Vec<u8> {
     (offset..offset + length).map(|at| u8::try_from(at * 7 % 151).unwrap()).collect()
 }
 
-/// Makes a ring with pairs, or records a skip.
+/// Creates a ring with pairs, or records a skip.
 fn ring(depth: usize) -> Option<Ring> {
     or_skip!(Ring::with_pairs(depth), "the kernel refuses a ring")
 }
@@ -74,7 +75,7 @@ fn answers(ring: &mut Ring, count: usize) -> Vec<(u64, RingReply)> {
     replies
 }
 
-/// Returns what was read and written of the only pair in flight.
+/// Returns the bytes read and written by the only pair in flight.
 fn paired(ring: &mut Ring) -> (usize, usize) {
     match answers(ring, 1).pop() {
         Some((_, RingReply::Transferred(Transferred::Paired { read, written, .. }))) => {
@@ -84,8 +85,8 @@ fn paired(ring: &mut Ring) -> (usize, usize) {
     }
 }
 
-/// Copies a file that is not in memory, all its pairs in flight at once; returns how many blocks came out wrong although
-/// every pair said that it was done.
+/// Copies an uncached file with all its pairs in flight at once. Returns how many blocks came out
+/// wrong although every pair reported success.
 fn copy_cold(ring: &mut Ring, round: usize) -> usize {
     let ground = Ground::new(LENGTH);
     advise(&*ground.source, Advice::DontNeed, 0).unwrap();
@@ -111,8 +112,8 @@ fn copy_cold(ring: &mut Ring, round: usize) -> usize {
     offsets.iter().filter(wrong).count()
 }
 
-/// The same copy with the link and without: it is the link that keeps the write behind its read, and without it the
-/// damage is silent.
+/// Makes the same copy with and without the link: only the link keeps a write behind its read, and
+/// without it the data is corrupted silently.
 #[test]
 fn a_write_cannot_overtake_its_read_and_without_the_link_it_does() {
     let (Some(mut linked), Some(mut unlinked)) = (ring(8), ring(8)) else { return };
@@ -125,7 +126,7 @@ fn a_write_cannot_overtake_its_read_and_without_the_link_it_does() {
     assert_eq!(linked.used().linked_pairs, 4 * rounds as u64);
 }
 
-/// A kernel that did not break the chain would write beyond what it has read.
+/// A kernel that didn't break the chain would write more than was read.
 #[test]
 fn a_short_read_leaves_its_write_undone() {
     let Some(mut ring) = ring(4) else { return };
@@ -148,7 +149,7 @@ fn a_short_read_leaves_its_write_undone() {
     assert!(ring.takes_pairs());
 }
 
-/// A chain that is not a chain, over a read that is short, is what a kernel looks like that does not break chains.
+/// An unlinked pair with a short read behaves like a kernel that doesn't break chains.
 #[test]
 fn a_write_of_what_was_not_read_is_an_error_and_ends_the_pairs() {
     let Some(mut ring) = ring(4) else { return };
@@ -165,7 +166,7 @@ fn a_write_of_what_was_not_read_is_an_error_and_ends_the_pairs() {
     assert!(ring.push(0, ground.pair(0, BLOCK)).is_err());
 }
 
-/// Passes on some of the entries queued, as a kernel does that runs out of memory there.
+/// Submits some of the queued entries, like a kernel that runs out of memory half-way.
 fn tear(ring: &mut Ring, entries: usize) {
     let queued = ring.queued.len();
     ring.pass(Enter::Submit(0), entries).unwrap();
@@ -238,7 +239,8 @@ fn a_ring_dropped_with_pairs_in_flight_gives_everything_back() {
     }
 }
 
-/// Each flag refused in its turn, by a kernel that knows nothing newer: `make` then leaves out all before it.
+/// Simulates kernels that refuse the newest flags, one more each time; `make` drops the flags in
+/// that order.
 #[test]
 fn a_ring_works_without_each_flag() {
     for refused in 0..=setup::FLAGS.len() {
@@ -250,7 +252,7 @@ fn a_ring_works_without_each_flag() {
         assert_eq!(copy_cold(&mut ring, refused), 0);
         let ground = Ground::new(1000);
         ring.push(0, RingRequest::Statx { file: Arc::clone(&ground.source) }).unwrap();
-        // Looking again and again must bring it as well as waiting.
+        // Polling must bring the completion as well as waiting does.
         let mut size = None;
         while size.is_none() {
             ring.flush().unwrap();
@@ -280,7 +282,7 @@ fn content(ring: &mut Ring, file: &Arc<Fd>, buffer: Buffer) -> (Vec<u8>, Buffer)
     }
 }
 
-/// Descriptor numbers change hands whenever somebody closes and opens: the table must not go by them.
+/// A descriptor number is reused after a close, so the table must not rely on it.
 #[test]
 fn a_number_that_became_another_files_is_not_taken_for_the_first() {
     let Some(mut ring) = ring(4) else { return };
@@ -291,7 +293,7 @@ fn a_number_that_became_another_files_is_not_taken_for_the_first() {
     for round in 0..200_u32 {
         let name = format!("file{round}");
         std::fs::write(place.path().join(&name), &name).unwrap();
-        // Closed by being dropped, and the ring is not told.
+        // Closed by being dropped, without telling the ring.
         let file = Arc::new(open(&place, &name, Open::READ));
         numbers.insert(std::os::fd::AsRawFd::as_raw_fd(&*file));
         for _ in 0..2 {
@@ -322,7 +324,7 @@ fn a_registered_buffer_is_used_as_one_by_its_ring_only_and_may_go_before_it() {
     assert_eq!((bytes, ring.used().registered_buffers), (pattern(0, 4096), 2));
 }
 
-/// The batch of the documents: everything is passed on and waited for in one call.
+/// One call submits a whole batch and waits for it, as the documentation of `Ring::reap` promises.
 #[test]
 fn a_batch_enters_the_kernel_once() {
     let Some(mut ring) = ring(8) else { return };

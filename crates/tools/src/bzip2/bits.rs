@@ -1,26 +1,26 @@
-//! Strings of bits, the most significant of a byte first, as bzip2 has them.
+//! Bit strings, most significant bit first, as in bzip2.
 
-/// What a block begins with: the digits of pi.
+/// Start of a block: the digits of pi.
 pub(super) const BLOCK_MAGIC: u64 = 0x3141_5926_5359;
 
-/// What stands after the last block of a stream: those of its square root.
+/// End of a stream: the digits of the square root of pi.
 pub(super) const END_MAGIC: u64 = 0x1772_4538_5090;
 
-/// Bits of either.
+/// Length of either magic number, in bits.
 pub(super) const MAGIC_BITS: u32 = 48;
 
-/// A string of bits in the making.
+/// Writes a bit string.
 #[derive(Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
-    /// What is not in `bytes` yet, at the top.
+    /// Bits not yet in `bytes`, left-aligned.
     pending: u64,
-    /// How many bits of it there are: below 32.
+    /// Number of pending bits, below 32.
     filled: u32,
 }
 
 impl BitWriter {
-    /// Appends the low `count` bits of a number: 1 to 32, and above them are zeros.
+    /// Appends the low `count` bits of `bits`: 1 to 32. The higher bits must be zero.
     pub(super) fn push(&mut self, bits: u32, count: u32) {
         self.pending |= u64::from(bits) << (64 - self.filled - count);
         self.filled += count;
@@ -31,13 +31,12 @@ impl BitWriter {
         }
     }
 
-    /// Appends one of the magic numbers.
     pub(super) fn push_magic(&mut self, magic: u64) {
         self.push((magic >> 24) as u32, 24);
         self.push(magic as u32 & 0xff_ffff, 24);
     }
 
-    /// Appends another string.
+    /// Appends another bit string.
     pub(super) fn append(&mut self, other: &Bits) {
         let whole = other.count as usize / 8;
         let (words, rest) = other.bytes[..whole].as_chunks::<4>();
@@ -50,7 +49,7 @@ impl BitWriter {
         }
     }
 
-    /// Takes out the bytes that are whole.
+    /// Removes and returns the complete bytes.
     pub(super) fn take_whole(&mut self) -> Vec<u8> {
         while self.filled >= 8 {
             self.bytes.push((self.pending >> 56) as u8);
@@ -60,7 +59,7 @@ impl BitWriter {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Fills the last byte with zeros and returns the string.
+    /// Pads the last byte with zeros and returns the string.
     pub(super) fn finish(mut self) -> Bits {
         let count = self.bytes.len() as u64 * 8 + u64::from(self.filled);
         self.filled = self.filled.next_multiple_of(8);
@@ -68,33 +67,32 @@ impl BitWriter {
     }
 }
 
-/// A string of bits; zeros fill its last byte.
+/// A bit string, padded to whole bytes with zeros.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits {
-    /// The bytes.
     pub(super) bytes: Vec<u8>,
-    /// How many bits there are.
+    /// Number of bits.
     pub(super) count: u64,
 }
 
-/// The string of bits ended where more were needed.
+/// The bit string ended too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended;
 
-/// Reads a string of bits.
+/// Reads a bit string.
 #[derive(Clone)]
 pub(super) struct BitReader<'b> {
     bytes: &'b [u8],
-    /// The bits to be read next, at the top; below them may be some that come after.
+    /// The next bits, left-aligned. Bits after the first `filled` may be look-ahead.
     pending: u64,
-    /// How many of them count: as many as are there, up to the end of `bytes`.
+    /// Number of valid pending bits; never more than are left in `bytes`.
     filled: u32,
-    /// The byte after these.
+    /// Index of the byte after the pending bits.
     next: usize,
 }
 
 impl<'b> BitReader<'b> {
-    /// Reads from a bit on.
+    /// Starts reading at a bit.
     pub(super) fn at(bytes: &'b [u8], bit: u64) -> Self {
         let next = usize::try_from(bit / 8).unwrap_or(usize::MAX).min(bytes.len());
         let mut reader = Self { bytes, pending: 0, filled: 0, next };
@@ -104,12 +102,12 @@ impl<'b> BitReader<'b> {
         reader
     }
 
-    /// Returns which bit is next, counted from the beginning of the bytes.
+    /// Returns the index of the next bit.
     pub(super) fn position(&self) -> u64 {
         self.next as u64 * 8 - u64::from(self.filled)
     }
 
-    /// Brings as many bits as there is room for: 56 at least, if they are there.
+    /// Refills the pending bits to at least 56, if that many are left.
     fn fill(&mut self) {
         if let Some(bytes) = self.bytes.get(self.next..).and_then(<[u8]>::first_chunk::<8>) {
             self.pending |= u64::from_be_bytes(*bytes) >> self.filled;
@@ -130,8 +128,8 @@ impl<'b> BitReader<'b> {
         self.filled -= count;
     }
 
-    /// Looks at the bits ahead, at the top of the number: at least 32, with anything after the end. To be followed by
-    /// [`BitReader::skip`].
+    /// Returns at least the next 32 bits, left-aligned; bits past the end are undefined. Consume
+    /// them with [`BitReader::skip`].
     pub(super) fn peek(&mut self) -> u64 {
         if self.filled < 32 {
             self.fill();
@@ -139,12 +137,12 @@ impl<'b> BitReader<'b> {
         self.pending
     }
 
-    /// Tells whether so many of the bits that were looked at are there, of 32 at most.
+    /// True if at least `count` bits are left, up to 32, after [`BitReader::peek`].
     pub(super) fn has(&self, count: u32) -> bool {
         self.filled >= count
     }
 
-    /// Takes some of the bits that were looked at.
+    /// Consumes bits that were peeked at.
     pub(super) fn skip(&mut self, count: u32) -> Result<(), Ended> {
         if count > self.filled {
             return Err(Ended);
@@ -153,7 +151,7 @@ impl<'b> BitReader<'b> {
         Ok(())
     }
 
-    /// Reads a number of up to 32 bits.
+    /// Reads up to 32 bits.
     pub(super) fn read(&mut self, count: u32) -> Result<u32, Ended> {
         if count == 0 {
             return Ok(0);
@@ -163,12 +161,10 @@ impl<'b> BitReader<'b> {
         Ok(bits)
     }
 
-    /// Reads a bit.
     pub(super) fn read_bit(&mut self) -> Result<bool, Ended> {
         Ok(self.read(1)? == 1)
     }
 
-    /// Reads a magic number.
     pub(super) fn read_magic(&mut self) -> Result<u64, Ended> {
         Ok(u64::from(self.read(24)?) << 24 | u64::from(self.read(24)?))
     }

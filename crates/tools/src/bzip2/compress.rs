@@ -1,4 +1,5 @@
-//! Compressing, in stages: the input is cut where blocks end, each is compressed alone, and their bits are joined to a stream.
+//! Compression in stages: cut the input at block boundaries, compress each block alone, join the
+//! bits to a stream.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,28 +13,28 @@ use super::job::Job;
 use super::runs;
 use super::unpack::LEVEL_BYTES;
 
-/// How much less than its size a block is filled: the format's own slack.
+/// Bytes of each block that bzip2 leaves unused.
 const SLACK: usize = 19;
 
-/// A piece of input may be so many times as long as a block if its runs make it shorter; more would only take memory.
+/// Maximum size of an input piece, in blocks. Run-length encoding can fit more into one block, but
+/// longer pieces would only cost memory.
 const LONGER: usize = 4;
 
-/// Compresses one input.
 pub(super) struct Compress {
     job: Job,
     block_bytes: usize,
-    /// What was read and is in no piece yet.
+    /// Bytes read but not yet in a piece.
     ahead: Mutex<Vec<u8>>,
     stream: Mutex<Stream>,
 }
 
-/// The stream in the making.
+/// The stream being written.
 struct Stream {
     bits: BitWriter,
     crc: u32,
 }
 
-/// A block, compressed.
+/// A compressed block.
 pub(super) struct Made {
     bits: Bits,
     crc: u32,
@@ -41,7 +42,7 @@ pub(super) struct Made {
 }
 
 impl Compress {
-    /// Begins a stream of blocks of a size.
+    /// Creates the stages and writes the stream header.
     pub(super) fn new(job: Job, level: u8) -> Self {
         let mut bits = BitWriter::default();
         b"BZh".iter().for_each(|byte| bits.push(u32::from(*byte), 8));
@@ -69,7 +70,7 @@ impl Stages<Bzip2> for Compress {
             if is_full || ended || length >= self.block_bytes * LONGER {
                 break length;
             }
-            // Counted runs leave room.
+            // Run-length encoding has left room in the block.
             wanted = ahead.len() + (self.block_bytes - taken).max(self.block_bytes / 8);
         };
         let rest = ahead.split_off(length);

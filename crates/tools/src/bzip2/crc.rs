@@ -1,12 +1,12 @@
-//! The checksum of bzip2: that of Ethernet, with the most significant bit first.
+//! bzip2's checksum: the Ethernet CRC-32, most significant bit first.
 
-/// What is divided by.
+/// The generator polynomial.
 const POLYNOMIAL: u32 = 0x04c1_1db7;
 
-/// Bytes taken in one step.
+/// Number of bytes processed per step.
 const STEP: usize = 8;
 
-/// What a byte adds that is followed by `n` others in its step.
+/// `TABLES[n]` maps a byte to its contribution when `n` more bytes follow in the step.
 static TABLES: [[u32; 256]; STEP] = tables();
 
 const fn tables() -> [[u32; 256]; STEP] {
@@ -29,7 +29,7 @@ const fn tables() -> [[u32; 256]; STEP] {
     tables
 }
 
-/// A checksum in the making.
+/// A checksum in progress.
 #[derive(Clone, Copy)]
 pub(super) struct Crc(u32);
 
@@ -38,7 +38,7 @@ impl Crc {
         Self(u32::MAX)
     }
 
-    /// Takes some more bytes.
+    /// Adds bytes.
     pub(super) fn update(&mut self, bytes: &[u8]) {
         let (steps, rest) = bytes.as_chunks::<STEP>();
         let mut sum = self.0;
@@ -53,13 +53,12 @@ impl Crc {
         self.0 = sum;
     }
 
-    /// Returns the checksum.
     pub(super) fn finish(self) -> u32 {
         !self.0
     }
 }
 
-/// Adds a block's checksum to that of its stream.
+/// Combines a block's checksum with that of its stream.
 pub(super) fn combine(stream: u32, block: u32) -> u32 {
     stream.rotate_left(1) ^ block
 }

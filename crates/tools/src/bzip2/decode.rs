@@ -1,8 +1,9 @@
-//! A block, taken back: the codes are read, the bytes found by recency, the sorting undone, the runs expanded.
+//! Block decompression: decodes the Huffman codes and the move-to-front list, inverts the
+//! transform, and expands the runs.
 //!
-//! The sorting is undone by going from row to row, each step to a place that is anywhere in megabytes: one after the other, every
-//! step would wait for the memory. So it is done from many rows at once: marked rows cut the way through all rows in
-//! pieces, several pieces are gone at a time, each to where the next begins, and are put together at the end.
+//! Inverting the transform chases a pointer per byte through megabytes, so a single chain would
+//! wait for memory at every step. Instead, marked rows cut the chain into pieces, several pieces
+//! are followed at once, each up to the next mark, and the results are concatenated.
 
 use super::bits::{BLOCK_MAGIC, BitReader, Ended};
 use super::crc::Crc;
@@ -11,24 +12,24 @@ use super::numbers::NUMBERS;
 use super::recent::Recent;
 use super::runs::{self, NoCount};
 
-/// The most bytes a block has before its runs are expanded.
+/// Maximum size of a block before its runs are expanded, in bytes.
 pub(super) const BLOCK_MAX: usize = 900_000;
 
-/// The longest code a block may have.
+/// Maximum length of a code, in bits.
 const LENGTH_MAX: usize = 20;
 
-/// Bits by which a code is looked up.
+/// Number of bits resolved by table lookup.
 const LOOKUP_BITS: u32 = 10;
 
-/// What a block stands for may be as long as this to be kept expanded; all longer ones are made of runs.
+/// Maximum size of content kept expanded, in bytes. Only content made of runs is longer.
 const EXPANDED_MAX: usize = 4 << 20;
 
-/// Why a block cannot be had.
+/// Why a block can't be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// It goes on where nothing is there any more.
+    /// The input ends within it.
     Ended,
-    /// It is not what a compressor makes, or not what it was made.
+    /// It is corrupt.
     Damaged,
 }
 
@@ -44,40 +45,39 @@ impl From<NoCount> for Wrong {
     }
 }
 
-/// A block that was taken back, and has the right checksum.
+/// A decoded block whose checksum was right.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// Its content.
     pub(super) content: Content,
-    /// Its bytes before runs are expanded; streams have a limit.
+    /// Size before its runs are expanded, which the stream limits.
     pub(super) length: usize,
-    /// The checksum of its content.
+    /// Checksum of the content.
     pub(super) crc: u32,
-    /// The bit after its last, counted from the beginning of what it was read from.
+    /// Bit index of the block's end in the input it was read from.
     pub(super) end: u64,
 }
 
-/// What a block stands for.
+/// The content of a block.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Itself.
+    /// The content itself.
     Expanded(Vec<u8>),
-    /// With its runs counted, because it would be too long.
+    /// The content still run-length encoded, because it is too long.
     Counted(Vec<u8>),
 }
 
 impl Content {
-    /// Passes it on, piece by piece.
+    /// Passes on the content in parts.
     pub(super) fn pass(&self, take: &mut impl FnMut(&[u8])) {
         match self {
             Content::Expanded(bytes) => take(bytes),
-            // That it can be expanded was seen when its checksum was taken.
+            // Can't fail: it was expanded once already for the checksum.
             Content::Counted(block) => runs::expand(block, take).unwrap_or_default(),
         }
     }
 }
 
-/// Takes blocks back; keeps its memory from one to the next.
+/// Decodes blocks, reusing its memory.
 #[derive(Default)]
 pub(super) struct Decoder {
     tables: Vec<Codes>,
@@ -89,11 +89,11 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Takes back the block that begins at a bit of some bytes, with its magic number.
+    /// Decodes the block that begins, with its magic number, at a bit of some bytes.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it.
+    /// If the block is truncated or corrupt.
     pub(super) fn decode(&mut self, bytes: &[u8], bit: u64) -> Result<Block, Wrong> {
         let mut reader = BitReader::at(bytes, bit);
         if reader.read_magic()? != BLOCK_MAGIC {
@@ -121,7 +121,8 @@ impl Decoder {
 }
 
 impl Decoder {
-    /// Reads all that a block has after its head: which bytes there are, tables, and the last bytes of its sorted rotations.
+    /// Reads everything after the block's header: the bytes used, the tables, and the
+    /// transformed bytes.
     fn read_last(&mut self, reader: &mut BitReader<'_>) -> Result<(), Wrong> {
         let (used, count) = read_used(reader)?;
         let mut recent = Recent::new(&used[..count]);
@@ -138,7 +139,7 @@ impl Decoder {
         self.last.clear();
         let end = count as u16 + 1;
         let mut run = Run::default();
-        // A copy, so that what is read is kept at hand.
+        // A local copy, so that its fields can stay in registers.
         let mut bits = reader.clone();
         for selector in &self.selectors {
             let table = &self.tables[usize::from(*selector)];
@@ -163,7 +164,7 @@ impl Decoder {
         Err(Wrong::Damaged)
     }
 
-    /// Reads which table each group takes.
+    /// Reads which table each group uses.
     fn read_selectors(&mut self, reader: &mut BitReader<'_>, tables: usize) -> Result<(), Wrong> {
         let count = reader.read(15)? as usize;
         if count == 0 {
@@ -186,7 +187,7 @@ impl Decoder {
     }
 }
 
-/// Reads which bytes a block has, and how many.
+/// Reads which bytes a block uses, and how many.
 fn read_used(reader: &mut BitReader<'_>) -> Result<([u8; 256], usize), Wrong> {
     let (mut used, mut count) = ([0; 256], 0);
     let sixteenths = reader.read(16)?;
@@ -226,22 +227,23 @@ impl Run {
     }
 }
 
-/// The codes of a table: shorter ones are less, those of a length are numbered on.
+/// Canonical codes: shorter ones are less, and codes of a length are consecutive.
 #[derive(Default)]
 struct Codes {
-    /// Of each length: the first code.
+    /// The first code of each length.
     firsts: [i32; LENGTH_MAX + 1],
-    /// How many there are.
+    /// The number of codes of each length.
     counts: [i32; LENGTH_MAX + 1],
-    /// Where their symbols are.
+    /// Index of each length's first symbol.
     starts: [i32; LENGTH_MAX + 1],
     symbols: Vec<u16>,
-    /// By the bits ahead: the symbol, and in the lowest five bits the length of its code. None of the rest has length 0.
+    /// Indexed by the next bits: the symbol, with its code's length in the low five bits. A length
+    /// of 0 means that no code this short matches.
     lookup: Vec<u16>,
 }
 
 impl Codes {
-    /// Reads the lengths of the codes of so many symbols.
+    /// Reads the code lengths of `count` symbols.
     fn read(&mut self, reader: &mut BitReader<'_>, count: usize) -> Result<(), Wrong> {
         let mut lengths = [0_u8; SYMBOLS_MAX];
         let mut length = reader.read(5)? as usize;
@@ -283,7 +285,7 @@ impl Codes {
         self.lookup = entries.collect();
     }
 
-    /// Finds the symbol of the code ahead, and its length, which is in a range.
+    /// Finds the symbol of the next code, and its length, if that is in the range.
     fn find(&self, ahead: u64, lengths: std::ops::RangeInclusive<usize>) -> Option<(u16, u32)> {
         for length in lengths {
             let code = (ahead >> (64 - length)) as i32;
@@ -302,7 +304,7 @@ impl Codes {
         let (symbol, length) = match u32::from(entry & 31) {
             0 => match self.find(ahead, LOOKUP_BITS as usize + 1..=LENGTH_MAX) {
                 Some(found) => found,
-                // What was looked at may be no bits at all.
+                // The bits looked at may lie beyond the end.
                 None if !reader.has(LENGTH_MAX as u32) => return Err(Wrong::Ended),
                 None => return Err(Wrong::Damaged),
             },
@@ -313,8 +315,8 @@ impl Codes {
     }
 }
 
-/// Says of each row which rotation comes first there, by its first byte, in the lowest eight bits, and above them in which row the
-/// next rotation is.
+/// Builds the links of the inverse transform: for each row, the first byte of its rotation in the
+/// low eight bits, and the row of the next rotation above them.
 fn link_rows(last: &[u8], rows: &mut Vec<u32>) {
     let mut counts = [0; 256];
     last.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
@@ -331,29 +333,29 @@ fn link_rows(last: &[u8], rows: &mut Vec<u32>) {
     }
 }
 
-/// Where rows are marked: a piece of the way begins there.
+/// Flags a row at which a piece of the chain begins.
 const MARK: u32 = 1 << 31;
 
-/// Pieces of the way that are gone at once.
+/// Number of pieces followed at once.
 const LANES: usize = 8;
 
-/// Steps between two looks at which pieces have ended.
+/// Number of steps between checks for finished pieces.
 const STEPS: usize = 128;
 
-/// Pieces in which a way through all rows is cut, if they are long enough.
+/// Number of pieces a long chain is cut into.
 const PIECES: usize = 256;
 
-/// The least distance between two marked rows.
+/// Minimum distance between marked rows.
 const DISTANCE_MIN: usize = 4 * STEPS;
 
-/// A way through all rows, in pieces.
+/// The chain through all rows, in pieces.
 #[derive(Default)]
 struct Walk {
     starts: Vec<u32>,
     pieces: Vec<Piece>,
 }
 
-/// A piece of it: the bytes met, and which piece comes after.
+/// A piece of the chain: its bytes, and the index of the piece after it.
 #[derive(Default)]
 struct Piece {
     bytes: Vec<u8>,
@@ -361,8 +363,8 @@ struct Piece {
 }
 
 impl Walk {
-    /// Goes from a row through as many as there are, and collects the bytes. Any rows will do: they are each other's
-    /// next in some order, so from each the way leads in a ring.
+    /// Follows the chain from `row` for as many steps as there are rows, and collects the bytes.
+    /// Any input is safe: the links are a permutation, so every chain is a ring.
     fn go(&mut self, rows: &mut [u32], row: usize, block: &mut Vec<u8>) {
         let distance = rows.len().div_ceil(PIECES).max(DISTANCE_MIN);
         self.starts.clear();
@@ -384,7 +386,7 @@ impl Walk {
     }
 
     fn go_pieces(&mut self, rows: &[u32]) {
-        // A lane without a piece stands on a marked row, which holds it.
+        // An idle lane stands on a marked row, which stops it.
         let mut lanes = [self.starts[0]; LANES];
         let mut under_way = [None; LANES];
         let mut begun = 0;
@@ -415,7 +417,8 @@ impl Walk {
     }
 }
 
-/// Goes [`STEPS`] steps in all lanes, or fewer where a marked row is met; returns the bytes met and their numbers.
+/// Advances all lanes by [`STEPS`] steps, or up to a marked row. Returns the bytes met and
+/// their counts.
 #[allow(clippy::needless_range_loop, reason = "the step is the place in every lane's bytes")]
 fn step(rows: &[u32], lanes: &mut [u32; LANES]) -> ([[u8; STEPS]; LANES], [usize; LANES]) {
     let (mut bytes, mut counts) = ([[0; STEPS]; LANES], [0; LANES]);
@@ -423,7 +426,7 @@ fn step(rows: &[u32], lanes: &mut [u32; LANES]) -> ([[u8; STEPS]; LANES], [usize
         for lane in 0..LANES {
             let link = rows[lanes[lane] as usize];
             bytes[lane][at] = link as u8;
-            // Without a branch, which would be guessed wrong.
+            // Branch-free, because the branch would be mispredicted.
             let goes = link < MARK;
             counts[lane] += usize::from(goes);
             lanes[lane] = if goes { link >> 8 } else { lanes[lane] };
@@ -432,7 +435,7 @@ fn step(rows: &[u32], lanes: &mut [u32; LANES]) -> ([[u8; STEPS]; LANES], [usize
     (bytes, counts)
 }
 
-/// Takes back what the first versions of bzip2 did to blocks that were hard to sort: every so often a bit was changed.
+/// Undoes block randomisation: early bzip2 versions flipped bits in blocks that were hard to sort.
 fn undo_randomization(block: &mut [u8]) {
     let mut at = 0;
     for number in NUMBERS.iter().cycle() {
@@ -442,7 +445,7 @@ fn undo_randomization(block: &mut [u8]) {
     }
 }
 
-/// Expands the runs of a block, and takes the checksum.
+/// Expands the runs of a block, and computes its checksum.
 fn expand(block: &[u8]) -> Result<(Content, u32), NoCount> {
     let mut crc = Crc::new();
     let mut bytes = Vec::with_capacity(block.len());

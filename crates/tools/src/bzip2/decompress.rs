@@ -1,4 +1,5 @@
-//! Decompressing, in stages: the input is cut where blocks may begin, each is taken back alone, and what is sure is put together.
+//! Decompression in stages: cut the input at candidate block boundaries, decode each block alone,
+//! and reassemble what is verified.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,38 +11,38 @@ use super::find::{Finder, SCANNED};
 use super::job::Job;
 use super::unpack::{Piece, Stop, Unpacker};
 
-/// Bytes read at once.
+/// Size of a read, in bytes.
 const READ_BYTES: usize = 1 << 20;
 
-/// The longest piece: no block is longer, compressed.
+/// Maximum size of a piece, in bytes. No compressed block is longer.
 const PIECE_MAX: usize = 4 << 20;
 
-/// Decompresses one input.
 pub(super) struct Decompress {
     job: Job,
     cutter: Mutex<Cutter>,
     unpacker: Mutex<(Unpacker, Option<Stop>)>,
 }
 
-/// Cuts the input.
+/// Cuts the input into pieces.
 #[derive(Default)]
 pub(super) struct Cutter {
     finder: Finder,
-    /// What was read; what is before `begun` is in pieces already.
+    /// Bytes read; those before `begun` are already in pieces.
     bytes: Vec<u8>,
-    /// Where the next piece begins there.
+    /// Index of the next piece's first byte.
     begun: usize,
-    /// How far it was scanned.
+    /// Number of bytes scanned.
     scanned: usize,
-    /// Where its first byte is in the input.
+    /// Input offset of `bytes`.
     start: u64,
-    /// The bit of the next piece in which a block may begin.
+    /// The bit of the next piece at which a block may begin.
     candidate: Option<u64>,
     ended: bool,
 }
 
 impl Cutter {
-    /// Cuts off a piece up to a place, where the next begins, with the byte there if both have a part of it.
+    /// Cuts off the piece that ends at `place`. If the next one starts at a candidate, both share
+    /// the byte there.
     fn cut(&mut self, place: usize, next: Option<u64>) -> Piece {
         let end = place + usize::from(next.is_some());
         let bytes = self.bytes[self.begun..end].to_vec();
@@ -50,7 +51,7 @@ impl Cutter {
         Piece { start, bytes, candidate: std::mem::replace(&mut self.candidate, next), last: false }
     }
 
-    /// Cuts off a piece if the next one begins in what was read.
+    /// Cuts off a piece if a boundary is in the bytes read.
     pub(super) fn next(&mut self) -> Option<Piece> {
         match self.finder.scan(&self.bytes[self.scanned..]) {
             Some((taken, way)) => {
@@ -59,14 +60,14 @@ impl Cutter {
             }
             None => {
                 self.scanned = self.bytes.len();
-                // A number may have begun in the last bytes.
+                // A magic number may have begun in the last bytes.
                 let place = self.scanned.saturating_sub(SCANNED);
                 (place >= self.begun + PIECE_MAX).then(|| self.cut(place, None))
             }
         }
     }
 
-    /// Makes room for what is to be read.
+    /// Drops bytes that are already in pieces.
     pub(super) fn forget(&mut self) {
         self.bytes.drain(..self.begun);
         self.start += self.begun as u64;
@@ -74,13 +75,12 @@ impl Cutter {
         self.begun = 0;
     }
 
-    /// Takes what was read.
     #[cfg(test)]
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes all that is left.
+    /// Cuts off everything that is left.
     pub(super) fn last(&mut self) -> Piece {
         let piece = self.cut(self.bytes.len(), None);
         Piece { last: true, ..piece }
@@ -88,7 +88,6 @@ impl Cutter {
 }
 
 impl Decompress {
-    /// Begins.
     pub(super) fn new(job: Job, passes_foreign: bool) -> Self {
         Self { job, cutter: Mutex::default(), unpacker: Mutex::new((Unpacker::new(passes_foreign), None)) }
     }

@@ -1,32 +1,33 @@
-//! A block, compressed: sorted, its bytes named by how recently they were seen, and these numbers written in codes of several tables,
-//! of which each fifty numbers take the one that suits them.
+//! Block compression: Burrows-Wheeler transform, move-to-front, then Huffman coding with several
+//! tables, of which each group of 50 symbols uses the best.
 
 use super::bits::{BLOCK_MAGIC, BitWriter, Bits};
 use super::recent::Recent;
 use super::sort::Sorter;
 
-/// Symbols that share a table.
+/// Number of symbols in a group, which share a table.
 pub(super) const GROUP: usize = 50;
 
-/// Tables a block has at most.
+/// Maximum number of tables per block.
 pub(super) const TABLES_MAX: usize = 6;
 
-/// Symbols there are at most: two for runs, one for each byte but the most recent one, and the end.
+/// Maximum number of symbols: two for runs, one for each byte but the most recent, and end
+/// of block.
 pub(super) const SYMBOLS_MAX: usize = 258;
 
-/// The longest code that is made. Readers take up to 20.
+/// Maximum length of a code we write, in bits. Readers accept up to 20.
 const LENGTH_MAX: u32 = 17;
 
-/// Times the choice of tables is improved.
+/// Number of rounds that refine the tables.
 const ROUNDS: usize = 4;
 
-/// Bits for the costs of one table, beside those of the others: fifty codes of the longest fit.
+/// Bits per table in a packed sum of costs: a group of maximum-length codes fits.
 const COST_BITS: usize = 10;
 
-/// The lengths of a table's codes, by symbol.
+/// Code lengths of a table, by symbol.
 type Lengths = [u8; SYMBOLS_MAX];
 
-/// Compresses blocks; keeps its memory from one to the next.
+/// Compresses blocks, reusing its memory.
 #[derive(Default)]
 pub(super) struct Encoder {
     sorter: Sorter,
@@ -36,7 +37,8 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Compresses a block whose runs are counted already; `crc` is the checksum of what it stands for. It is not empty.
+    /// Compresses a non-empty block after run-length encoding. `crc` is the checksum of the
+    /// original bytes.
     pub(super) fn encode(&mut self, block: &[u8], crc: u32) -> Bits {
         let row = self.sorter.transform(block, &mut self.last);
         let mut writer = BitWriter::default();
@@ -70,7 +72,8 @@ fn used_bytes(bytes: &[u8]) -> [bool; 256] {
     used
 }
 
-/// Writes which bytes there are: which sixteenths have any, and which of these.
+/// Writes the set of bytes that occur: a bitmap of 16 ranges, then a bitmap of each
+/// non-empty range.
 fn push_used(writer: &mut BitWriter, used: &[bool; 256]) {
     let sixteenths = used.as_chunks::<16>().0;
     let mask = |bits: &mut dyn Iterator<Item = bool>| bits.fold(0, |mask, bit| mask << 1 | u32::from(bit));
@@ -80,8 +83,9 @@ fn push_used(writer: &mut BitWriter, used: &[bool; 256]) {
     }
 }
 
-/// Replaces each byte by the number of others that were seen more recently: none is counted, in digits of one and two; others get one
-/// more than the number. The symbol after the last such one ends the block.
+/// Move-to-front coding: replaces each byte by the number of distinct bytes seen since. Runs of
+/// zeros are written in bijective base 2, with digits one and two; other numbers are shifted by
+/// one. The last symbol ends the block.
 fn name_by_recency(last: &[u8], bytes: &[u8], symbols: &mut Vec<u16>) {
     symbols.clear();
     symbols.reserve(last.len() + 1);
@@ -107,7 +111,7 @@ fn push_run(symbols: &mut Vec<u16>, run: &mut u32) {
     }
 }
 
-/// Says how many tables pay for so many symbols.
+/// Returns how many tables pay off for this many symbols.
 fn tables_for(symbols: usize) -> usize {
     match symbols {
         0..200 => 2,
@@ -118,12 +122,13 @@ fn tables_for(symbols: usize) -> usize {
     }
 }
 
-/// Makes tables for `count` symbols, and selects one for each group.
+/// Builds tables for `count` symbols, and selects one for each group.
 fn choose_tables(symbols: &[u16], count: usize, selectors: &mut Vec<u8>) -> Vec<Lengths> {
     let mut tables = first_tables(symbols, count);
     for _ in 0..ROUNDS {
         let mut frequencies = vec![[0_u32; SYMBOLS_MAX]; tables.len()];
-        // The costs of a symbol in all tables in one number, so that they are added at once.
+        // A symbol's costs in all tables, packed into one integer so that one addition sums
+        // them all.
         let costs: [u64; SYMBOLS_MAX] = std::array::from_fn(|symbol| {
             let cost = |(at, table): (usize, &Lengths)| u64::from(table[symbol]) << (at * COST_BITS);
             tables.iter().enumerate().map(cost).sum()
@@ -144,7 +149,8 @@ fn choose_tables(symbols: &[u16], count: usize, selectors: &mut Vec<u8>) -> Vec<
     tables
 }
 
-/// Makes the tables to begin with: each is good for a range of symbols, of which all have about the same share.
+/// Builds the initial tables, each favouring a range of symbols with about the same
+/// total frequency.
 fn first_tables(symbols: &[u16], count: usize) -> Vec<Lengths> {
     let mut frequencies = [0; SYMBOLS_MAX];
     symbols.iter().for_each(|symbol| frequencies[usize::from(*symbol)] += 1);
@@ -164,7 +170,7 @@ fn first_tables(symbols: &[u16], count: usize) -> Vec<Lengths> {
     (0..tables).map(table).collect()
 }
 
-/// Finds the lengths of the codes that suit some frequencies best, none longer than [`LENGTH_MAX`] (Huffman, 1952).
+/// Computes optimal code lengths of at most [`LENGTH_MAX`] (Huffman, 1952).
 fn lengths(frequencies: &[u32]) -> Lengths {
     let mut weights: Vec<_> = frequencies.iter().map(|frequency| (*frequency).max(1)).collect();
     loop {
@@ -179,8 +185,8 @@ fn lengths(frequencies: &[u32]) -> Lengths {
     }
 }
 
-/// Finds the best lengths: joins the two lightest of leaves and joints again and again. Both come sorted, the leaves because they are
-/// sorted, the joints because each is heavier than the one before.
+/// Computes optimal code lengths by merging the two lightest nodes repeatedly. Leaves are sorted,
+/// and merged nodes are created in order of weight, so two queues suffice.
 fn unlimited_lengths(weights: &[u32]) -> Vec<u32> {
     let leaves = weights.len();
     let mut sorted: Vec<_> = (0..leaves).collect();
@@ -215,7 +221,7 @@ fn unlimited_lengths(weights: &[u32]) -> Vec<u32> {
     depths
 }
 
-/// Returns the codes of given lengths: shorter ones first, those of one length in the order of the symbols.
+/// Assigns canonical codes: shorter ones first, and by symbol within a length.
 fn codes(lengths: &[u8]) -> [u32; SYMBOLS_MAX] {
     let mut codes = [0; SYMBOLS_MAX];
     let mut next = 0;
@@ -229,7 +235,7 @@ fn codes(lengths: &[u8]) -> [u32; SYMBOLS_MAX] {
     codes
 }
 
-/// Writes the selectors by recency, each in as many ones, and a zero.
+/// Writes the selectors, move-to-front coded, in unary.
 fn push_selectors(writer: &mut BitWriter, selectors: &[u8]) {
     let mut order: [u8; TABLES_MAX] = std::array::from_fn(|table| table as u8);
     for selector in selectors {
@@ -239,7 +245,7 @@ fn push_selectors(writer: &mut BitWriter, selectors: &[u8]) {
     }
 }
 
-/// Writes the lengths of codes: the first, and then steps of one up or down.
+/// Writes code lengths: the first one, then steps of one up or down.
 fn push_lengths(writer: &mut BitWriter, lengths: &[u8]) {
     let mut current = lengths[0];
     writer.push(u32::from(current), 5);

@@ -1,20 +1,20 @@
-//! Where blocks may begin: a scan for their magic number at every bit.
+//! Finds candidate block boundaries by scanning for the block magic at every bit offset.
 //!
-//! All eight ways in which the number can lie over bytes are followed at once: of each way and each byte of the number a bit says
-//! whether all bytes up to there fit. A byte read moves these bits on and strikes out those that it does not fit (Baeza-Yates and
-//! Gonnet, "A New Approach to Text Searching", 1992).
+//! All eight alignments are tracked at once. For each alignment and each byte of the magic, one bit
+//! records that all bytes so far match. Reading a byte shifts these bits and clears those that
+//! don't match it (Baeza-Yates and Gonnet, "A New Approach to Text Searching", 1992).
 //!
-//! What is found is a candidate, no more: the bits of a block can look like the beginning of another.
+//! A hit is only a candidate: the bits of a block can look like the start of another.
 
 use super::bits::{BLOCK_MAGIC, MAGIC_BITS};
 
-/// Bytes over which the number can lie.
+/// Number of bytes that the magic can span.
 const SPAN: usize = 7;
 
-/// The bit that is set when the number has been seen in the first of the eight ways.
+/// Lowest of the eight bits that are set once the magic has matched at an alignment.
 const SEEN: u32 = (SPAN as u32 - 1) * 8;
 
-/// Of each byte: in which ways it can be which byte of the number.
+/// For each byte: the alignments and positions at which it matches the magic.
 static FITS: [u64; 256] = fits();
 
 const fn fits() -> [u64; 256] {
@@ -23,7 +23,7 @@ const fn fits() -> [u64; 256] {
     while byte < 256 {
         let mut way = 0;
         while way < 8 {
-            // The number, `way` bits after the beginning of a byte, with ones for the bits that count.
+            // The magic at this alignment, and a mask of its bits.
             let number = BLOCK_MAGIC << (SPAN as u32 * 8 - MAGIC_BITS - way);
             let counts = ((1 << MAGIC_BITS) - 1) << (SPAN as u32 * 8 - MAGIC_BITS - way);
             let mut place = 0;
@@ -42,15 +42,15 @@ const fn fits() -> [u64; 256] {
     fits
 }
 
-/// A scan over bytes that come one after the other.
+/// A scan over consecutive bytes.
 #[derive(Default)]
 pub(super) struct Finder {
     ways: u64,
 }
 
 impl Finder {
-    /// Scans bytes up to where a magic number has ended; returns how many bytes that took, and by how many bits the number began
-    /// after the beginning of the seventh byte from there, backwards.
+    /// Scans up to the end of a magic number. Returns how many bytes were consumed, and the bit
+    /// offset of the number within the byte that is [`SCANNED`] bytes before the end of those.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> Option<(usize, u32)> {
         for (index, byte) in bytes.iter().enumerate() {
             self.ways = (self.ways << 8 | 0xff) & FITS[usize::from(*byte)];
@@ -63,7 +63,7 @@ impl Finder {
     }
 }
 
-/// Bytes from the one a magic number begins in to the one that [`Finder::scan`] had to see, with both.
+/// Number of bytes from the one in which a magic number begins to the last one scanned, inclusive.
 pub(super) const SCANNED: usize = SPAN;
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::bzip2::bits::BitWriter;
 
-    /// Finds all numbers bit by bit.
+    /// Finds all magic numbers bit by bit.
     fn plainly(bytes: &[u8]) -> Vec<u64> {
         let bit = |at: u64| u64::from(bytes[at as usize / 8] >> (7 - at % 8) & 1);
         let bits = bytes.len() as u64 * 8;
@@ -103,7 +103,7 @@ mod tests {
                 writer.push(bits >> (32 - count), *count);
                 writer.push_magic(BLOCK_MAGIC);
             }
-            // The scan sees a number when it has seen the byte after it.
+            // A number is reported only once the byte after it was scanned.
             writer.push(0, 8);
             let bytes = writer.finish().bytes;
             let (first, second) = bytes.split_at(cut.min(bytes.len()));

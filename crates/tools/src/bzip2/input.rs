@@ -1,43 +1,42 @@
-//! Where bytes come from: a file, by offset, or a stream.
+//! Inputs: a file read by offset, or a stream.
 
 use std::sync::Arc;
 
 use haul_sys::{Cache, Error, Fd, read, read_on};
 
-/// An open input.
 pub(super) struct Input {
     fd: Arc<Fd>,
-    /// The place of the next byte, if it is a file.
+    /// Offset of the next read, if it is a file.
     offset: Option<u64>,
-    /// How many bytes there should be, if it is a file.
+    /// Expected size, if it is a file.
     size: u64,
-    /// Whether the last read has met an end.
+    /// True if the last read returned zero bytes.
     doubted: bool,
-    /// Whether the end was met.
+    /// True once EOF is confirmed.
     ended: bool,
 }
 
 impl Input {
-    /// Reads a regular file from its beginning; it should have `size` bytes, and may have others.
+    /// Reads a regular file from its start. `size` is a hint: the file may change.
     pub(super) fn file(fd: Arc<Fd>, size: u64) -> Self {
         Self { fd, offset: Some(0), size, doubted: false, ended: false }
     }
 
-    /// Reads a stream from where it is.
+    /// Reads a stream from its current position.
     pub(super) fn stream(fd: Fd) -> Self {
         Self { fd: Arc::new(fd), offset: None, size: u64::MAX, doubted: false, ended: false }
     }
 
-    /// Tells whether the end was met.
+    /// True once EOF is confirmed.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Appends bytes until there are as many as wanted, or the end is met.
+    /// Appends bytes until there are `wanted`, or EOF.
     pub(super) fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> Result<(), Error> {
         while !self.ended && bytes.len() < wanted {
             let filled = bytes.len();
-            // Room for what should come, and a byte by which to see that no more does: a small file has a small buffer.
+            // Small files get small buffers: the expected rest, plus one byte to detect EOF.
             let left = self.size.saturating_sub(self.offset.unwrap_or(0)).saturating_add(1);
             let room = (wanted - filled).min(usize::try_from(left).unwrap_or(usize::MAX));
             bytes.resize(filled + room, 0);
@@ -47,7 +46,7 @@ impl Input {
             };
             bytes.truncate(filled + *outcome.as_ref().unwrap_or(&0));
             let count = outcome?;
-            // An end before the size of a file is believed when it is said twice.
+            // EOF before the expected size is trusted only if a second read confirms it.
             let early = self.offset.is_some_and(|offset| offset < self.size);
             self.ended = count == 0 && (self.doubted || !early);
             self.doubted = count == 0;
@@ -56,9 +55,9 @@ impl Input {
         Ok(())
     }
 
-    /// Closes it.
+    /// Closes the input.
     pub(super) fn close(self) -> Result<(), Error> {
-        // Whoever else holds it closes it and looks at the result.
+        // If others hold the file, the last of them closes it and checks the result.
         Arc::into_inner(self.fd).map_or(Ok(()), Fd::close)
     }
 }

@@ -1,4 +1,4 @@
-//! One input and what becomes of it: opened, read, written, and ended well or not.
+//! One input and its output, from open to close.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,41 +13,41 @@ use super::output::{Output, WholeFile};
 use super::unpack::Stop;
 use super::{Bzip2, wording};
 
-/// What a shell says of a program that wrote where nobody read any more.
+/// Exit status that a shell reports for SIGPIPE.
 const NOBODY_READS: u8 = 128 + 13;
 
-/// What the input is called where it has no name.
+/// Name of standard input in messages.
 pub(super) const STANDARD_INPUT: &[u8] = b"(stdin)";
 
-/// What the output is called where it has no name.
+/// Name of standard output in messages.
 const STANDARD_OUTPUT: &[u8] = b"(stdout)";
 
-/// An input with its output.
+/// An input and its output.
 pub(super) struct Job {
     pub(super) found: Found<Bzip2>,
-    /// What they are called.
+    /// Their names in messages.
     pub(super) names: (Vec<u8>, Vec<u8>),
     input: Mutex<Option<Input>>,
     output: Mutex<Option<Output>>,
-    /// The input, if it is a file that goes when the output is complete.
+    /// The input's directory and `stat`, if it is removed once the output is complete.
     replaced: Option<(Arc<Fd>, Stat)>,
-    /// Whether the entry is to be settled when this is over.
+    /// True if the job completes the entry itself.
     settles: bool,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
-    /// Whether nothing more is to be read.
+    /// True if no more input is wanted.
     stopped: AtomicBool,
-    /// Whether reading or writing has failed, and that was told.
+    /// True if reading or writing failed and that was reported.
     failed: AtomicBool,
 }
 
 impl Job {
-    /// Begins one from a stream, or a file that stays, to a stream or nowhere.
+    /// Creates a job that leaves its input alone and writes to a stream or nowhere.
     pub(super) fn passing(found: Found<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
         Self::new(found, (name, STANDARD_OUTPUT.to_vec()), (input, output), None)
     }
 
-    /// Begins one from a file to one that takes its place.
+    /// Creates a job whose output replaces its input.
     pub(super) fn replacing(
         found: Found<Bzip2>,
         output_name: Vec<u8>,
@@ -78,12 +78,13 @@ impl Job {
         }
     }
 
-    /// Has the entry settled when this is over: nobody else does.
+    /// Makes the job complete the entry when it ends; nobody else does.
     pub(super) fn settling(self) -> Self {
         Self { settles: true, ..self }
     }
 
-    /// Reads until there are as many bytes as wanted; tells whether the end was met. `None` if no more is to be done.
+    /// Reads until `bytes` holds `wanted` bytes. Returns true at EOF, and `None` if the job
+    /// was stopped.
     pub(super) fn read(&self, desk: &Desk<'_, Bzip2>, bytes: &mut Vec<u8>, wanted: usize) -> Option<bool> {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
@@ -99,13 +100,13 @@ impl Job {
         }
     }
 
-    /// Notes that so much of the input is dealt with.
+    /// Counts input as processed.
     pub(super) fn took(&self, desk: &Desk<'_, Bzip2>, bytes: usize) {
         self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
         desk.count(Tally { bytes: bytes as u64, ..Tally::default() });
     }
 
-    /// Writes some more, unless something has failed.
+    /// Writes bytes, unless the job has failed.
     pub(super) fn write(&self, desk: &Desk<'_, Bzip2>, bytes: &[u8]) {
         if self.failed.load(Ordering::Relaxed) {
             return;
@@ -114,7 +115,7 @@ impl Job {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         match output.as_ref().map_or(Ok(()), |output| output.write(bytes)) {
             Ok(()) => {}
-            // As a program that the signal ends: without a word.
+            // EPIPE is silent, like a death by SIGPIPE.
             Err(cause) if cause.is(Errno::PIPE) => {
                 self.stop_reading();
                 self.failed.store(true, Ordering::Relaxed);
@@ -124,7 +125,6 @@ impl Job {
         }
     }
 
-    /// Has nothing more read.
     pub(super) fn stop_reading(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -136,14 +136,15 @@ impl Job {
         }
     }
 
-    /// Tells that bytes follow that belong to no stream.
+    /// Warns about trailing garbage.
     pub(super) fn met_garbage(&self, desk: &Desk<'_, Bzip2>) {
         if !desk.tool().options.quiet {
             desk.problem(Problem::new(wording::GARBAGE).naming(self.names.0.clone()).as_warning());
         }
     }
 
-    /// Ends it, where decompressing has come to a stop or not.
+    /// Ends the job: closes both files and reports. `stop` is why decompression stopped early, if
+    /// it did.
     pub(super) fn finish(&self, desk: &Desk<'_, Bzip2>, stop: Option<Stop>) {
         let take = |input: &Mutex<Option<Input>>| input.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(cause)) = take(&self.input).map(Input::close) {
@@ -163,7 +164,8 @@ impl Job {
         }
     }
 
-    /// Closes the output, or removes it; `None` if that fails. Returns the file, if one stands.
+    /// Closes the output, or removes it unless `stands`. Returns `None` on failure; otherwise the
+    /// complete file, if the output is a file.
     fn finish_output(
         &self,
         desk: &Desk<'_, Bzip2>,
@@ -183,13 +185,14 @@ impl Job {
             Output::File(file) => file.abandon().map(|()| None),
         };
         let told = |cause| {
+            // Report this even if something failed before.
             self.failed.store(false, Ordering::Relaxed);
             self.fail(desk, flow_wording::FAILED_TO_CLOSE, &self.names.1, cause);
         };
         outcome.map_err(told).ok()
     }
 
-    /// Ends one whose output stands: the input goes, if it was to be replaced by a file.
+    /// Completes a job whose output stands: removes the input if the output replaces it.
     fn is_done(&self, desk: &Desk<'_, Bzip2>, whole: Option<WholeFile>) {
         if let Some((directory, stat)) = &self.replaced
             && let Some(whole) = whole
@@ -212,7 +215,7 @@ impl Job {
     fn remove_input(&self, desk: &Desk<'_, Bzip2>, (directory, stat): (&Fd, &Stat), whole: &WholeFile) {
         let name = self.found.name();
         let (input, output) = &self.names;
-        // It would be the last that there is of what was read.
+        // If the output is gone, the input may be the only copy left.
         let lost = match whole.is_there() {
             Ok(true) => None,
             Ok(false) => {
@@ -223,7 +226,7 @@ impl Job {
         if let Some(problem) = lost {
             return desk.problem(problem);
         }
-        // What the name leads to is what was read, also if the name is a link's: that goes.
+        // The check follows links as the open did. The removal takes the link itself.
         let follows = desk.tool().follow(&self.found);
         let problem = match stat_path(Some(directory), name, follows) {
             Ok(now) if is_another(&now, stat) => Problem::new(wording::NOT_REMOVED),
@@ -235,7 +238,7 @@ impl Job {
         desk.problem(problem.naming(input.clone()));
     }
 
-    /// Says how much shorter the output is, as bzip2 says it.
+    /// Formats the compression ratio as bzip2 does.
     fn ratio(&self) -> String {
         let (read, written) =
             (self.bytes_read.load(Ordering::Relaxed), self.bytes_written.load(Ordering::Relaxed));
@@ -251,7 +254,7 @@ impl Job {
         )
     }
 
-    /// Tells why decompressing has come to a stop.
+    /// Reports why decompression stopped.
     fn tell_stop(&self, desk: &Desk<'_, Bzip2>, stop: Stop) {
         let options = &desk.tool().options;
         let is_test = options.action == Action::Test;
@@ -277,7 +280,7 @@ impl Job {
         desk.tell(&self.found, vec![CORRUPT]);
     }
 
-    /// Tells a status, and a line that begins with the name.
+    /// Emits an exit status and a line that begins with the input's name.
     fn tell_line(&self, desk: &Desk<'_, Bzip2>, status: u8, what: &str) {
         let name = &self.names.0;
         let pad = " ".repeat(desk.tool().options.longest_name.saturating_sub(name.len()));
@@ -287,12 +290,12 @@ impl Job {
     }
 }
 
-/// Tells whether a name leads to something else than before, or to more or other bytes.
+/// True if a name now refers to another file, or the file has changed.
 fn is_another(now: &Stat, before: &Stat) -> bool {
     (now.identity, now.size, now.modified) != (before.identity, before.size, before.modified)
 }
 
-/// Tells of an input that is left as it is, unless the user wants to hear little; the status says it in any case.
+/// Reports an input that is skipped. Under `-q`, unimportant reasons only set the exit status.
 pub(super) fn refuse(desk: &Desk<'_, Bzip2>, found: &Found<Bzip2>, problem: Problem, important: bool) {
     if important || !desk.tool().options.quiet {
         desk.problem(problem);
@@ -301,8 +304,7 @@ pub(super) fn refuse(desk: &Desk<'_, Bzip2>, found: &Found<Bzip2>, problem: Prob
     }
 }
 
-/// Returns a name as the C library's calls take it.
 pub(super) fn c_name(name: Vec<u8>) -> CString {
-    // Made of a name of a file, which has no NUL inside.
+    // File names come from the kernel and contain no NUL.
     CString::new(name).unwrap_or_default()
 }

@@ -1,9 +1,11 @@
-//! `bzip2`: files compressed and decompressed, all at once, and the blocks of each at once.
+//! `bzip2`: compresses and decompresses files in parallel, and the blocks of each file in parallel.
 //!
-//! [`Bzip2`] answers the framework's questions. A small file is done whole by the worker that has it; the blocks of others, and of
-//! streams, are the pieces of a sequence: `compress.rs` and `decompress.rs` have its stages, `job.rs` what both need of an
-//! input and its output. The format is below: `bits.rs`, `crc.rs`, `runs.rs`, `recent.rs`; one way `sort.rs` and
-//! `encode.rs`, the other way `find.rs`, `decode.rs` and `unpack.rs`. Names, messages and exit statuses are those of bzip2 1.0.8.
+//! [`Bzip2`] implements the framework's traits. One worker does a small file whole. The blocks of
+//! large files and of streams are the pieces of a sequence: `compress.rs` and `decompress.rs` hold
+//! its stages, `job.rs` what both need of an input and its output. The format is in `bits.rs`,
+//! `crc.rs`, `runs.rs` and `recent.rs`, with `sort.rs` and `encode.rs` for compression, and
+//! `find.rs`, `decode.rs` and `unpack.rs` for decompression. Names, messages and exit statuses are
+//! those of bzip2 1.0.8.
 
 mod bits;
 mod compress;
@@ -53,14 +55,15 @@ use input::Input;
 use job::{Job, STANDARD_INPUT, c_name, refuse};
 use output::{Held, NewFile, Output};
 
-/// Compressed files up to this size are taken back by one worker: they are a block or two.
+/// Maximum size of a compressed file that one worker decompresses, in bytes: a block or two.
 const SMALL_BYTES: u64 = 512 << 10;
 
-/// Large inputs under way at once: so that one's end does not make all wait, while memory stays bounded.
+/// Maximum number of large inputs in progress. More than one, so that the tail of one doesn't idle
+/// the workers; few, to bound memory.
 const SEQUENCES: usize = 2;
 
-/// Does what the options say with files, or with standard input if there are none. Returns the exit status; `making` knows what is to be
-/// removed if the program is ended meanwhile.
+/// Compresses, decompresses or tests files, or standard input if there are none. Returns the exit
+/// status. `making` tracks the outputs to remove if the program is terminated.
 pub fn run(
     executor: &impl Executor<Bzip2>,
     files: &[CString],
@@ -105,7 +108,7 @@ pub fn run(
         status = status.max(session.run(executor, &tool, places, operands));
     };
     if tool.options.to_output {
-        // What comes out of one is to stand before what comes out of the next.
+        // Outputs must be concatenated in operand order.
         operands.into_iter().for_each(|operand| run(vec![operand]));
     } else {
         run(operands);
@@ -114,16 +117,16 @@ pub fn run(
     if status == Status::Failure { told.max(TROUBLE) } else { told }
 }
 
-/// Where an entry is.
+/// Where an entry's content comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Where its name says.
+    /// The file of that name.
     Files,
-    /// It stands for standard input.
+    /// Standard input; the name is a placeholder.
     StandardInput,
 }
 
-/// Memory that workers use in turn.
+/// Scratch memory that workers share.
 struct Pool<M>(Mutex<Vec<M>>);
 
 impl<M: Default> Pool<M> {
@@ -137,21 +140,21 @@ impl<M: Default> Pool<M> {
     }
 }
 
-/// Large files under way, and those that wait.
+/// Large files in progress, and those that wait.
 #[derive(Default)]
 struct Large {
     under_way: usize,
     waiting: VecDeque<Found<Bzip2>>,
 }
 
-/// Answers the framework's questions about compressing.
+/// A compression or decompression run, as the framework drives it.
 pub struct Bzip2 {
     options: Options,
     making: Making,
     encoders: Pool<Encoder>,
     decoders: Pool<Decoder>,
     large: Mutex<Large>,
-    /// The worst that was told.
+    /// Highest exit status reported so far.
     status: AtomicU8,
 }
 
@@ -171,12 +174,12 @@ impl Bzip2 {
         matches!(self.options.action, Action::Compress { .. })
     }
 
-    /// Tells whether files take the places of others.
+    /// True if outputs replace their inputs.
     fn replaces(&self) -> bool {
         !self.options.to_output && self.options.action != Action::Test
     }
 
-    /// Tells whether a file of a size is done by one worker.
+    /// True if one worker does a file of this size whole.
     fn is_small(&self, size: u64) -> bool {
         match self.options.action {
             Action::Compress { level } => size <= u64::from(level) * unpack::LEVEL_BYTES as u64,
@@ -184,7 +187,7 @@ impl Bzip2 {
         }
     }
 
-    /// Does a job: here and now, or as a sequence.
+    /// Runs a job, inline if `whole`, else as a sequence.
     fn begin_job(&self, desk: &Desk<'_, Self>, job: Job, whole: bool) {
         match self.options.action {
             Action::Compress { level } => go(desk, Compress::new(job, level), whole),
@@ -193,7 +196,7 @@ impl Bzip2 {
         }
     }
 
-    /// Says why something that is named, and is no regular file, is not done: because of what it is, or because it leads nowhere.
+    /// Returns the error for an operand that is not a regular file, or for a dangling link.
     fn not_normal(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Problem {
         let directory = desk.cache().open(&found.node.source);
         match directory.and_then(|directory| stat_path(Some(&*directory), found.name(), true)) {
@@ -202,7 +205,7 @@ impl Bzip2 {
         }
     }
 
-    /// Makes room for a large file, or keeps it waiting; tells whether there was room.
+    /// Returns true and takes a slot if there is one for a large file; otherwise queues it.
     fn admits(&self, found: &Found<Self>) -> bool {
         let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
         if large.under_way >= SEQUENCES {
@@ -213,14 +216,14 @@ impl Bzip2 {
         true
     }
 
-    /// Hears that a large file is over: another may come.
+    /// Called when a large file is complete.
     fn is_over(&self, desk: &Desk<'_, Self>) {
         self.large.lock().unwrap_or_else(PoisonError::into_inner).under_way -= 1;
         self.call_next(desk);
     }
 
-    /// Has the next large file come, if there is room for one. Whatever becomes of it, this is called again: when it is over, or
-    /// when it is found to be no large file any more.
+    /// Retries the next large file if a slot is free. That file calls this again in any case: when
+    /// it is complete, or when it turns out not to be a large file any more.
     fn call_next(&self, desk: &Desk<'_, Self>) {
         let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
         let next = if large.under_way < SEQUENCES { large.waiting.pop_front() } else { None };
@@ -230,7 +233,7 @@ impl Bzip2 {
         }
     }
 
-    /// Opens where output goes that is no file of its own.
+    /// Opens the output for runs that don't replace files.
     fn open_output(&self) -> Result<Output, Error> {
         if self.options.action == Action::Test {
             return Ok(Output::Nowhere);
@@ -238,7 +241,7 @@ impl Bzip2 {
         standard_stream(Standard::Output).map(Output::Stream)
     }
 
-    /// Makes the file that takes the place of another, which was opened.
+    /// Creates the file that replaces an opened input.
     fn create(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Option<Job> {
         let directory = match desk.cache().open(&found.node.source) {
             Ok(directory) => directory,
@@ -270,7 +273,8 @@ impl Bzip2 {
         }
     }
 
-    /// Holds the list of what is in the making if the file of a name may take the place of an input.
+    /// Returns the locked list of outputs if `name` may be created, removing an old file
+    /// under `--force`.
     fn makes_room(
         &self,
         desk: &Desk<'_, Self>,
@@ -286,8 +290,8 @@ impl Bzip2 {
         room.map_err(|problem| refuse(desk, found, problem, true)).ok()
     }
 
-    /// Removes what has the name of an output, unless it may be all that is left of the input: when that was named twice, another
-    /// job may be about to remove it, or has.
+    /// Removes the file that is in the output's way, unless it may be the only copy of the input.
+    /// If an input was given twice, another job may have removed it already or be about to.
     fn clear(
         &self,
         found: &Found<Self>,
@@ -320,7 +324,7 @@ impl Bzip2 {
     }
 }
 
-/// Tells why a file may not take the place of an input that has so many names.
+/// Returns an error if the output exists or the input has other hard links.
 fn look_for_room(
     found: &Found<Bzip2>,
     (directory, name, path): (&Fd, &CStr, &[u8]),
@@ -338,7 +342,7 @@ fn look_for_room(
     Err(Problem::new(wording).naming(found.path()).naming(others.to_string()))
 }
 
-/// Does the stages of a job, one after the other or as a sequence.
+/// Runs the stages of a job, inline or as a sequence.
 fn go<S: Stages<Bzip2>>(desk: &Desk<'_, Bzip2>, stages: S, whole: bool) {
     if !whole {
         return desk.begin_sequence(Arc::new(stages), 2 * desk.settings().jobs);
@@ -378,7 +382,8 @@ impl Tool for Bzip2 {
             _ if is_operand => self.not_normal(desk, found),
             _ => return Plan::Skip,
         };
-        // In a tree, what is no work is passed over; what the user has named is not. It may be a file no more that waited.
+        // Unsuitable entries are skipped in a tree but reported as operands. This one may have
+        // waited as a large file and changed since, so its turn must pass on.
         self.call_next(desk);
         if is_operand {
             refuse(desk, found, problem, kind == EntryType::Directory);
@@ -390,7 +395,7 @@ impl Tool for Bzip2 {
         Enter::Visit(Place::Files)
     }
 
-    /// Does what is no file that can be read at any place: a stream.
+    /// Handles inputs that can only be read sequentially.
     fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _kind: EntryType) -> Handled {
         let is_standard = found.node.own == Place::StandardInput;
         let input = if is_standard {
@@ -454,13 +459,13 @@ impl Tool for Bzip2 {
     fn failed(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, failure: Failure<'_>) -> Reported {
         let is_lost = matches!(failure, Failure::Classify(_) | Failure::OpenDir(_));
         if is_lost || failure.is_before_open_file() {
-            // It may be one that waited.
+            // It may be one that waited, so its turn passes on.
             self.call_next(desk);
         }
         Reported::No
     }
 
-    /// Takes an exit status, and what is to be told of the file, if anything is.
+    /// Accepts an exit status, and a line for standard error if there is one.
     fn emitted(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
         let Some((status, line)) = result.split_first() else { return };
         self.status.fetch_max(*status, Ordering::Relaxed);

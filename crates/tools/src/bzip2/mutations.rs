@@ -1,6 +1,7 @@
-//! Damaged streams: never a panic, never a byte whose checksum is wrong, and the same whether they are cut in pieces or not.
+//! Fuzzes decompression with damaged streams. It must not panic, must not emit a byte with a wrong
+//! checksum, and must behave the same however the input is cut into pieces.
 //!
-//! `HAUL_FUZZ_RUNS` says how many are tried; the seed of each is its number, and is printed if it fails.
+//! `HAUL_FUZZ_RUNS` sets the number of runs. A run's number is its seed, printed on failure.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -13,10 +14,10 @@ use super::encode::Encoder;
 use super::runs;
 use super::unpack::{Stop, Unpacker};
 
-/// How many are tried if nothing is said.
+/// Number of runs when `HAUL_FUZZ_RUNS` is not set.
 const RUNS: u64 = 3000;
 
-/// Makes a stream of blocks that stand for some bytes each.
+/// Compresses each byte string to a block and joins the blocks to a stream.
 fn stream(level: u8, blocks: &[Vec<u8>]) -> Vec<u8> {
     let (mut bits, mut encoder, mut sum) = (BitWriter::default(), Encoder::default(), 0);
     b"BZh".iter().chain([&(b'0' + level)]).for_each(|byte| bits.push(u32::from(*byte), 8));
@@ -32,10 +33,11 @@ fn stream(level: u8, blocks: &[Vec<u8>]) -> Vec<u8> {
     bits.finish().bytes
 }
 
-/// What came out, how it ended, and whether bytes followed that belong to no stream.
+/// The output, how decompression ended, and true if trailing garbage followed.
 type Unpacked = (Vec<u8>, Result<(), Stop>, bool);
 
-/// Unpacks bytes that come `at_once` at a time; decodes candidates ahead unless told otherwise.
+/// Decompresses input that arrives `at_once` bytes at a time. If `ahead`, decodes candidates
+/// speculatively.
 fn unpack(bytes: &[u8], at_once: usize, ahead: bool) -> Unpacked {
     let (mut cutter, mut unpacker, mut decoder) =
         (Cutter::default(), Unpacker::new(false), Decoder::default());
@@ -63,7 +65,7 @@ fn unpack(bytes: &[u8], at_once: usize, ahead: bool) -> Unpacked {
     }
 }
 
-/// Some bytes: text, noise, or runs.
+/// Returns random text, noise or runs.
 fn some_bytes(random: &mut StdRng) -> Vec<u8> {
     let length = random.random_range(1..400);
     match random.random_range(0..3) {
@@ -73,7 +75,7 @@ fn some_bytes(random: &mut StdRng) -> Vec<u8> {
     }
 }
 
-/// Makes a file: some streams, and what they stand for.
+/// Returns a file of one or more streams, and its decompressed content.
 fn file(random: &mut StdRng) -> (Vec<u8>, Vec<u8>) {
     let (mut packed, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..random.random_range(1..4) {
@@ -84,7 +86,7 @@ fn file(random: &mut StdRng) -> (Vec<u8>, Vec<u8>) {
     (packed, plain)
 }
 
-/// Does some damage.
+/// Applies random damage.
 fn damage(random: &mut StdRng, bytes: &mut Vec<u8>) {
     for _ in 0..random.random_range(1..4) {
         let place = random.random_range(0..bytes.len().max(1)).min(bytes.len());
@@ -146,7 +148,7 @@ fn damaged_files_end_in_the_same_way_however_they_are_cut() {
 
 #[test]
 fn a_magic_number_inside_a_block_does_no_harm() {
-    // What it does is to cut the block there: so it is cut, anywhere.
+    // A false magic number only cuts the block in two, so cut it anywhere.
     let mut random = StdRng::seed_from_u64(1);
     let blocks: Vec<_> = (0..3).map(|_| (0..5000).map(|_| random.random()).collect::<Vec<u8>>()).collect();
     let packed = stream(9, &blocks);

@@ -1,19 +1,19 @@
-//! What files are called when they are compressed, and when they are not any more.
+//! File names before and after compression.
 
-/// Endings of compressed files, and what takes their place.
+/// Suffixes of compressed files, and their replacements.
 const SUFFIXES: [(&str, &str); 4] = [(".bz2", ""), (".bz", ""), (".tbz2", ".tar"), (".tbz", ".tar")];
 
-/// Returns the ending that says that a file is compressed, if it has one.
+/// Returns the suffix of a compressed file's name, if it has one.
 pub(super) fn suffix(name: &[u8]) -> Option<&'static str> {
     SUFFIXES.iter().map(|(suffix, _)| *suffix).find(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
-/// Returns the name of a file when it is compressed.
+/// Returns the name of the compressed file.
 pub(super) fn compressed(name: &[u8]) -> Vec<u8> {
     [name, b".bz2"].concat()
 }
 
-/// Returns the name of a compressed file when it is not any more, and whether its name says so.
+/// Returns the name of the decompressed file, and true if the suffix was known.
 pub(super) fn decompressed(name: &[u8]) -> (Vec<u8>, bool) {
     for (suffix, instead) in SUFFIXES {
         if let Some(stem) = name.strip_suffix(suffix.as_bytes()) {

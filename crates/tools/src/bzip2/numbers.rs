@@ -1,7 +1,7 @@
-//! Distances between the bits that the first versions of bzip2 changed in blocks that were hard to sort: part of the format, and
-//! nothing but numbers.
+//! The table behind block randomisation, which early bzip2 versions applied to blocks that were
+//! hard to sort. It is part of the format.
 
-/// The distances, used in turn.
+/// Distances between flipped bits, used in turn.
 #[rustfmt::skip]
 pub(super) const NUMBERS: [u16; 512] = [
     619, 720, 127, 481, 931, 816, 813, 233, 566, 247, 985, 724, 205, 454, 863, 491, 741, 242, 949, 214, 733,

@@ -1,44 +1,44 @@
-//! What `bzip2` can be told.
+//! Options of `bzip2`.
 
 use serde::{Deserialize, Serialize};
 
-/// The exit status if a file was not done.
+/// Exit status if a file was skipped or failed.
 pub const TROUBLE: u8 = 1;
 
-/// The exit status if compressed data was wrong.
+/// Exit status if compressed data was corrupt.
 pub const CORRUPT: u8 = 2;
 
-/// What is done.
+/// The operation to perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// Files are compressed, in blocks of so many hundred thousand bytes, 1 to 9.
+    /// Compress.
     Compress {
-        /// How many.
+        /// Block size in units of 100,000 bytes, 1 to 9.
         level: u8,
     },
-    /// They are decompressed.
+    /// Decompress.
     Decompress,
-    /// Whether they can be is found out.
+    /// Test that files can be decompressed.
     Test,
 }
 
-/// How it is done.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// What is done.
+    /// The operation to perform.
     pub action: Action,
-    /// Whether all goes to standard output, rather than to files that take the places of others.
+    /// Writes to standard output instead of replacing files.
     pub to_output: bool,
-    /// Whether inputs stay.
+    /// Keeps input files.
     pub keep: bool,
-    /// Whether outputs replace what is there, and files with several names, or that links lead to, are done.
+    /// Overwrites outputs, follows symbolic links and accepts inputs with several hard links.
     pub force: bool,
-    /// Whether directories are entered.
+    /// Recurses into directories.
     pub recursive: bool,
-    /// Whether only errors that matter are told.
+    /// Suppresses all but important errors.
     pub quiet: bool,
-    /// How much is told of each file.
+    /// How much to report about each file.
     pub verbosity: u8,
-    /// The length of the longest name, so that figures stand below each other.
+    /// Length of the longest name, to align verbose output.
     pub longest_name: usize,
 }

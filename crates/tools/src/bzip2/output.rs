@@ -1,7 +1,7 @@
-//! Where bytes go: a file that is new, with all that the input's owner wants to find there in the end, or a stream, or nowhere.
+//! Outputs: a new file, a stream, or nothing.
 //!
-//! A new file is made private, and is the input's in mode, owner and times only when it is whole. As long as it is not, its name
-//! is in the list of what is in the making, so that it can be removed if the program is ended.
+//! A new file is created private and gets the input's mode, owner and times only when it is
+//! complete. Until then it is in a list, so that it can be removed if the program is terminated.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,27 +10,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use haul_sys::{Errno, Error, Fd, Identity, Mode, Open, Owner, Stat, Times};
 use haul_sys::{change_mode, change_owner, change_times, open, remove, stat, stat_at, write_on};
 
-/// For the owner alone, as long as it is not whole.
+/// Mode of an output that is not complete.
 const PRIVATE: Mode = Mode::new(0o600);
 
-/// Outputs that are not whole yet, which are removed if the program is ended meanwhile; and such that are, and whose inputs are not
-/// dealt with yet.
+/// The outputs in progress. Incomplete ones are removed if the program is terminated. Complete ones
+/// stay listed until their inputs are dealt with.
 #[derive(Clone, Default)]
 pub struct Making(Arc<Mutex<List>>);
 
 type List = Vec<Arc<Made>>;
 
-/// A file that was made.
+/// An output file.
 struct Made {
     directory: Arc<Fd>,
     name: CString,
     file: Identity,
-    /// Whether all is in it.
+    /// True once all of its content is written.
     is_whole: AtomicBool,
 }
 
 impl Made {
-    /// Tells whether its name still leads to it.
+    /// True if its name still refers to it.
     fn is_there(&self) -> Result<bool, Error> {
         match stat_at(&*self.directory, &self.name) {
             Ok(there) => Ok(there.identity == self.file),
@@ -39,29 +39,30 @@ impl Made {
         }
     }
 
-    /// Removes it, and nothing else that may have its name.
+    /// Removes it, unless its name now refers to another file.
     fn remove(&self) -> Result<(), Error> {
         if self.is_there()? { remove(&*self.directory, &self.name) } else { Ok(()) }
     }
 }
 
 impl Making {
-    /// Removes those that are not whole, and lets no more be made until the program has ended.
+    /// Removes incomplete outputs and blocks the creation of more until the program exits.
     pub fn abandon(&self) {
         let mut list = self.lock();
         for made in list.drain(..).filter(|made| !made.is_whole.load(Ordering::Relaxed)) {
-            // The program ends: whoever ended it sees what is left.
+            // Errors are dropped: the program is exiting, and whoever ended it will see
+            // the leftover.
             made.remove().unwrap_or_default();
         }
+        // Never unlocked, so that no worker can create another output.
         std::mem::forget(list);
     }
 
-    /// Holds the list: nothing else is made, and nothing of it goes, until a file is made with it.
+    /// Locks the list, so that no output is created or forgotten until this one is.
     pub(super) fn hold(&self) -> Held<'_> {
         Held { making: self, list: self.lock() }
     }
 
-    /// Takes a file out of the list.
     fn forget(&self, made: &Arc<Made>) {
         self.lock().retain(|other| !Arc::ptr_eq(other, made));
     }
@@ -71,20 +72,20 @@ impl Making {
     }
 }
 
-/// The list of what is in the making, held.
+/// The locked list of outputs.
 pub(super) struct Held<'a> {
     making: &'a Making,
     list: MutexGuard<'a, List>,
 }
 
 impl Held<'_> {
-    /// Tells whether a file is an output of this run whose input is still there.
+    /// True if a file is an output of this run whose input still exists.
     pub(super) fn has(&self, file: Identity) -> bool {
         self.list.iter().any(|made| made.file == file)
     }
 }
 
-/// A new file.
+/// A new output file.
 pub(super) struct NewFile {
     made: Arc<Made>,
     fd: Fd,
@@ -92,13 +93,13 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    /// Makes it.
+    /// Creates the file and lists it.
     pub(super) fn create(mut held: Held<'_>, directory: Arc<Fd>, name: &CStr) -> Result<Self, Error> {
         let fd = open(&*directory, name, Open::create(PRIVATE))?;
         let file = match stat(&fd) {
             Ok(stat) => stat.identity,
             Err(cause) => {
-                // The list is held: it is the one that was made just now.
+                // The list is locked, so this is the file just created.
                 remove(&*directory, name).unwrap_or_default();
                 return Err(cause);
             }
@@ -109,8 +110,9 @@ impl NewFile {
         Ok(Self { made, fd, making: held.making.clone() })
     }
 
-    /// Gives it the attributes of its input. Only the superuser can give files away, and nobody expects others to: what
-    /// becomes of the owner is not an error, and comes last, because it takes set-id bits away that would mean somebody else.
+    /// Copies the input's mode, owner and times. A failed chown is ignored: only root can give
+    /// files away. It comes after chmod because it clears set-ID bits, which must not apply to
+    /// another user.
     pub(super) fn keep(&self, stat: &Stat) -> Result<(), Error> {
         change_mode(&self.fd, stat.mode)?;
         let owner = Owner { user: Some(stat.owner), group: Some(stat.group) };
@@ -118,7 +120,7 @@ impl NewFile {
         change_times(&self.fd, Times { accessed: stat.accessed, modified: stat.modified })
     }
 
-    /// Closes it: it is whole.
+    /// Closes the complete file.
     pub(super) fn finish(self) -> Result<WholeFile, Error> {
         let Self { made, fd, making } = self;
         if let Err(cause) = fd.close() {
@@ -126,32 +128,35 @@ impl NewFile {
             made.remove().unwrap_or_default();
             return Err(cause);
         }
-        // The list is held, so that whoever ends the program meanwhile either removes this, and no input goes, or lets it be.
+        // Under the lock, so that a concurrent `abandon` either removes this file and blocks us
+        // here, so that the input stays, or sees it complete and leaves it.
         let list = making.lock();
         made.is_whole.store(true, Ordering::Relaxed);
         drop(list);
         Ok(WholeFile { made, making })
     }
 
-    /// Removes it: it will never be whole.
+    /// Removes a file that will never be complete.
     pub(super) fn abandon(self) -> Result<(), Error> {
         let Self { made, fd, making } = self;
         let outcome = made.remove();
-        // Not before: as long as it is open, no other file is it.
+        // Closed only now: while it is open, its inode number can't be reused, so the identity
+        // check holds.
         drop(fd);
         making.forget(&made);
         outcome
     }
 }
 
-/// A file that is whole. No other output of the run takes its place as long as this is there: its input may go meanwhile.
+/// A complete output. While this exists, no other job of the run may overwrite the file, because
+/// its input may be removed.
 pub(super) struct WholeFile {
     made: Arc<Made>,
     making: Making,
 }
 
 impl WholeFile {
-    /// Tells whether its name still leads to it.
+    /// True if its name still refers to it.
     pub(super) fn is_there(&self) -> Result<bool, Error> {
         self.made.is_there()
     }
@@ -165,16 +170,15 @@ impl Drop for WholeFile {
 
 /// An open output.
 pub(super) enum Output {
-    /// Nothing is kept.
+    /// Output is discarded.
     Nowhere,
-    /// What comes is written on.
+    /// Bytes are appended to a stream.
     Stream(Fd),
     /// A new file.
     File(NewFile),
 }
 
 impl Output {
-    /// Writes some more bytes.
     pub(super) fn write(&self, mut bytes: &[u8]) -> Result<(), Error> {
         let fd = match self {
             Output::Nowhere => return Ok(()),

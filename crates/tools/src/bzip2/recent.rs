@@ -1,16 +1,16 @@
-//! Bytes by how recently they were seen: sixteen of them in a word, so that one is found, or moved to the front, in a few steps.
+//! A move-to-front list of bytes. Sixteen share a word, so finding or moving one takes a few steps.
 
-/// Bytes in a word.
+/// Number of bytes in a word.
 const WORD: usize = 16;
 
-/// A one in each byte.
+/// The value one in each byte.
 const ONES: u128 = u128::MAX / 255;
 
-/// An order of bytes, the most recent first.
+/// A list of bytes, most recent first.
 pub(super) struct Recent([u128; 256 / WORD]);
 
 impl Recent {
-    /// Begins with some bytes, at most 256, in their order.
+    /// Creates a list of at most 256 bytes in the given order.
     pub(super) fn new(bytes: &[u8]) -> Self {
         let mut words = [0; 256 / WORD];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks(WORD)) {
@@ -19,19 +19,18 @@ impl Recent {
         Self(words)
     }
 
-    /// Returns the most recent byte.
     pub(super) fn first(&self) -> u8 {
         self.0[0] as u8
     }
 
-    /// Moves the byte with a number to the front, and returns it. Numbers are below 256.
+    /// Moves the byte at an index below 256 to the front, and returns it.
     pub(super) fn take(&mut self, number: usize) -> u8 {
         let byte = (self.0[number / WORD] >> (number % WORD * 8)) as u8;
         self.move_to_front(byte, number);
         byte
     }
 
-    /// Moves a byte to the front, and returns which number it had. The byte must be there.
+    /// Moves a byte to the front, and returns its old index. The byte must be in the list.
     pub(super) fn find(&mut self, byte: u8) -> usize {
         let wanted = ONES * u128::from(byte);
         for (index, word) in self.0.iter().enumerate() {

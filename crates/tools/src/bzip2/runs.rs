@@ -1,20 +1,20 @@
-//! The first thing that is done to a block, and the last that is undone: four equal bytes are followed by a byte that says how many more
-//! there are.
+//! The outer run-length encoding, applied first and undone last: four equal bytes are followed by a
+//! count of how many more there are.
 
-/// Equal bytes after which their count follows.
+/// Number of equal bytes after which a count follows.
 const RUN: usize = 4;
 
-/// More of them that a count can say.
+/// Maximum value of a count.
 const MORE_MAX: usize = 255;
 
-/// A block ends with four equal bytes whose count is missing.
+/// The block ends after four equal bytes, without their count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoCount;
 
-/// Finds where the next four equal bytes begin.
+/// Returns the start of the next four equal bytes.
 fn next_run(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
-    // Eight places at once: a byte of `different` is zero where a run begins.
+    // Tests eight positions at once: a zero byte in `different` marks the start of a run.
     while let Some(window) = bytes[at..].first_chunk::<{ 8 + RUN - 1 }>() {
         let word = |from: usize| {
             u64::from_le_bytes([
@@ -39,12 +39,13 @@ fn next_run(bytes: &[u8]) -> Option<usize> {
     bytes[at..].windows(RUN).position(|four| four.iter().all(|byte| *byte == four[0])).map(|place| at + place)
 }
 
-/// Counts the equal bytes at the beginning, up to a number.
+/// Returns the length of the run at the start, up to `most`.
 fn equal(bytes: &[u8], most: usize) -> usize {
     bytes.iter().take(most).take_while(|byte| **byte == bytes[0]).count()
 }
 
-/// Says how many of some bytes, counted, take up to `room` bytes; and how many they take.
+/// Returns how many input bytes fit into `room` encoded bytes, and how many encoded bytes
+/// they take.
 pub(super) fn fitting(bytes: &[u8], room: usize) -> (usize, usize) {
     let (mut at, mut taken) = (0, 0);
     loop {
@@ -62,7 +63,7 @@ pub(super) fn fitting(bytes: &[u8], room: usize) -> (usize, usize) {
     }
 }
 
-/// Counts the runs in some bytes, after what is in `block` already.
+/// Encodes bytes and appends them to `block`.
 pub(super) fn count(bytes: &[u8], block: &mut Vec<u8>) {
     let mut rest = bytes;
     while let Some(at) = next_run(rest) {
@@ -74,11 +75,11 @@ pub(super) fn count(bytes: &[u8], block: &mut Vec<u8>) {
     block.extend_from_slice(rest);
 }
 
-/// Passes on what a block stands for, piece by piece.
+/// Decodes a block and passes on the content in parts.
 ///
 /// # Errors
 ///
-/// Fails if the last count is missing; all before it was passed on.
+/// If the last count is missing. Everything before it has been passed on.
 pub(super) fn expand(block: &[u8], take: &mut impl FnMut(&[u8])) -> Result<(), NoCount> {
     let mut rest = block;
     while let Some(at) = next_run(rest) {

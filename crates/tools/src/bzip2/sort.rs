@@ -1,39 +1,42 @@
-//! The Burrows-Wheeler transform of a block: its rotations in order, of which the last bytes are kept.
+//! The Burrows-Wheeler transform: sorts the rotations of a block and keeps their last bytes.
 //!
-//! bzip2 sorts *rotations*; what is quick to sort is *suffixes*. Of a text that is its own least rotation both have the same
-//! order: where one suffix is the beginning of another, what follows it around the corner is the text's own beginning,
-//! and nothing is less than that, so the shorter comes first either way. So the block is turned to its least rotation, its
-//! suffixes are sorted, and the row of the rotation that the block began with is looked up.
+//! bzip2 sorts *rotations*, but *suffixes* are faster to sort. In a text that is its own least
+//! rotation, both have the same order: where one suffix is a prefix of another, the rotation
+//! continues with the start of the text, which is least, so the shorter one comes first either way.
+//! So the block is rotated to its least rotation, its suffixes are sorted, and the row of the
+//! original rotation is looked up.
 //!
-//! A suffix *rises* if it is less than the next one, else it *falls*. A *low* rises, and the one before it falls; at most
-//! every second suffix is a low, usually every third. From the order of the lows that of all others follows, in one pass over
-//! the array for each kind (Ko and Aluru, "Space Efficient Linear Time Construction of Suffix Arrays", 2003). The lows are sorted
-//! by the text between each and the next, and then, as long as some are alike, by what is known of the low that is one, two, four ...
-//! lows further on (Larsson and Sadakane, "Faster Suffix Sorting", 1999): so a block of `n` bytes takes `n log² n` steps at
-//! most, whatever the bytes are.
+//! A suffix *rises* if it is less than the next one; otherwise it *falls*. A *low* is a rising
+//! suffix after a falling one (LMS suffix in the literature). At most every second suffix is a low,
+//! usually every third. The order of the lows induces that of all others in two passes over the
+//! array (Ko and Aluru, "Space Efficient Linear Time Construction of Suffix Arrays", 2003). Lows
+//! are sorted by the text up to the next low, and ties are broken by the ranks of the lows one,
+//! two, four, ... further on (Larsson and Sadakane, "Faster Suffix Sorting", 1999). So a block of
+//! `n` bytes takes at most `n log² n` steps, whatever its content.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Bits of the number of a low: a block has fewer than 900,000 bytes.
+/// Bits of a low's number: a block has fewer than 900,000 bytes.
 const NUMBER_BITS: u32 = 24;
 
-/// Bytes after its first one by which a low is sorted before all else: what fits beside its number.
+/// Number of bytes after the first that form a low's sort key; they share a word with its number.
 const KEY_BYTES: usize = 5;
 
-/// The memory of a sorter, kept from block to block.
+/// A sorter with reusable memory.
 #[derive(Default)]
 pub(super) struct Sorter {
-    /// The text: the block, turned.
+    /// The block, rotated.
     text: Vec<u8>,
-    /// What becomes the order of the suffixes. A number above zero is a place in the text from which something is to be induced
-    /// in this pass; `!place` is below zero and is left alone.
+    /// The suffix array under construction. A positive entry is a position to induce from in this
+    /// pass. A negative one is a complemented position that this pass skips.
     suffixes: Vec<i32>,
     lows: Lows,
 }
 
 impl Sorter {
-    /// Transforms a block: writes the last bytes of its sorted rotations to `last`, and returns the row of the block itself.
+    /// Transforms a block: writes the last bytes of its sorted rotations to `last`, and returns the
+    /// row of the block itself.
     pub(super) fn transform(&mut self, block: &[u8], last: &mut Vec<u8>) -> usize {
         last.clear();
         let Some(end) = block.len().checked_sub(1) else { return 0 };
@@ -64,11 +67,12 @@ impl Sorter {
     }
 }
 
-/// Finds where the least rotation begins: of two candidates the greater one is moved behind all that it has lost with.
+/// Finds the start of the least rotation. Of two candidates, the greater one moves past everything
+/// it has lost with.
 fn least_rotation(block: &[u8]) -> usize {
     let length = block.len();
     let least = block.iter().min().copied().unwrap_or_default();
-    // Only what begins with the least byte can be it.
+    // Only a rotation that begins with the least byte can be least.
     let from = |place: usize| match block.get(place..) {
         Some(rest) => rest.iter().position(|byte| *byte == least).map_or(length, |ahead| place + ahead),
         None => length,
@@ -94,15 +98,15 @@ fn least_rotation(block: &[u8]) -> usize {
     one.min(other)
 }
 
-/// The lows of a text, by number in the order of the text.
+/// The lows of a text, numbered in text order.
 #[derive(Default)]
 struct Lows {
     places: Vec<u32>,
-    /// Their numbers, sorted.
+    /// Numbers of the lows, in sorted order.
     sorted: Vec<u32>,
-    /// Of each, the row in `sorted` where those end that are like it as far as is known.
+    /// Rank of each low: the last row in `sorted` of its group of ties.
     ranks: Vec<u32>,
-    /// Rows of lows that are alike.
+    /// Row ranges of ties.
     alike: Vec<Range<u32>>,
     keys: Vec<u64>,
 }
@@ -133,7 +137,7 @@ impl Lows {
         self.places.reverse();
     }
 
-    /// Sorts the lows by their substrings, most of them by a key of their first bytes.
+    /// Sorts the lows by their substrings, most of them by a key of the first bytes.
     fn sort_by_keys(&mut self, text: &[u8]) {
         let mut counts = [0; 256];
         self.places.iter().for_each(|place| counts[usize::from(text[*place as usize])] += 1);
@@ -160,7 +164,7 @@ impl Lows {
         }
     }
 
-    /// Splits some rows, whose keys are alike, by the whole substrings.
+    /// Splits rows with equal keys by their whole substrings.
     fn compare_rest(&mut self, text: &[u8], rows: Range<u32>) {
         let Self { places, sorted, ranks, alike, .. } = self;
         let substrings = Substrings { text, places };
@@ -180,13 +184,13 @@ impl Lows {
         }
     }
 
-    /// Sorts lows that are alike by those `distance` lows further on.
+    /// Breaks ties by the ranks of the lows `distance` further on.
     fn refine(&mut self, distance: usize) {
         for Range { start, end } in std::mem::take(&mut self.alike) {
             let rows = start as usize..end as usize;
             self.keys.clear();
             self.keys.extend(self.sorted[rows].iter().map(|&low| {
-                // Only the last low has none after it, and it is like no other.
+                // Only the last low has none after it, and it is never in a tie.
                 let rank = self.ranks.get(low as usize + distance).copied().unwrap_or_default();
                 u64::from(rank) << NUMBER_BITS | u64::from(low)
             }));
@@ -195,7 +199,7 @@ impl Lows {
         }
     }
 
-    /// Takes the order of the lows in some rows, the first of which is `row`, from sorted keys, and notes who is alike.
+    /// Copies the order of some rows, starting at `row`, from sorted keys, and records ties.
     fn take_keys(&mut self, keys: Range<usize>, row: usize) {
         let mut start = row;
         for part in self.keys[keys].chunk_by(|one, other| one >> NUMBER_BITS == other >> NUMBER_BITS) {
@@ -213,7 +217,7 @@ impl Lows {
     }
 }
 
-/// What is between each low and the next, by the low's number.
+/// The text between consecutive lows.
 #[derive(Clone, Copy)]
 struct Substrings<'t> {
     text: &'t [u8],
@@ -221,7 +225,8 @@ struct Substrings<'t> {
 }
 
 impl<'t> Substrings<'t> {
-    /// Returns the text between a low and the next, with that one's letter; and whether there is a next.
+    /// Returns the text from a low up to and including the next low's first byte, and true if there
+    /// is a next low.
     fn get(self, low: u32) -> (&'t [u8], bool) {
         let start = self.places[low as usize] as usize;
         match self.places.get(low as usize + 1) {
@@ -230,15 +235,16 @@ impl<'t> Substrings<'t> {
         }
     }
 
-    /// Tells whether lows whose keys are alike have the same substrings.
+    /// True if lows with equal keys have equal substrings.
     fn are_in_key(self, lows: &[u32]) -> bool {
         let length = self.get(lows[0]).0.len();
         length <= 1 + KEY_BYTES
             && lows.iter().all(|low| matches!(self.get(*low), (text, true) if text.len() == length))
     }
 
-    /// Orders two lows by their substrings. If one is the beginning of the other, the suffixes that follow begin with
-    /// the same letter, but that after the shorter one rises: it is greater, unless it ends the text.
+    /// Compares lows by their substrings. If one is a prefix of the other, both continue with the
+    /// same letter, but the suffix after the shorter one rises and is therefore greater, unless the
+    /// text ends.
     fn compare(self, one: u32, other: u32) -> Ordering {
         let ((first, first_goes_on), (second, second_goes_on)) = (self.get(one), self.get(other));
         let shared = first.len().min(second.len());
@@ -249,7 +255,7 @@ impl<'t> Substrings<'t> {
     }
 }
 
-/// Returns the [`KEY_BYTES`] bytes at a place as a number, with zeros after the end.
+/// Returns the [`KEY_BYTES`] bytes at a position as a number, zero-padded at the end.
 fn key(text: &[u8], place: usize) -> u64 {
     let bytes = match text[place..].first_chunk::<8>() {
         Some(bytes) => *bytes,
@@ -262,7 +268,7 @@ fn key(text: &[u8], place: usize) -> u64 {
     u64::from_be_bytes(bytes) >> (64 - 8 * KEY_BYTES)
 }
 
-/// Returns where each of some counted groups starts.
+/// Returns the exclusive prefix sums of the counts.
 fn sums(counts: &[usize; 256]) -> [usize; 256] {
     let mut sum = 0;
     counts.map(|count| {
@@ -271,7 +277,7 @@ fn sums(counts: &[usize; 256]) -> [usize; 256] {
     })
 }
 
-/// Where the suffixes that begin with each letter belong.
+/// Ranges of the suffixes that begin with each letter.
 struct Buckets {
     starts: [usize; 256],
     counts: [usize; 256],
@@ -294,14 +300,14 @@ impl Buckets {
         self.bounds = std::array::from_fn(|letter| self.starts[letter] + self.counts[letter]);
     }
 
-    /// Takes the next place from the start of a letter's bucket.
+    /// Allocates the next row from the start of a letter's bucket.
     fn next(&mut self, letter: u8) -> usize {
         let bound = &mut self.bounds[usize::from(letter)];
         *bound += 1;
         *bound - 1
     }
 
-    /// Takes the next place from the end of a letter's bucket.
+    /// Allocates the next row from the end of a letter's bucket.
     fn before(&mut self, letter: u8) -> usize {
         let bound = &mut self.bounds[usize::from(letter)];
         *bound -= 1;
@@ -309,8 +315,8 @@ impl Buckets {
     }
 }
 
-/// Induces the order of all suffixes from that of the lows, which are at the ends of their buckets: upwards that of those that fall,
-/// then downwards that of those that rise.
+/// Induces the order of all suffixes from the lows, which are at the ends of their buckets: falling
+/// suffixes in an upward pass, then rising ones in a downward pass.
 fn induce(text: &[u8], array: &mut [i32], buckets: &mut Buckets) {
     buckets.go_to_starts();
     let last = text.len() - 1;
@@ -344,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// Sorts the rotations one by one.
+    /// Reference implementation: sorts the rotations one by one.
     fn plainly(block: &[u8]) -> Vec<u8> {
         let doubled = [block, block].concat();
         let mut rows: Vec<_> = (0..block.len()).collect();
@@ -352,7 +358,7 @@ mod tests {
         rows.into_iter().map(|row| doubled[row + block.len() - 1]).collect()
     }
 
-    /// Takes a transform back, by its definition.
+    /// Inverts the transform by its definition.
     fn back(last: &[u8], row: usize) -> Vec<u8> {
         let mut order: Vec<_> = (0..last.len()).collect();
         order.sort_by_key(|&index| last[index]);

@@ -1,83 +1,84 @@
-//! Compressed bytes in pieces, put together again: what a stream is made of, one after the other, and each where the one before ended.
+//! Reassembles compressed pieces: parses the stream in order, each element where the last
+//! one ended.
 //!
-//! A piece comes with what was made of the block that may begin in it. That counts only if a block has to begin just there, so a
-//! magic number in the middle of a block does no harm but that its block is cut: what lacks its end is kept until enough has
-//! come to try again, here.
+//! A piece comes with the block decoded speculatively at its candidate bit. The result counts only
+//! if a block is due at exactly that bit. A false candidate in the middle of a block therefore only
+//! cuts the block in two: a block that lacks its end is kept and decoded again here once enough
+//! bytes have come.
 //!
-//! Invariant: nothing is passed on whose checksum was not right (tests: mutations).
+//! Invariant: nothing is passed on unless its checksum was right (tests: mutations).
 
 use super::bits::{BLOCK_MAGIC, BitReader, END_MAGIC, Ended};
 use super::crc;
 use super::decode::{Block, Content, Decoder, Wrong};
 
-/// What every stream begins with; a digit follows, the size of its blocks.
+/// Start of a stream header; the block size follows as a digit.
 const HEADER: &[u8] = b"BZh";
 
-/// Bytes that the digit counts in.
+/// Unit of the block size digit, in bytes.
 pub(super) const LEVEL_BYTES: usize = 100_000;
 
-/// Some of the compressed bytes.
+/// A piece of the compressed input.
 pub(super) struct Piece {
-    /// Where it begins. It may begin with the last byte of the piece before.
+    /// Offset in the input. Pieces may overlap by one byte.
     pub(super) start: u64,
-    /// The bytes.
     pub(super) bytes: Vec<u8>,
-    /// The bit in which a block may begin.
+    /// The bit at which a block may begin.
     pub(super) candidate: Option<u64>,
-    /// Whether it is the last.
+    /// True for the last piece.
     pub(super) last: bool,
 }
 
-/// Why no more can be had.
+/// Why decompression stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It is not of this format at all.
+    /// The input is not a bzip2 file.
     Foreign,
-    /// It ends too early.
+    /// The input is truncated.
     Ended,
-    /// It is damaged.
+    /// The input is corrupt.
     Damaged,
 }
 
-/// What comes next.
+/// The element that must come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// The beginning of a stream.
+    /// A stream header.
     Header,
-    /// A block, or the end of a stream.
+    /// A block or the end of the stream.
     Block,
-    /// Nothing: what follows the last stream is none.
+    /// End of input: the trailing bytes are not a bzip2 stream.
     Nothing,
-    /// No streams, but bytes to be passed on as they are.
+    /// Foreign input to be passed through unchanged.
     Bytes,
 }
 
-/// Whether there is more to be done with what is there.
+/// Result of a parsing step: it succeeded, or it needs more input.
 enum Step {
     Done,
     Missing,
 }
 
-/// Puts pieces together.
+/// Parses pieces in order.
 pub(super) struct Unpacker {
     next: Next,
-    /// What was not used yet.
+    /// Bytes not yet consumed.
     rest: Vec<u8>,
-    /// Where its first byte was.
+    /// Input offset of `rest`.
     rest_start: u64,
-    /// The bit that comes next.
+    /// Input position of the next bit.
     position: u64,
     level: usize,
     crc: u32,
     streams: u64,
     passes_foreign: bool,
-    /// How much must be there before a block that lacked its end is tried again.
+    /// Number of bytes needed before an incomplete block is decoded again.
     wanted: usize,
     decoder: Decoder,
 }
 
 impl Unpacker {
-    /// Begins; passes on what is no stream at all if that is wanted.
+    /// Creates a parser. If `passes_foreign`, input that is no bzip2 stream is passed through.
     pub(super) fn new(passes_foreign: bool) -> Self {
         Self {
             next: Next::Header,
@@ -93,16 +94,16 @@ impl Unpacker {
         }
     }
 
-    /// Tells whether bytes follow the last stream that are none.
+    /// True if trailing garbage follows the last stream.
     pub(super) fn has_met_garbage(&self) -> bool {
         self.next == Next::Nothing
     }
 
-    /// Takes a piece, with what was made of its candidate, and passes on what is sure.
+    /// Accepts a piece and the block decoded at its candidate, and passes on verified content.
     ///
     /// # Errors
     ///
-    /// Says why no more can be had.
+    /// Why decompression stopped.
     pub(super) fn take(
         &mut self,
         piece: &Piece,
@@ -137,7 +138,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Returns where a bit is in what is there.
+    /// Returns the position of the next bit within `rest`.
     fn place(&self) -> u64 {
         self.position - self.rest_start * 8
     }
@@ -208,7 +209,7 @@ impl Unpacker {
             }
             Ok(_) | Err(Wrong::Damaged) => Err(Stop::Damaged),
             Err(Wrong::Ended) => {
-                // Twice as much, so that all the trying takes no longer than the last time does, twice.
+                // Doubling bounds the total cost of all attempts to twice that of the last.
                 self.wanted = self.rest.len() * 2;
                 missing(Ended)
             }

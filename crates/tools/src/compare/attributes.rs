@@ -1,4 +1,4 @@
-//! What is compared beside content: mode, owner, times, extended attributes, holes.
+//! Compares attributes: mode, owner, times, extended attributes, holes.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -13,14 +13,14 @@ use super::difference::{Difference, Has, Side, What};
 use super::options::Attributes;
 use super::wording;
 
-/// What labels a file for the system's policy: a copy has the label of its place.
+/// The SELinux label, which is not compared: a copy gets the label of its location.
 const SECURITY_LABEL: &CStr = c"security.selinux";
 
-/// How the attributes of something are reached.
+/// How an entry's attributes are read.
 pub(super) enum Object<'a> {
-    /// It is open.
+    /// Through an open file.
     Open(&'a Fd),
-    /// It is pinned, a symbolic link itself.
+    /// Through a pinned path, without following a symbolic link.
     Pinned(Pinned),
     /// Not at all.
     Nowhere,
@@ -29,7 +29,8 @@ pub(super) enum Object<'a> {
 type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl Object<'_> {
-    /// Reads all extended attributes that are compared: not those by which a file system says where the bytes are.
+    /// Reads the extended attributes to compare: not the SELinux label, nor those that hold a
+    /// file's layout.
     fn xattrs(&self, systems: &FileSystems, device: u64) -> Result<Xattrs, Error> {
         let names = match self {
             Self::Open(file) => list_xattrs(file)?,
@@ -55,7 +56,7 @@ impl Object<'_> {
                 Ok(value) => {
                     xattrs.insert(key.to_bytes().to_vec(), value);
                 }
-                // Gone since it was listed.
+                // Removed since it was listed.
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => return Err(cause),
             }
@@ -65,7 +66,7 @@ impl Object<'_> {
 }
 
 impl Comparer {
-    /// Compares the attributes of an entry and its counterpart, as far as that is asked for.
+    /// Compares the requested attributes of an entry and its counterpart.
     pub(super) fn attributes(
         &self,
         desk: &Desk<'_, Self>,
@@ -106,10 +107,10 @@ impl Comparer {
     }
 }
 
-/// Compares what the kernel says of two files.
+/// Compares the attributes in two `stat` results.
 fn of_stat(asked: Attributes, Pair { first, second }: &Pair, mut tell: impl FnMut(What)) {
     let both = |of: fn(&Stat) -> (u32, u32)| (of(first), of(second));
-    // The mode of a symbolic link means nothing.
+    // The mode of a symbolic link is meaningless.
     if asked.contains(Attributes::MODE) && first.kind != FileType::Symlink && first.mode != second.mode {
         tell(What::Mode(first.mode.bits(), second.mode.bits()));
     }
@@ -136,7 +137,7 @@ fn of_xattrs(first: &Xattrs, second: &Xattrs, mut tell: impl FnMut(What)) {
     }
 }
 
-/// Finds the first byte that is in a hole of one of two files only.
+/// Returns the first byte that is in a hole of only one of two files.
 fn holes_differ((first, second): (&Fd, &Fd), size: u64) -> Result<Option<u64>, Error> {
     let mut position = 0;
     let mut what = Seek::Data;
@@ -151,7 +152,7 @@ fn holes_differ((first, second): (&Fd, &Fd), size: u64) -> Result<Option<u64>, E
     Ok(None)
 }
 
-/// Finds where the next data or the next hole begins; where the file system cannot tell, all is data.
+/// Returns the start of the next data or hole. If the file system can't tell, everything is data.
 pub(super) fn next(file: &Fd, what: Seek, position: u64, size: u64) -> Result<u64, Error> {
     match seek(file, what, position) {
         Ok(found) => Ok(found.unwrap_or(size).min(size)),

@@ -1,7 +1,8 @@
-//! What stands beside an entry in the second tree.
+//! Finds an entry's counterpart in the second tree.
 //!
-//! Each directory of the first tree has the one beside it, held as a descriptor; an entry's counterpart has the same name
-//! there. It is looked at before it is opened, so that no FIFO and no device is ever opened.
+//! Each directory of the first tree has a handle on its counterpart, and an entry's counterpart
+//! has the same name there. It is examined before it is opened, so that FIFOs and devices are
+//! never opened.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -16,11 +17,10 @@ use super::findings::{Linked, Result};
 use super::options::Attributes;
 use super::wording;
 
-/// The directory beside one of the first tree.
+/// The counterpart of a directory in the first tree.
 pub struct Beside {
-    /// The directory.
     pub(super) held: Arc<Held>,
-    /// For the place where an operand stands: the name of its counterpart, which is not always the same.
+    /// Name of an operand's counterpart, which may differ from the operand's.
     pub(super) name: Option<CString>,
 }
 
@@ -31,7 +31,7 @@ impl Beside {
     }
 }
 
-/// What can be known of an entry and its counterpart without reading either.
+/// The `stat` results of an entry and its counterpart.
 pub(super) struct Pair {
     pub(super) first: Stat,
     pub(super) second: Stat,
@@ -43,42 +43,43 @@ pub(super) fn second_path(found: &Found<Comparer>) -> Vec<u8> {
     beside.held.path_of(beside.name(found))
 }
 
-/// Makes a difference of an entry and its counterpart.
+/// Creates a difference between an entry and its counterpart.
 pub(super) fn difference(found: &Found<Comparer>, what: What) -> Difference {
     Difference { first: found.path(), second: second_path(found), what }
 }
 
-/// Splits the path of something that stands on one side only as `diff` tells it: the directory, and the name in it.
+/// Creates the difference for an entry that exists on one side only.
 pub(super) fn only(directory: Vec<u8>, name: &CStr, side: Side) -> What {
     What::OnlyIn(side, directory, name.to_bytes().to_vec())
 }
 
 impl Comparer {
-    /// Tells whether a link is followed, in both trees alike.
+    /// True if a symbolic link is followed, in both trees alike.
     pub(super) fn follows_here(&self, found: &Found<Self>) -> bool {
         self.options.dereference || found.is_operand()
     }
 
-    /// Reports what keeps an entry from being compared.
+    /// Reports why an entry can't be compared.
     pub(super) fn trouble(desk: &Desk<'_, Self>, wording: Wording, path: Vec<u8>, cause: Error) {
         desk.problem(Problem::new(wording).naming(path).because(cause));
     }
 
-    /// Tells what was found of an entry.
+    /// Emits the result of an entry.
     pub(super) fn tell(desk: &Desk<'_, Self>, found: &Found<Self>, result: &Result) {
         if !result.is_empty() {
             desk.tell(found, postcard::to_allocvec(result).unwrap_or_default());
         }
     }
 
-    /// Tells one difference of an entry.
+    /// Emits a single difference of an entry.
     pub(super) fn tell_one(desk: &Desk<'_, Self>, found: &Found<Self>, what: What) {
         let differences = vec![difference(found, what)];
         Self::tell(desk, found, &Result { differences, linked: None });
     }
 
-    /// Looks at an entry's counterpart. `None` if there is nothing more to compare: it is not there, or is of another type,
-    /// which is told; or it is the very same file; or it cannot be looked at, which is reported.
+    /// Looks up an entry's counterpart. Returns `None` if nothing is left to compare: the
+    /// counterpart is missing or of another type, which is a difference; it is the same file; or it
+    /// can't be examined, which is reported.
     pub(super) fn pair(&self, desk: &Desk<'_, Self>, found: &Found<Self>, first: &Stat) -> Option<Pair> {
         let second = match self.look(desk, found) {
             Ok(second) => second,
@@ -100,14 +101,14 @@ impl Comparer {
         if pair.second.identity != pair.first.identity {
             return Some(pair);
         }
-        // Which other names it has in each tree is still to be compared.
+        // Its hard links may still differ between the trees.
         if let Some(linked) = self.linked(found, &pair) {
             Self::tell(desk, found, &Result { differences: Vec::new(), linked: Some(linked) });
         }
         None
     }
 
-    /// Looks at an entry's counterpart.
+    /// Returns the `stat` of an entry's counterpart.
     fn look(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> std::result::Result<Stat, Error> {
         let beside = &found.node.own;
         let directory = desk.cache().open(&beside.held)?;
@@ -119,7 +120,7 @@ impl Comparer {
         }
     }
 
-    /// Opens an entry's counterpart, which is a file or a directory.
+    /// Opens an entry's counterpart, a file or a directory.
     pub(super) fn open_second(&self, desk: &Desk<'_, Self>, found: &Found<Self>, how: Open) -> Option<Fd> {
         let beside = &found.node.own;
         let how = if self.follows_here(found) { how.following() } else { how };
@@ -134,7 +135,8 @@ impl Comparer {
         }
     }
 
-    /// Notes which files two names are, if either is one of several and that is compared.
+    /// Returns a record for the hard-link comparison, if that is requested and either file has
+    /// several names.
     pub(super) fn linked(&self, found: &Found<Self>, pair: &Pair) -> Option<Linked> {
         let several = pair.first.links > 1 || pair.second.links > 1;
         let several = several && pair.first.kind != FileType::Directory;
@@ -146,7 +148,7 @@ impl Comparer {
         })
     }
 
-    /// Holds an entered directory's counterpart, for its entries.
+    /// Creates a handle on an entered directory's counterpart.
     pub(super) fn hold(
         &self,
         desk: &Desk<'_, Self>,
@@ -162,7 +164,8 @@ impl Comparer {
 
     /// Finds the names that only the second of two directories has.
     ///
-    /// The first is listed through a descriptor of its own, as that of the walk knows how far the walk has come.
+    /// The first is listed through a new descriptor, because the walk's descriptor holds the
+    /// walk's offset.
     pub(super) fn only_in_second(
         &self,
         desk: &Desk<'_, Self>,
@@ -215,21 +218,21 @@ impl Comparer {
     }
 }
 
-/// Readers that wait to be used again: no more than there are workers.
+/// Recycled directory readers, at most one per worker.
 pub(super) type Readers = Mutex<Vec<DirectoryReader>>;
 
-/// Says what a file is as `diff` does.
+/// Returns a file's type as `diff` names it.
 pub(super) fn kind(stat: &Stat) -> Kind {
     Kind { kind: stat.kind, is_empty: stat.kind == FileType::Regular && stat.size == 0 }
 }
 
-/// Joins a directory's path, which may end in slashes, and a name in it.
+/// Joins a directory's path, which may end in slashes, and a name.
 pub(super) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let end = directory.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     [&directory[..end], b"/", name].concat()
 }
 
-/// Finds the names of a second list that are not in the first.
+/// Returns the names that are only in the second list.
 fn only_in<'a>(first: &Names, second: &'a Names) -> impl Iterator<Item = &'a CStr> {
     let known: HashSet<&CStr> = (0..first.len()).map(|index| first.name(index)).collect();
     let unknown: Vec<_> =

@@ -1,8 +1,8 @@
-//! The content of regular files.
+//! Compares the content of regular files.
 //!
-//! Of a file that the framework reads, each block is compared with the same bytes of its counterpart, which are read into a
-//! buffer that is used again and again; the kernel was told before that they will be needed. A file that has changed since it
-//! was looked at is an error: nobody can say what was compared.
+//! The framework reads a file and the same ranges of its counterpart, and each pair of blocks is
+//! compared here. If a file has changed since its `stat`, that is an error: nobody can say what
+//! was compared.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,35 +19,36 @@ use super::ranges::Ranges;
 use super::wording;
 use crate::whole::read_all;
 
-/// Files at least this long are compared in ranges, by all workers: shorter ones are a few blocks.
+/// Minimum size of files compared in ranges by all workers, in bytes. Shorter ones are only a
+/// few blocks.
 const RANGES_FROM_BYTES: u64 = 4 << 20;
 
 /// A file whose blocks are being compared.
 pub struct Compared {
     pub(super) second: Arc<Fd>,
     second_stat: Stat,
-    /// The first byte that is known to differ.
+    /// Position of the first difference found so far.
     differs_at: AtomicU64,
 }
 
-/// Buffers that wait to be used again: as many as there are workers, at most.
+/// Recycled buffers, at most two per worker.
 #[derive(Default)]
 pub(super) struct Buffers(Mutex<Vec<Buffer>>);
 
 impl Buffers {
-    /// Takes a buffer, of [`BLOCK_BYTES`].
+    /// Returns a buffer of [`BLOCK_BYTES`].
     pub(super) fn take(&self) -> Buffer {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         waiting.unwrap_or_else(|| Buffer::new(BLOCK_BYTES))
     }
 
-    /// Returns one.
+    /// Recycles a buffer.
     pub(super) fn give_back(&self, buffer: Buffer) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
 }
 
-/// Finds the first byte in which two slices differ, or where one of them ends.
+/// Returns the index at which two slices first differ or the shorter one ends.
 pub(super) fn mismatch(one: &[u8], other: &[u8]) -> Option<usize> {
     if one == other {
         return None;
@@ -56,7 +57,7 @@ pub(super) fn mismatch(one: &[u8], other: &[u8]) -> Option<usize> {
     Some(differs.unwrap_or_else(|| one.len().min(other.len())))
 }
 
-/// Tells whether a file has been written to since it was looked at.
+/// True if a file was replaced or written to since its `stat`.
 pub(super) fn has_changed(file: &Fd, before: &Stat) -> std::result::Result<bool, Error> {
     let now = stat(file)?;
     let was = (before.identity, before.size, before.modified);
@@ -92,7 +93,7 @@ impl Comparer {
         Start::Compare { own, other }
     }
 
-    /// Tells whether two files were named rather than two trees.
+    /// True if the operands are two files, not two trees.
     pub(super) fn names_files(&self, found: &Found<Self>) -> bool {
         found.is_operand()
     }
@@ -103,7 +104,7 @@ impl Comparer {
         }
     }
 
-    /// Ends the comparison of a file whose blocks were compared.
+    /// Completes a file whose blocks were compared.
     pub(super) fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
         let (found, own) = (&file.found, &file.own);
         let at = match self.differs_at(file) {
@@ -119,8 +120,9 @@ impl Comparer {
         self.conclude(desk, found, &pair, (&file.source, &own.second), result)
     }
 
-    /// Finds out where a file differs first, if all its blocks were compared. Behind the last block its counterpart must end
-    /// as well; that is asked only where the length was not what the kernel had said.
+    /// Returns the first difference, once all blocks are compared. The counterpart must end
+    /// where the file does; that is checked only if the file's length was not the size the
+    /// kernel reported.
     fn differs_at(&self, file: &OpenFile<Self>) -> std::result::Result<Option<u64>, Error> {
         let (own, length) = (&file.own, file.length());
         let at = own.differs_at.load(Ordering::Relaxed);
@@ -132,7 +134,8 @@ impl Comparer {
         Ok(goes_on.then_some(length))
     }
 
-    /// Tells what was found of two files that were read to the end, unless they have changed meanwhile.
+    /// Emits the result for two files that were read to the end, and reports those that changed
+    /// meanwhile. Returns true if neither did.
     pub(super) fn conclude(
         &self,
         desk: &Desk<'_, Self>,
@@ -168,7 +171,7 @@ impl Comparer {
         result.differences.extend(self.attributes(desk, found, pair, objects));
     }
 
-    /// Closes a file and reports what comes of it.
+    /// Closes a file and reports failure.
     pub(super) fn close(desk: &Desk<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {
         if let Err(cause) = file.close() {
             Self::trouble(desk, wording::FAILED_TO_CLOSE, path(), cause);

@@ -1,7 +1,7 @@
-//! A difference: where, in what, and how it is told.
+//! A difference, and how it is worded.
 //!
-//! Differences are data until they are told, so that they can be sorted, sent by the process that found them, and told as
-//! text or as JSON.
+//! Differences are plain data until they are emitted, so that they can be sorted, sent by the rank
+//! that found them, and formatted as text or JSON.
 
 use std::cmp::Ordering;
 
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 use super::wording;
 
-/// Which of the two trees.
+/// One of the two trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Side {
-    /// The first that was named.
+    /// The first operand's.
     First,
-    /// The second.
+    /// The second operand's.
     Second,
 }
 
-/// The type of a file as `diff` tells it: it has a word of its own for empty files.
+/// A file type as named by `diff`, which has a name for empty files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kind {
     pub(super) kind: FileType,
@@ -44,56 +44,57 @@ impl Kind {
     }
 }
 
-/// Whose an extended attribute is.
+/// Which side has an extended attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Has {
-    /// One of the two has it.
+    /// Only one side.
     Only(Side),
-    /// Both have it, with different values.
+    /// Both, with different values.
     Both,
 }
 
-/// What two entries differ in.
+/// How two entries differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum What {
-    /// One of them is not there. The entry's directory and name on the side where it is.
+    /// One of them is missing; holds the directory and name on the side that has it.
     OnlyIn(Side, Vec<u8>, Vec<u8>),
-    /// Their types.
+    /// In type.
     Types(Kind, Kind),
-    /// Their lengths in bytes; so their content was not read.
+    /// In size, in bytes; their content was not read.
     Size(u64, u64),
-    /// Their content; the first byte that differs, counted from 0.
+    /// In content; holds the index of the first differing byte.
     Content(u64),
-    /// The content of two files that were named: the first byte that differs, and the lines that end before it.
+    /// Two file operands, in content; holds the index of the first differing byte, and the number
+    /// of line ends before it.
     Named(u64, u64),
-    /// One of two files that were named ends where the other goes on: behind so many bytes, and ends of lines; and whether it
-    /// ends with a line.
+    /// One of two file operands is a prefix of the other; holds its length, its number of line
+    /// ends, and true if it ends with one.
     Ends(Side, u64, u64, bool),
-    /// What the links contain.
+    /// In link target.
     Target(Vec<u8>, Vec<u8>),
-    /// Which devices they are, as `st_rdev`.
+    /// In device number (`st_rdev`).
     Device(u64, u64),
-    /// Their permission bits.
+    /// In permission bits.
     Mode(u32, u32),
-    /// Their owners and groups.
+    /// In owner or group.
     Owner((u32, u32), (u32, u32)),
-    /// When they were modified: seconds since 1970 and nanoseconds.
+    /// In modification time: seconds and nanoseconds since the epoch.
     Modified((i64, u32), (i64, u32)),
-    /// An extended attribute.
+    /// In an extended attribute.
     Xattr(Vec<u8>, Has),
-    /// Which other names are the same file.
+    /// In hard links: different names are the same file.
     Links,
-    /// Where their holes are: the first byte that is in a hole of one only.
+    /// In holes; holds the index of the first byte that is in a hole of only one file.
     Holes(u64),
 }
 
 impl What {
-    /// Tells whether `diff` has a sentence of its own for it, so that nothing is to be left out for brevity.
+    /// True if `diff` words it in its own way, which even brief listings keep.
     fn has_own_sentence(&self) -> bool {
         matches!(self, Self::OnlyIn(..) | Self::Types(..) | Self::Target(..))
     }
 
-    /// Gives the word for it, and the two values if they are short.
+    /// Returns the keyword for the difference, and both values if they are short.
     fn values(&self) -> (&'static str, Option<(String, String)>) {
         let two = |first: String, second: String| Some((first, second));
         match self {
@@ -114,7 +115,7 @@ impl What {
         }
     }
 
-    /// Words what comes behind "differ:".
+    /// Words what follows "differ:".
     fn remark(&self) -> Vec<u8> {
         match (self, self.values()) {
             (Self::Content(at) | Self::Named(at, _) | Self::Ends(_, at, ..), _) => {
@@ -136,7 +137,7 @@ impl What {
     }
 }
 
-/// Words a device number as `ls` does.
+/// Formats a device number as `ls` does.
 fn device(number: u64) -> String {
     let major = (number >> 32) & 0xffff_f000 | (number >> 8) & 0xfff;
     let minor = (number >> 12) & 0xffff_ff00 | number & 0xff;
@@ -147,31 +148,30 @@ fn moment((seconds, nanoseconds): (i64, u32)) -> String {
     format!("{seconds}.{nanoseconds:09}")
 }
 
-/// Makes the name of an attribute fit for a line.
+/// Escapes an attribute's name for output.
 fn printable(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().flat_map(char::escape_debug).collect()
 }
 
-/// A difference, with the paths it is told by.
+/// A difference, with the paths to report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Difference {
-    /// The path in the first tree, as the user would write it.
+    /// Path in the first tree, as the user would write it.
     pub(super) first: Vec<u8>,
-    /// The path in the second.
+    /// Path in the second tree.
     pub(super) second: Vec<u8>,
-    /// In what.
     pub(super) what: What,
 }
 
 impl Difference {
-    /// Says in which order differences are told: by path, what is in a directory behind it and before its longer neighbours.
+    /// Orders differences by path, with a directory's content right after the directory.
     pub(super) fn order(&self, other: &Self) -> Ordering {
-        // No name has a NUL, so that a slash taken for one comes before all that a name can go on with.
+        // Names contain no NUL, so slashes ranked as NUL sort before any longer sibling.
         let rank = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
         self.first.iter().map(rank).cmp(other.first.iter().map(rank))
     }
 
-    /// Says about how much memory it takes, in bytes.
+    /// Returns the approximate memory use, in bytes.
     pub(super) fn weight(&self) -> usize {
         let more = match &self.what {
             What::OnlyIn(_, one, another) | What::Target(one, another) => one.len() + another.len(),
@@ -181,7 +181,7 @@ impl Difference {
         size_of::<Self>() + self.first.len() + self.second.len() + more
     }
 
-    /// Words it.
+    /// Formats the difference as a line.
     pub(super) fn line(&self, briefly: bool) -> Line {
         let line = |wording: Wording, names: Vec<Vec<u8>>| Line { wording, names };
         let both = || vec![self.first.clone(), self.second.clone()];
@@ -204,7 +204,7 @@ impl Difference {
         }
     }
 
-    /// Words the end of one of two files as `cmp` does, which tells of it as of a problem.
+    /// Formats an unexpected EOF as `cmp` does, which reports it as a problem.
     pub(super) fn end_of_file(&self) -> Option<Problem> {
         let What::Ends(side, at, lines, with_line) = self.what else { return None };
         let path = if side == Side::First { &self.first } else { &self.second };
@@ -218,13 +218,13 @@ impl Difference {
         Some(names.into_iter().fold(Problem::new(wording), Problem::naming).as_warning())
     }
 
-    /// Tells whether it and the one before it, of the same entry, are told by the same brief line.
+    /// True if this difference and the one before it, of the same entry, have the same brief line.
     pub(super) fn repeats(&self, before: &Self) -> bool {
         let has_own = self.what.has_own_sentence() || before.what.has_own_sentence();
         !has_own && self.first == before.first && self.second == before.second
     }
 
-    /// Writes it as one JSON object on a line. A name that is no UTF-8 is there as the numbers of its bytes.
+    /// Formats the difference as one line of JSON. Names that are not UTF-8 become arrays of bytes.
     pub(super) fn json(&self) -> Vec<u8> {
         let (word, values) = self.what.values();
         let mut object = json!({ "differ": word, "first": name(&self.first), "second": name(&self.second) });
@@ -264,7 +264,7 @@ impl Difference {
     }
 }
 
-/// Gives a name for JSON.
+/// Converts a name to JSON.
 fn name(bytes: &[u8]) -> Value {
     std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), |text| json!(text))
 }

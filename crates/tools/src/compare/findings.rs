@@ -1,10 +1,10 @@
-//! What was found: kept until the end, so that it can be told in the order of the paths.
+//! Collects the results of a comparison and emits them in path order at the end.
 //!
-//! Bound: at most [`KEPT_BYTES_MAX`] of differences are kept. What comes after that is told at once, after what was kept, and the
-//! user is told that it is not sorted.
+//! Bound: at most [`KEPT_BYTES_MAX`] of differences are kept. Later ones are emitted right after
+//! those, unsorted, with a warning.
 //!
-//! Names of files that have several are kept besides, and have no bound: which belong together is known only when all are, and
-//! those that do not are told by their paths. They take about 120 bytes and twice the path each.
+//! Names of hard-linked files are kept as well, without a bound: groups are known only once all
+//! names are, and differences are reported by name. Each takes about 120 bytes plus twice its path.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,10 @@ use super::difference::{Difference, What};
 use super::options::{Listing, Options};
 use super::wording;
 
-/// Bytes of differences that are kept to be sorted.
+/// Maximum size of differences kept for sorting, in bytes.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// A name of a file that has several: which file its names are in the two trees.
+/// A name with hard links, and the file it refers to in each tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Linked {
     pub(super) first: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct Linked {
     pub(super) files: (Identity, Identity),
 }
 
-/// What was found of an entry, as its result.
+/// The result of comparing an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Result {
     pub(super) differences: Vec<Difference>,
@@ -37,13 +37,12 @@ pub(super) struct Result {
 }
 
 impl Result {
-    /// Tells whether there is nothing to tell.
     pub(super) fn is_empty(&self) -> bool {
         self.differences.is_empty() && self.linked.is_none()
     }
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 pub(super) struct Findings {
     kept: Mutex<Kept>,
@@ -53,14 +52,14 @@ pub(super) struct Findings {
 #[derive(Default)]
 struct Kept {
     differences: Vec<Difference>,
-    /// Without bound.
+    /// Grows with the number of hard-linked names.
     linked: Vec<Linked>,
     bytes: usize,
     overflowed: bool,
 }
 
 impl Findings {
-    /// Takes what was found of an entry.
+    /// Adds the result of an entry.
     pub(super) fn take(&self, result: Result, options: &Options, report: &dyn Report) {
         if !result.differences.is_empty() {
             self.different.store(true, Ordering::Relaxed);
@@ -81,12 +80,12 @@ impl Findings {
         }
     }
 
-    /// Tells whether anything differs, as far as is known.
+    /// True if a difference was found so far.
     pub(super) fn are_different(&self) -> bool {
         self.different.load(Ordering::Relaxed)
     }
 
-    /// Tells what is still kept, when the run is over; returns whether anything differs.
+    /// Emits what is still kept. Returns true if anything differs.
     pub(super) fn finish(&self, options: &Options, report: &dyn Report) -> bool {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let linked = std::mem::take(&mut kept.linked);
@@ -100,9 +99,9 @@ impl Findings {
     }
 }
 
-/// Tells what is kept, in order.
+/// Emits what is kept, in order.
 fn tell(kept: &mut Kept, options: &Options, report: &dyn Report) {
-    // Stable, so that differences of one entry stay in the order in which they were found.
+    // A stable sort keeps the differences of one entry in the order in which they were found.
     kept.differences.sort_by(Difference::order);
     let mut before: Option<Difference> = None;
     for difference in kept.differences.drain(..) {
@@ -121,10 +120,10 @@ fn tell(kept: &mut Kept, options: &Options, report: &dyn Report) {
     kept.bytes = 0;
 }
 
-/// Finds the names that are one file with others in one tree, and not with the same ones in the other.
+/// Finds the names whose hard-link groups differ between the trees.
 ///
-/// Each group of names is known by its first name in the order of the paths; a name is different if its two groups are not
-/// known by the same.
+/// A group is identified by its first name in path order. A name differs if its groups in the two
+/// trees are identified by different names.
 fn differently_linked(mut linked: Vec<Linked>) -> Vec<Difference> {
     linked.sort_by(|one, another| one.first.cmp(&another.first));
     let (mut first_groups, mut second_groups) = (HashMap::new(), HashMap::new());

@@ -1,13 +1,16 @@
-//! The comparison of two trees, or two files: names, types, contents, where links lead, and attributes as asked.
+//! Compares two trees or two files: names, types, contents, link targets, and attributes
+//! on request.
 //!
-//! It walks the first tree; beside each entry it looks at the second's of the same name (`beside.rs`), reads both where that
-//! may show a difference (`content.rs`; large files in ranges: `ranges.rs`), and compares attributes (`attributes.rs`). What
-//! differs is an entry's result (`difference.rs`), kept and told in the order of the paths (`findings.rs`).
+//! The tool walks the first tree. For each entry it looks up the counterpart in the second tree
+//! (`beside.rs`), reads both files where that may show a difference (`content.rs`; large files in
+//! ranges, `ranges.rs`), and compares attributes (`attributes.rs`). Differences are an entry's
+//! result (`difference.rs`), kept and emitted in path order (`findings.rs`).
 //!
-//! Pipes, devices and standard input that the user names are read to their ends (`streams.rs`).
+//! Operands that are pipes, devices or standard input are read to EOF (`streams.rs`).
 //!
-//! Promises: in trees nothing but regular files, directories and links is opened, and nothing is written. What could not be compared
-//! is reported and makes the comparison a failed one; that all is the same is said only of what was looked at.
+//! Promises: in trees, only regular files, directories and links are opened, and nothing is
+//! written. Whatever could not be compared is reported and makes the comparison fail. Equality is
+//! only claimed for what was compared.
 
 mod attributes;
 mod beside;
@@ -40,13 +43,13 @@ use content::{Buffers, Compared};
 use difference::What;
 use findings::{Findings, Result};
 
-/// Workers if the user does not say: what is compared is waited for, in two places.
+/// Default number of workers: each waits for I/O in two places.
 const WORKERS: usize = 16;
 
-/// How a comparison ended, if nothing kept any of it from being done.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is the same.
+    /// Everything is equal.
     Same,
     /// Something differs.
     Different,
@@ -54,10 +57,10 @@ pub enum Outcome {
     Failure,
 }
 
-/// Compares two trees or files, by an executor.
+/// Compares two trees or files; `executor` runs the jobs.
 ///
 /// # Errors
-/// A pattern that is none, as the problem to tell.
+/// If a pattern is invalid, an operand can't be accessed, or the engine is unavailable.
 pub fn run_by(
     executor: &impl Executor<Comparer>,
     operands: &Operands,
@@ -82,7 +85,7 @@ pub fn run_by(
     })
 }
 
-/// Returns the two that are compared if either is read as a stream.
+/// Returns both operands if either is read as a stream.
 fn streams(operands: &Operands) -> std::result::Result<Option<(CString, CString)>, Problem> {
     let (first, second) = (&operands.first, &operands.second);
     if streams::is_stream(first) || streams::is_stream(second) {
@@ -97,7 +100,7 @@ fn streams(operands: &Operands) -> std::result::Result<Option<(CString, CString)
     Ok((streams::is_stream(&both.0) || streams::is_stream(&both.1)).then_some(both))
 }
 
-/// Returns the two that are compared. A file that is named with a directory is compared with the file of its name in there.
+/// Resolves the operands: a file and a directory become the file and its namesake in the directory.
 fn resolved(operands: &Operands) -> std::result::Result<(CString, CString), Problem> {
     let is_directory = |path: &CStr| {
         let looked = stat_path::<&Fd>(None, path, true);
@@ -122,13 +125,13 @@ fn operand(session: &Session<'_>, operands: &Operands) -> std::result::Result<Op
     session.operand(&first, Beside { held: place, name: Some(name) })
 }
 
-/// Returns the path of the file in a directory that has the last component of another path.
+/// Returns the path in a directory for the last component of another path.
 fn below(directory: &CStr, path: &CStr) -> CString {
-    // Parts of C strings have no NUL inside.
+    // Parts of C strings contain no NUL.
     CString::new(joined(directory.to_bytes(), Split::of(path).base())).unwrap_or_default()
 }
 
-/// Answers the framework's questions about a comparison.
+/// A comparison, as the framework drives it.
 pub struct Comparer {
     options: Options,
     exclude: GlobSet,
@@ -139,7 +142,7 @@ pub struct Comparer {
 }
 
 impl Comparer {
-    /// Makes one, or names the pattern that is none.
+    /// Creates a comparer, or returns the invalid pattern.
     fn new(options: Options) -> std::result::Result<Self, String> {
         let mut exclude = GlobSetBuilder::new();
         for pattern in &options.exclude {
@@ -157,17 +160,17 @@ impl Comparer {
         })
     }
 
-    /// Tells whether a name is left out.
+    /// True if `--exclude` rules out a name.
     fn excludes(&self, name: &CStr) -> bool {
         self.exclude.is_match(OsStr::from_bytes(name.to_bytes()))
     }
 
-    /// Tells whether it is known already what the user wants to know.
+    /// True if the exit status is already decided and nothing else is wanted.
     fn is_decided(&self) -> bool {
         self.options.listing == Listing::Nothing && self.findings.are_different()
     }
 
-    /// Enters a directory if there is another beside it.
+    /// Enters a directory if its counterpart is one too.
     fn enter_both(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Beside> {
         desk.count(Tally { directories: 1, ..Tally::default() });
         if self.options.dereference && found.node.is_within(opened.stat.identity) {
@@ -195,7 +198,7 @@ impl Comparer {
         Enter::Visit(self.hold(desk, found, Arc::new(second), &second_stat))
     }
 
-    /// Compares what is neither a directory nor a regular file.
+    /// Compares entries that are neither directories nor regular files.
     fn compare_other(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) {
         let directory = match desk.cache().open(&found.node.source) {
             Ok(directory) => directory,
@@ -238,7 +241,7 @@ impl Comparer {
         Self::tell(desk, found, &result);
     }
 
-    /// Compares where links lead, and which devices device files are.
+    /// Compares link targets and device numbers.
     fn essence(
         &self,
         desk: &Desk<'_, Self>,
@@ -337,7 +340,7 @@ impl Tool for Comparer {
     }
 }
 
-/// A directory of the second tree on its way to another process.
+/// A directory of the second tree, as sent to another rank.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct PackedBeside {
     held: Way,

@@ -1,58 +1,58 @@
-//! What is to be compared, and how it is told.
+//! Options of a comparison.
 
 use std::ffi::CString;
 
 use serde::{Deserialize, Serialize};
 
 bitflags::bitflags! {
-    /// Attributes that are compared beside names, types, contents and where links lead.
+    /// Attributes compared in addition to names, types, contents and link targets.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Attributes: u8 {
-        /// Permission bits and set-id bits.
+        /// Permission and set-ID bits.
         const MODE = 1;
         /// Owner and group.
         const OWNERSHIP = 2;
-        /// Times of modification.
+        /// Modification times.
         const TIMESTAMPS = 4;
-        /// Which names are one file.
+        /// Which names are hard links to the same file.
         const LINKS = 8;
-        /// Extended attributes, access lists among them.
+        /// Extended attributes, including ACLs.
         const XATTR = 16;
-        /// Where files have holes.
+        /// Positions of holes.
         const HOLES = 32;
     }
 }
 
-/// What of the differences is listed.
+/// How differences are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Listing {
-    /// Each, with what differs.
+    /// Every difference, in detail.
     #[default]
     Full,
-    /// Each entry that differs, in one line, as `diff -rq` does.
+    /// One line per differing entry, as in `diff -rq`.
     Brief,
-    /// Each, as a JSON object.
+    /// Every difference, as a JSON object.
     Json,
-    /// None: the exit status says whether there are any, and the first ends the run.
+    /// Nothing; only the exit status matters, and the first difference ends the run.
     Nothing,
 }
 
-/// How two trees are compared.
+/// Options of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Which attributes are compared.
     pub attributes: Attributes,
-    /// What is listed.
+    /// How differences are listed.
     pub listing: Listing,
-    /// Whether symbolic links are followed (`-L`).
+    /// Follows symbolic links (`-L`).
     pub dereference: bool,
-    /// Whether other file systems are left out.
+    /// Skips directories on other file systems.
     pub one_file_system: bool,
-    /// Patterns of names that are left out, on both sides.
+    /// Patterns of names to skip in both trees.
     pub exclude: Vec<String>,
 }
 
-/// The two that are compared.
+/// The two operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operands {
     /// The first.

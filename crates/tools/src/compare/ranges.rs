@@ -1,7 +1,8 @@
-//! Large files, and two files that were named: compared in ranges by all workers, in the order of the ranges.
+//! Compares large files, and two file operands, in ranges by all workers.
 //!
-//! What comes first in the file counts, whoever is first to see a difference: ranges are put in order, and the lines of those
-//! before are counted where the user is told of a line. Nothing behind a difference is read, but what is under way already.
+//! The difference that counts is the first in the file, not the first found: results are consumed
+//! in order, and lines before them are counted if a line number is reported. Ranges after a
+//! difference are not read, unless they are already in progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,26 +20,26 @@ use super::options::Listing;
 use super::wording;
 use crate::whole::read_all;
 
-/// Bytes of a range: long enough to cost nothing, short enough for all workers to have one.
+/// Size of a range, in bytes: large enough to amortise its overhead, small enough to share.
 const RANGE_BYTES: u64 = 2 << 20;
 
-/// Two files under comparison.
+/// Two files being compared.
 pub(super) struct Ranges {
     found: Found<Comparer>,
     first: Mutex<Option<Arc<Fd>>>,
     second: Mutex<Option<Arc<Fd>>>,
     pair: Pair,
-    /// Whether lines are counted.
+    /// True if lines are counted.
     counts_lines: bool,
     position: Mutex<u64>,
-    /// Where the shorter of the two ends; no number is larger where neither says.
+    /// Size of the shorter file; `u64::MAX` if either size is meaningless.
     end: u64,
-    /// Whether what is known already is all that matters.
+    /// True once the remaining ranges can't change the result.
     over: AtomicBool,
     sum: Mutex<Sum>,
 }
 
-/// What is known of the ranges that were put.
+/// Combined result of the ranges so far.
 #[derive(Default)]
 struct Sum {
     lines: u64,
@@ -47,26 +48,26 @@ struct Sum {
     failed: bool,
 }
 
-/// A range to be compared, with the two files.
+/// A range to compare, with both files.
 pub(super) struct Range {
     start: u64,
     length: u64,
     files: (Arc<Fd>, Arc<Fd>),
 }
 
-/// What a range came to.
+/// The result of comparing a range.
 pub(super) struct Outcome {
-    /// Where it differs, and which of the two ends there, if one does.
+    /// Position of the first difference, and the side that ends there, if one does.
     differs: Option<(u64, Option<Side>)>,
     failure: Option<(Side, Error)>,
-    /// Lines that end in what is the same.
+    /// Number of line ends in the equal part.
     lines: u64,
-    /// Whether the last of the same bytes ends a line; none if there is none.
+    /// True if the equal part ends with a line end; `None` if it is empty or lines are not counted.
     ends_with_line: Option<bool>,
 }
 
 impl Ranges {
-    /// Begins to compare two open files. The entry is settled when that is done.
+    /// Starts comparing two open files. Completes the entry at the end.
     pub(super) fn begin(
         tool: &Comparer,
         desk: &Desk<'_, Comparer>,
@@ -76,13 +77,13 @@ impl Ranges {
         pair: Pair,
     ) {
         let (one, other) = (pair.first.size, pair.second.size);
-        // Files of the kernel's own say that they are empty, and are not.
+        // Files of procfs and the like have content although their size is 0.
         let end = if one == 0 || other == 0 { u64::MAX } else { one.min(other) };
         let counts_lines =
             tool.names_files(&found) && matches!(tool.options.listing, Listing::Full | Listing::Json);
         let second = Arc::new(second);
         for file in [&*first, &second] {
-            // Only advice: a refusal changes nothing but the speed.
+            // Only advice: failure affects nothing but speed.
             haul_sys::advise(file, Advice::Sequential, 0).unwrap_or_default();
         }
         let ranges = Self {
@@ -105,7 +106,7 @@ impl Ranges {
         Some((file(&self.first)?, file(&self.second)?))
     }
 
-    /// Passes over what is a hole in both.
+    /// Skips what is a hole in both files.
     fn data_from(&self, position: u64, (first, second): &(Arc<Fd>, Arc<Fd>)) -> u64 {
         if !self.pair.first.is_sparse() || !self.pair.second.is_sparse() {
             return position;
@@ -142,7 +143,7 @@ impl Ranges {
                 return outcome;
             }
             if one.len() < length {
-                // Both end here, before the end that was expected.
+                // Both end here, before the expected end.
                 self.over.store(true, Ordering::Relaxed);
                 return outcome;
             }
@@ -151,7 +152,8 @@ impl Ranges {
         outcome
     }
 
-    /// Says what it comes to that all is the same up to where the shorter of the two ends.
+    /// Returns the difference in length, given that everything up to the shorter file's end
+    /// is equal.
     fn at_the_end(&self, sum: &Sum) -> Option<What> {
         let (one, other) = (self.pair.first.size, self.pair.second.size);
         let shorter = if one < other { Side::First } else { Side::Second };
@@ -178,7 +180,7 @@ impl Stages<Comparer> for Ranges {
             return None;
         }
         for file in [&files.0, &files.1] {
-            // Only advice: a refusal changes nothing but the speed.
+            // Only advice: failure affects nothing but speed.
             advise_range(&**file, Advice::WillNeed, start, length).unwrap_or_default();
         }
         Some(Range { start, length, files })

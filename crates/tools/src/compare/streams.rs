@@ -1,6 +1,7 @@
-//! Two operands of which at least one is a pipe, a FIFO, a device or standard input: read to their ends in step, as cmp(1) does.
+//! Compares two operands of which at least one is a pipe, FIFO, device or standard input, reading
+//! both to EOF in step, as cmp(1) does.
 //!
-//! Invariant: two are the same only if all of both was read, or they are one and the same file.
+//! Invariant: operands are equal only if both were read to EOF, or if they are the same file.
 
 use std::ffi::CStr;
 
@@ -14,13 +15,13 @@ use super::findings::{Findings, Result};
 use super::options::Options;
 use super::wording;
 
-/// Bytes read from each at a time.
+/// Size of a read, in bytes.
 const BLOCK: usize = 128 << 10;
 
-/// The name of standard input.
+/// The operand that means standard input.
 const STANDARD: &CStr = c"-";
 
-/// True if an operand is read as a stream. What isn't there is told of by whoever opens it.
+/// True if an operand is read as a stream. A missing one is reported by whoever opens it.
 pub(super) fn is_stream(path: &CStr) -> bool {
     let is_file = |kind| matches!(kind, FileType::Regular | FileType::Directory | FileType::Symlink);
     path == STANDARD || stat_path::<&Fd>(None, path, true).is_ok_and(|seen| !is_file(seen.kind))
@@ -29,7 +30,7 @@ pub(super) fn is_stream(path: &CStr) -> bool {
 /// Compares two operands.
 ///
 /// # Errors
-/// What keeps them from being compared.
+/// If an operand can't be opened or read, or if attributes are requested.
 pub(super) fn compare(
     (first, second): (&CStr, &CStr),
     options: &Options,
@@ -61,7 +62,7 @@ pub(super) fn compare(
     Ok(if findings.finish(options, report) { Outcome::Different } else { Outcome::Same })
 }
 
-/// Reads two files to the first difference, or to the end of both.
+/// Reads two files up to the first difference or EOF on both.
 fn differs(first: &Fd, second: &Fd) -> std::result::Result<Option<What>, (Side, Error)> {
     let (mut one, mut other) = (vec![0; BLOCK], vec![0; BLOCK]);
     let (mut at, mut lines, mut ends_with_line) = (0, 0, false);
@@ -87,7 +88,7 @@ fn differs(first: &Fd, second: &Fd) -> std::result::Result<Option<What>, (Side, 
     }
 }
 
-/// Reads until a buffer is full or the file ends; returns what was read. A pipe gives as little as its writer wrote.
+/// Reads until the buffer is full or EOF. A single read from a pipe may return less.
 fn fill<'a>(file: &Fd, buffer: &'a mut [u8]) -> std::result::Result<&'a [u8], Error> {
     let mut length = 0;
     while length < buffer.len() {

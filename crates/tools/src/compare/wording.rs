@@ -1,50 +1,50 @@
-//! What the comparison says. Sentences are those of `diff -rq` and `cmp` where these have one.
+//! Messages of a comparison, worded like `diff -rq` and `cmp` where those have one.
 
 use haul_flow::Wording;
 
-/// An entry that stands in one of two directories only.
+/// An entry exists in only one of two directories.
 pub const ONLY_IN: Wording = Wording("Only in {plain}: {plain}");
-/// Two entries of different types.
+/// Two entries have different types.
 pub const TYPES: Wording = Wording("File {plain} is a {bare} while file {plain} is a {bare}");
-/// Two files that differ in something.
+/// Two files differ in some respect.
 pub const FILES: Wording = Wording("Files {plain} and {plain} differ: {bare}");
-/// Two files that differ, without saying in what.
+/// Two files differ, in brief.
 pub const FILES_BRIEFLY: Wording = Wording("Files {plain} and {plain} differ");
-/// Two symbolic links that lead to different names.
+/// Two symbolic links have different targets.
 pub const LINKS: Wording = Wording("Symbolic links {plain} and {plain} differ");
-/// Two files that were named, where they differ first.
+/// Two file operands differ first at this position.
 pub const NAMED: Wording = Wording("{plain} {plain} differ: byte {bare}, line {bare}");
-/// One of two files that were named is the beginning of the other, and ends with a line.
+/// A file operand is a prefix of the other, and ends with a complete line.
 pub const ENDS: Wording = Wording("EOF on {plain} after byte {bare}, line {bare}");
-/// One of two files that were named is the beginning of the other, and ends in a line.
+/// A file operand is a prefix of the other, and ends within a line.
 pub const ENDS_IN_LINE: Wording = Wording("EOF on {plain} after byte {bare}, in line {bare}");
-/// One of two files that were named is empty.
+/// A file operand is empty.
 pub const IS_EMPTY: Wording = Wording("EOF on {plain} which is empty");
-/// A file whose content or length was changed by somebody meanwhile.
+/// A file was changed during the comparison.
 pub const CHANGED: Wording = Wording("{} has changed while it was compared");
-/// A link that leads to a directory it is in.
+/// A link leads to a directory above it.
 pub const LOOP: Wording = Wording("{}: recursive directory loop");
-/// What cannot be looked at.
+/// A file can't be examined.
 pub const CANNOT_STAT: Wording = Wording("cannot stat {}");
-/// What cannot be opened.
+/// A file can't be opened.
 pub const CANNOT_OPEN: Wording = Wording("cannot open {}");
-/// What cannot be listed.
+/// A directory can't be listed.
 pub const CANNOT_LIST: Wording = Wording("cannot access {}");
-/// What cannot be read.
+/// A file can't be read.
 pub const ERROR_READING: Wording = Wording("error reading {}");
-/// A symbolic link that cannot be read.
+/// A symbolic link can't be read.
 pub const CANNOT_READ_LINK: Wording = Wording("cannot read symbolic link {}");
-/// Extended attributes that cannot be read.
+/// Extended attributes can't be read.
 pub const CANNOT_READ_XATTRS: Wording = Wording("cannot read the extended attributes of {}");
-/// What cannot be closed.
+/// A file can't be closed.
 pub const FAILED_TO_CLOSE: Wording = Wording("failed to close {}");
-/// More differences than are kept to be sorted.
+/// There are too many differences to sort.
 pub const TOO_MANY: Wording =
     Wording("more differences than can be sorted: those that follow are listed as found");
-/// Attributes of what is read as a stream.
+/// Attributes were requested for a stream.
 pub const STREAM_ATTRIBUTES: Wording =
     Wording("--attributes compares files and trees, not pipes or devices that are named");
-/// A pattern of names that is none.
+/// An exclude pattern is invalid.
 pub const BAD_PATTERN: Wording = Wording("invalid pattern {}");
-/// What another process has found, and cannot be read here.
+/// Another rank's result can't be decoded.
 pub const LOST: Wording = Wording("what was found out about {} cannot be read");

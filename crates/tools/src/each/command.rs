@@ -1,22 +1,23 @@
-//! The command: words with places for the path.
+//! The command: words with placeholders for paths.
 //!
-//! The places are those of GNU parallel: `{}` the path, `{.}` without its last extension, `{/}` its last component, `{//}` its
-//! directory, `{/.}` the last component without extension. A command without any gets the path as a last word. No shell sees
-//! the words unless it is asked for; then they are one script, into which the path goes quoted.
+//! The placeholders are GNU parallel's: `{}` is the path, `{.}` the path without its last
+//! extension, `{/}` its last component, `{//}` its directory, `{/.}` the last component without
+//! extension. If there is no placeholder, the path is appended. No shell is involved unless
+//! requested; then the words form a script, and paths are quoted in it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// What stands in a word.
+/// A part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// Itself.
+    /// Literal text.
     Text(Vec<u8>),
-    /// Something of the path.
+    /// A placeholder.
     Place(Place),
 }
 
-/// What of a path stands in a place.
+/// The part of a path that a placeholder stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Path,
@@ -34,25 +35,25 @@ const PLACES: [(&[u8], Place); 5] = [
     (b"{/.}", Place::NameWithoutExtension),
 ];
 
-/// A command for any path.
+/// A command with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     words: Vec<Vec<Part>>,
-    /// Whether the words are a script for the shell.
+    /// True if the words are a shell script.
     shell: bool,
 }
 
-/// Whether a command that has no place for the path gets it all the same.
+/// Treatment of a command without placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WithoutPlace {
-    /// As its last word.
+    /// Append the path.
     Append,
-    /// No.
+    /// Leave it as it is.
     Leave,
 }
 
 impl Command {
-    /// Reads the words of a command.
+    /// Parses a command.
     pub(super) fn new(words: &[Vec<u8>], shell: bool, without_place: WithoutPlace) -> Self {
         let mut words: Vec<_> = words.iter().map(|word| parts(word)).collect();
         let has_place = words.iter().flatten().any(|part| matches!(part, Part::Place(_)));
@@ -62,7 +63,7 @@ impl Command {
         Self { words, shell }
     }
 
-    /// Returns the name of the program, if it is the same for all paths.
+    /// Returns the program's name, if it is the same for all paths.
     pub(super) fn program(&self) -> Option<&[u8]> {
         match self.words.first()?.as_slice() {
             _ if self.shell => Some(b"sh"),
@@ -71,8 +72,8 @@ impl Command {
         }
     }
 
-    /// Puts paths in their places. A word with a place becomes as many words as there are paths; in a script, a place becomes
-    /// as many words.
+    /// Substitutes paths. A word with a placeholder is repeated for each path; in a script, a
+    /// placeholder expands to all paths.
     pub(super) fn for_paths(&self, paths: &[Vec<u8>]) -> Vec<OsString> {
         let words = if self.shell {
             let in_script = |place: Place| {
@@ -87,14 +88,14 @@ impl Command {
     }
 }
 
-/// Makes a word for each path, or one if it has no place for any.
+/// Substitutes each path in a word, or returns the word once if it has no placeholder.
 fn for_each(word: &[Part], paths: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let has_place = word.iter().any(|part| matches!(part, Part::Place(_)));
     let paths = if has_place { paths } else { &paths[..paths.len().min(1)] };
     paths.iter().map(|path| fill(word, |place| place.of(path))).collect()
 }
 
-/// Makes a word of its parts.
+/// Concatenates a word's parts.
 fn fill(word: &[Part], of: impl Fn(Place) -> Vec<u8>) -> Vec<u8> {
     let parts = word.iter().map(|part| match part {
         Part::Text(text) => text.clone(),
@@ -112,7 +113,7 @@ impl Place {
         let slash = trimmed.iter().rposition(|byte| *byte == b'/');
         let name = slash.map_or(trimmed, |slash| &trimmed[slash + 1..]);
         let without_extension = |text: &[u8]| {
-            // A dot at the beginning of a name begins no extension.
+            // A leading dot does not start an extension.
             let first = text.len() - name.len();
             let dot = text.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > first);
             text[..dot.unwrap_or(text.len())].to_vec()
@@ -132,7 +133,7 @@ impl Place {
     }
 }
 
-/// Cuts a word at the places in it.
+/// Splits a word at its placeholders.
 fn parts(word: &[u8]) -> Vec<Part> {
     let mut parts = Vec::new();
     let (mut text, mut rest) = (Vec::new(), word);
@@ -157,7 +158,7 @@ fn parts(word: &[u8]) -> Vec<Part> {
     parts
 }
 
-/// Quotes a word so that a shell takes it as it is.
+/// Quotes a word for the shell.
 pub(super) fn quoted(word: &[u8]) -> Vec<u8> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+=,:@%".contains(byte);
     if !word.is_empty() && word.iter().all(is_plain) {

@@ -1,7 +1,7 @@
-//! A file whose blocks are fed to commands.
+//! Feeds blocks of a file to commands.
 //!
-//! The file is cut at ends of lines, one block after the other; each block is the standard input of a command of its own, all
-//! of which run at once; what they write is joined in the order of the blocks.
+//! The file is cut at line ends. Each block is the standard input of its own command, and these run
+//! in parallel. Their output is joined in block order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,22 +14,24 @@ use super::running::Ran;
 use super::wording;
 use crate::whole::read_all;
 
-/// Bytes read at once, at most, and where an end of a line is looked for behind a block, at least.
+/// Maximum size of a read, in bytes.
 const STEP_BYTES: usize = 1 << 20;
+/// Minimum size of a read that looks for a line end after a block, in bytes.
 const STEP_BYTES_MIN: usize = 4 << 10;
 
-/// A file that is cut in blocks of lines.
+/// A file being cut into blocks of lines.
 pub(super) struct Lines {
     found: Found<Runner>,
     source: Mutex<Option<Arc<Fd>>>,
     block_bytes: u64,
     position: Mutex<u64>,
-    /// What was put, unless it may be passed on at once.
+    /// The results so far, unless they are emitted at once.
     whole: Option<Mutex<Result>>,
 }
 
 impl Lines {
-    /// Begins to feed an open file. `alone` tells that there is no other file, so that output need not wait for the end.
+    /// Starts feeding an open file. `alone` means that there is no other file, so output need not
+    /// wait for the end.
     pub(super) fn begin(
         desk: &Desk<'_, Runner>,
         found: Found<Runner>,
@@ -51,13 +53,13 @@ impl Lines {
         self.source.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the block at a position: up to the last end of a line in as many bytes as it may have, or, if there is none, to the
-    /// first behind them; or to the end of the file.
+    /// Reads the block at a position: up to the last line end within the block size; if there is
+    /// none, up to the first one after it; or to EOF.
     fn block(&self, source: &Fd, position: u64) -> std::result::Result<Vec<u8>, Error> {
         let wanted = usize::try_from(self.block_bytes).unwrap_or(usize::MAX);
         let is_end = |byte: &u8| *byte == b'\n';
         let mut bytes = Vec::new();
-        // Grown as the bytes come: a block may be larger than the file, and than the memory.
+        // Grow the buffer with the data: the block size may exceed the file's, and the memory.
         while bytes.len() < wanted {
             let step = STEP_BYTES.min(wanted - bytes.len());
             if !append(source, position, &mut bytes, step)? {
@@ -78,7 +80,7 @@ impl Lines {
     }
 }
 
-/// Appends `step` more bytes of a block that begins at a position; returns whether there were as many.
+/// Appends up to `step` bytes to the block that starts at `position`. Returns false at EOF.
 fn append(source: &Fd, position: u64, bytes: &mut Vec<u8>, step: usize) -> std::result::Result<bool, Error> {
     let before = bytes.len();
     bytes.resize(before + step, 0);

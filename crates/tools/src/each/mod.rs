@@ -1,12 +1,14 @@
-//! `each`: a command of the user's for every file that matches, many at once.
+//! `each`: runs a command for every matching file, many at once.
 //!
-//! It walks the trees that are named; for an entry that matches, a worker runs the command (`command.rs`, `running.rs`) and
-//! hears it to the end. What the command wrote is the entry's result, passed on whole (`results.rs`). With blocks, a file is
-//! read and fed to several commands (`lines.rs`).
+//! The tool walks the given trees. For each matching entry, a worker runs the command
+//! (`command.rs`, `running.rs`) and waits for it. The command's output is the entry's result,
+//! emitted in one piece (`results.rs`). In block mode, a file is read and split among several
+//! commands (`lines.rs`).
 //!
-//! Promises: output of two commands is never mixed; no command outlives the run; a command that failed, or could not be run,
-//! shows in the outcome. What a command has started is ended with it where the run is told to end (`SIGHUP`, `SIGINT`,
-//! `SIGTERM`); where it is killed, or another process of it ends, the kernel ends the commands alone.
+//! Promises: the output of two commands is never mixed; no command outlives the run; a command that
+//! fails or can't be run shows in the outcome. On `SIGHUP`, `SIGINT` or `SIGTERM`, commands are
+//! terminated with everything they started. If the run itself is killed, or another of its ranks
+//! ends, the kernel kills only the commands.
 
 mod command;
 mod lines;
@@ -35,22 +37,23 @@ use lines::Lines;
 use results::{Result, Results};
 use running::Ran;
 
-/// How a run of commands ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every command ended with status 0.
+    /// Every command exited with status 0.
     Success,
-    /// Some did not; they were listed.
+    /// Some commands failed; they were listed.
     SomeFailed,
-    /// Something else went wrong, which was reported.
+    /// Something else failed and was reported.
     Trouble,
 }
 
-/// Runs a command for the files below some roots, by an executor; `running` knows what is to be ended if
-/// the program is.
+/// Runs a command for the files below some roots; `executor` runs the jobs. `running` tracks the
+/// commands to terminate if the program is terminated.
 ///
 /// # Errors
-/// What keeps anything from being begun: a command that there is not, a pattern that is none.
+/// If nothing can start: the command doesn't exist, a pattern is invalid, or the engine
+/// is unavailable.
 pub fn run_by(
     executor: &impl Executor<Runner>,
     roots: &[CString],
@@ -88,7 +91,7 @@ pub fn run_by(
     })
 }
 
-/// Finds a program as the shell does, before anything is begun.
+/// Fails if a program can't be found, searching `PATH` as the shell does.
 fn find(program: &[u8]) -> std::result::Result<(), Problem> {
     let is_there = |path: Vec<u8>| {
         let path = CString::new(path).unwrap_or_default();
@@ -107,24 +110,24 @@ fn find(program: &[u8]) -> std::result::Result<(), Problem> {
     if found { Ok(()) } else { Err(Problem::new(wording::CANNOT_RUN).naming(program).because(absent())) }
 }
 
-/// Answers the framework's questions about a run of commands.
+/// A run of commands, as the framework drives it.
 pub struct Runner {
     options: Options,
     command: Command,
     names: GlobSet,
     exclude: GlobSet,
-    /// Whether one root was named, and no other can be.
+    /// True if there is only one root.
     one_root: bool,
     running: Arc<Running>,
     /// Cancelled where the commands are to be halted.
     cancel: CancelToken,
     results: Results,
-    /// Entries that wait for others, to be in one command with them.
+    /// Entries collected for the next batch.
     waiting: Mutex<Vec<Found<Runner>>>,
 }
 
 impl Runner {
-    /// Makes one, or names the pattern that is none.
+    /// Creates a runner, or returns the invalid pattern.
     fn new(options: Options, one_root: bool, running: Arc<Running>) -> std::result::Result<Self, String> {
         let without_place =
             if options.block_bytes.is_some() { WithoutPlace::Leave } else { WithoutPlace::Append };
@@ -144,7 +147,7 @@ impl Runner {
         })
     }
 
-    /// Tells whether the command is run for an entry of this type, as far as the name tells.
+    /// True if an entry matches by type and name.
     fn wants(&self, found: &Found<Self>, kind: EntryType) -> bool {
         let kind = match kind {
             EntryType::Regular => Kinds::FILES,
@@ -155,14 +158,14 @@ impl Runner {
         self.options.kinds.intersects(kind) && (self.names.is_empty() || self.names.is_match(base(found)))
     }
 
-    /// Tells whether what the kernel says of an entry admits it.
+    /// True if an entry matches by size and modification time.
     fn admits(&self, stat: &Stat) -> bool {
         let is_file = stat.kind == FileType::Regular;
         let size = self.options.size.is_none_or(|size| is_file && size.admits(stat.size));
         size && self.options.newer.is_none_or(|newer| stat.modified > newer)
     }
 
-    /// Looks at an entry if that decides whether it is wanted.
+    /// Returns true if an entry matches. Calls `stat` only if its size or time matters.
     fn looks_right(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
         if self.options.size.is_none() && self.options.newer.is_none() {
             return true;
@@ -183,7 +186,7 @@ impl Runner {
         }
     }
 
-    /// Runs the command for an entry, or lets it wait for others.
+    /// Runs the command for an entry, or adds it to the next batch.
     fn serve(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
         desk.count(Tally { files: 1, ..Tally::default() });
         if self.options.batch <= 1 {
@@ -199,7 +202,8 @@ impl Runner {
         }
     }
 
-    /// Runs one command for some entries; its result is that of the last. If they are too many for one, each half gets its own.
+    /// Runs one command for a batch; the result is that of the last entry. A batch too long for the
+    /// kernel is split in halves.
     fn run_for(&self, desk: &Desk<'_, Self>, batch: &[Found<Self>]) {
         let paths: Vec<_> = batch.iter().map(Found::path).collect();
         let Some(last) = batch.last() else { return };
@@ -214,7 +218,7 @@ impl Runner {
         }
     }
 
-    /// Runs the command for those that wait still and belong to some node, or for all.
+    /// Runs the command for the waiting entries that `belongs` selects.
     fn run_for_waiting(&self, desk: &Desk<'_, Self>, belongs: impl Fn(&Found<Self>) -> bool) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (batch, others) = std::mem::take(&mut *waiting).into_iter().partition(belongs);
@@ -224,7 +228,7 @@ impl Runner {
     }
 }
 
-/// Reads patterns of names.
+/// Compiles name patterns.
 fn globs(patterns: &[String]) -> std::result::Result<GlobSet, String> {
     let mut globs = GlobSetBuilder::new();
     for pattern in patterns {
@@ -234,7 +238,7 @@ fn globs(patterns: &[String]) -> std::result::Result<GlobSet, String> {
     globs.build().map_err(|_| patterns.join(" "))
 }
 
-/// Returns the name of an entry, without the slashes that the user wrote behind it.
+/// Returns the name of an entry, without trailing slashes.
 fn base(found: &Found<Runner>) -> &OsStr {
     let name = found.name().to_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
@@ -302,7 +306,7 @@ impl Tool for Runner {
         match Result::unpack(result) {
             Some(result) => {
                 if !result.failures.is_empty() && self.options.halt != Halt::Never {
-                    // It may have failed in another process: here no more is shared.
+                    // It may have failed on another rank, so stop here as well.
                     self.halt();
                 }
                 self.results.take(found.path(), result, self.options.sorted, desk.report());

@@ -1,10 +1,10 @@
-//! Which files, which command, and what becomes of its output.
+//! Options of `each`.
 
 use haul_sys::Timestamp;
 use serde::{Deserialize, Serialize};
 
 bitflags::bitflags! {
-    /// Types of entries that a command is run for.
+    /// Types of entries to run the command for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Kinds: u8 {
         /// Regular files.
@@ -16,14 +16,14 @@ bitflags::bitflags! {
     }
 }
 
-/// Which lengths files may have.
+/// Sizes of files to run the command for, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
-    /// More bytes than this.
+    /// Larger than this.
     Above(u64),
-    /// Fewer.
+    /// Smaller than this.
     Below(u64),
-    /// As many.
+    /// Exactly this.
     Exactly(u64),
 }
 
@@ -37,45 +37,46 @@ impl Size {
     }
 }
 
-/// What happens when a command fails.
+/// The reaction to a failed command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Halt {
-    /// The others are run all the same.
+    /// Run the others anyway.
     #[default]
     Never,
-    /// No more are begun.
+    /// Start no more commands.
     Soon,
-    /// No more are begun, and those that run are ended.
+    /// Start no more commands, and terminate those in progress.
     Now,
 }
 
-/// What is run, for which files.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// The words of the command.
+    /// Words of the command.
     pub command: Vec<Vec<u8>>,
-    /// Whether they are a script for `sh`.
+    /// True if they are a script for `sh`.
     pub shell: bool,
-    /// Patterns of names; any will do, and none means all.
+    /// Name patterns, any of which may match; if empty, all names match.
     pub names: Vec<String>,
-    /// Patterns of names that are left out, with all below them.
+    /// Patterns of names to skip, with everything below.
     pub exclude: Vec<String>,
-    /// Which types.
+    /// Types of entries to match.
     pub kinds: Kinds,
-    /// Which lengths of regular files.
+    /// Sizes of regular files to match.
     pub size: Option<Size>,
-    /// The moment after which they were modified.
+    /// Matches entries modified after this time.
     pub newer: Option<Timestamp>,
-    /// Whether symbolic links are followed everywhere; those that are named always are.
+    /// Follows symbolic links everywhere, not only operands.
     pub dereference: bool,
-    /// What happens when a command fails.
+    /// The reaction to a failed command.
     pub halt: Halt,
-    /// Whether output comes in the order of the paths.
+    /// Emits output in path order.
     pub sorted: bool,
-    /// Whether the commands are only shown.
+    /// Shows the commands without running them.
     pub dry_run: bool,
-    /// Bytes of a file, cut at the end of a line, that one command gets on its standard input.
+    /// Size of the blocks of lines that commands get on standard input, in bytes. Only a longer
+    /// line exceeds it.
     pub block_bytes: Option<u64>,
-    /// Files of one command.
+    /// Number of files per command.
     pub batch: usize,
 }

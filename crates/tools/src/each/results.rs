@@ -1,4 +1,4 @@
-//! What became of commands: their output, and which of them failed.
+//! Results of commands: their output, and which of them failed.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::wording;
 
-/// Failed commands that are listed at the end. More are counted.
+/// Maximum number of failed commands listed at the end. Further ones are counted.
 const LISTED_MAX: usize = 1000;
 
 /// How a command failed.
@@ -19,7 +19,7 @@ pub(super) enum Failure {
     NotStarted,
 }
 
-/// What became of a command, or of several for the blocks of one file.
+/// The result of a command, or of several for the blocks of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Result {
     pub(super) output: Vec<u8>,
@@ -28,7 +28,7 @@ pub(super) struct Result {
     pub(super) failures: Vec<Failure>,
 }
 
-/// What stands before the output of a result on its way.
+/// Header of a serialised result, followed by the output and the errors.
 #[derive(Serialize, Deserialize)]
 struct Head {
     commands: u64,
@@ -37,7 +37,7 @@ struct Head {
 }
 
 impl Result {
-    /// Takes what a command left behind.
+    /// Creates the result of a command that ended.
     pub(super) fn of(ended: Ended) -> Self {
         let failures = match ended.code() {
             Ok(0) => Vec::new(),
@@ -47,12 +47,12 @@ impl Result {
         Self { output: ended.output, errors: ended.errors, commands: 1, failures }
     }
 
-    /// Makes one of a command that could not be started.
+    /// Creates the result of a command that could not be started.
     pub(super) fn not_started() -> Self {
         Self { commands: 1, failures: vec![Failure::NotStarted], ..Self::default() }
     }
 
-    /// Adds what comes behind it.
+    /// Appends a later result.
     pub(super) fn append(&mut self, more: Self) {
         self.output.extend(more.output);
         self.errors.extend(more.errors);
@@ -76,13 +76,13 @@ impl Result {
     }
 }
 
-/// What became of all commands.
+/// The results of all commands.
 #[derive(Default)]
 pub(super) struct Results(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// Output that waits to be sorted.
+    /// Output waiting to be sorted.
     waiting: Vec<(Vec<u8>, Result)>,
     commands: u64,
     failed: u64,
@@ -90,7 +90,7 @@ struct Kept {
 }
 
 impl Results {
-    /// Takes the result for a path. Output that is not to be sorted is passed on at once.
+    /// Adds the result for a path. Output that is not sorted is emitted at once.
     pub(super) fn take(&self, path: Vec<u8>, mut result: Result, sorted: bool, report: &dyn Report) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.commands += result.commands;
@@ -107,10 +107,10 @@ impl Results {
         }
     }
 
-    /// Passes on what waits and lists what failed; returns whether anything did.
+    /// Emits what is waiting and lists the failures. Returns true if there are any.
     pub(super) fn finish(&self, report: &dyn Report) -> bool {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Stable: the pieces of one file stay in their order.
+        // A stable sort keeps the pieces of a file in order.
         kept.waiting.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
         kept.waiting.drain(..).for_each(|(_, result)| pass_on(&result, report));
         if kept.failed == 0 {
@@ -140,7 +140,7 @@ impl Results {
     }
 }
 
-/// Says by what paths are sorted: what is in a directory comes right behind it.
+/// Returns a path's sort key, which puts a directory's content right after the directory.
 fn order(path: &[u8]) -> impl Iterator<Item = u8> {
     path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte })
 }

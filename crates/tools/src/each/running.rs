@@ -1,4 +1,4 @@
-//! Running a command, and ending those that run when one has failed.
+//! Runs commands, and terminates them when one fails.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,22 +13,22 @@ use super::options::Halt;
 use super::results::Result;
 use super::wording;
 
-/// What became of a command.
+/// The outcome of running a command.
 pub(super) enum Ran {
-    /// It ended; or it could not be started, which was reported, and others may be.
+    /// It ended; or it failed to start, which was reported, and others may still run.
     Ended(Result),
-    /// It was not run, as nothing more is to be begun; or it was lost. What is to be said of that was reported.
+    /// It was not run because the run is stopping, or it was lost. Reported if necessary.
     Nothing,
-    /// The kernel takes no command for so many paths.
+    /// The kernel refuses a command line for this many paths.
     TooLong,
 }
 
-/// The commands that run.
+/// The commands in progress.
 #[derive(Default)]
 pub struct Running {
-    /// Whether no more are begun.
+    /// True once no more commands are started.
     stopped: AtomicBool,
-    /// Whether those that were begun are ended.
+    /// True once commands in progress are terminated.
     ending: AtomicBool,
     next: AtomicU64,
     leashes: Mutex<HashMap<u64, Leash>>,
@@ -39,18 +39,19 @@ impl Running {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Begins no more commands; returns whether that is new.
+    /// Stops starting commands. Returns true the first time.
     pub(super) fn stop(&self) -> bool {
         !self.stopped.swap(true, Ordering::Relaxed)
     }
 
-    /// Begins no more commands, and ends those that run with all that they have started: the program ends.
+    /// Stops starting commands, and terminates those in progress with everything they started.
+    /// Called when the program is terminated.
     pub fn abandon(&self) {
         self.stop();
         self.end_all();
     }
 
-    /// Begins no more commands, and if `is_now` ends those that run.
+    /// Stops starting commands, and terminates those in progress if `is_now`.
     pub(super) fn halt(&self, is_now: bool) {
         self.stop();
         if is_now {
@@ -58,16 +59,16 @@ impl Running {
         }
     }
 
-    /// Ends the commands that run, and those that are being begun.
+    /// Terminates all commands, including those that are being started.
     fn end_all(&self) {
         let leashes = self.leashes.lock().unwrap_or_else(PoisonError::into_inner);
         self.ending.store(true, Ordering::Relaxed);
         leashes.values().for_each(Leash::pull);
     }
 
-    /// Keeps what can end a command as long as it runs.
+    /// Registers a command so that it can be terminated while it runs.
     fn keep(&self, started: &Started) -> Option<u64> {
-        // Without it the command ends by itself, and the run with it: later, but as well.
+        // Without a leash the command just ends by itself, and the run with it, only later.
         let leash = started.leash().ok()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut leashes = self.leashes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,14 +87,15 @@ impl Running {
 }
 
 impl Runner {
-    /// Halts the commands of all processes.
+    /// Cancels the run: no process starts more commands, and under `Halt::Now` those in progress are
+    /// terminated.
     pub(super) fn halt(&self) {
         self.cancel.cancel();
         // Again, for a command that began while it was cancelled.
         self.running.halt(self.options.halt == Halt::Now);
     }
 
-    /// Runs the command for some paths, of which the first names it in messages.
+    /// Runs the command for some paths. Messages name the first.
     pub(super) fn run(&self, desk: &Desk<'_, Self>, paths: &[Vec<u8>], input: Option<&[u8]>) -> Ran {
         if self.running.is_stopped() {
             return Ran::Nothing;
@@ -129,7 +131,7 @@ impl Runner {
         }
     }
 
-    /// Halts, if that is asked for, after a command that failed.
+    /// Halts, if requested, when a command has failed.
     fn halt_after(&self, result: &Result) {
         if result.failures.is_empty() || self.options.halt == Halt::Never {
             return;
@@ -137,7 +139,8 @@ impl Runner {
         self.halt();
     }
 
-    /// Tells of a command that cannot be started: of the first one, if no other can be; else it has failed as others may.
+    /// Handles a command that failed to start. If the program itself is at fault, no other command
+    /// can start either: reports the first and stops. Otherwise counts this one as failed.
     fn not_started(&self, desk: &Desk<'_, Self>, program: Vec<u8>, paths: &[Vec<u8>], cause: Error) -> Ran {
         let is_the_programs = matches!(cause.errno(), Errno::NOENT | Errno::ACCESS | Errno::NOEXEC);
         if is_the_programs && self.command.program().is_some() {

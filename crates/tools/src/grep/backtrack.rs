@@ -1,14 +1,15 @@
-//! Patterns that ask for the text of a group again, which no automaton finds: every way is tried, and none twice.
+//! Matches patterns with back-references by trying every path, each once.
 //!
-//! A search is in a state: the step of the program, the place in the text, and what the groups and counters are that still
-//! matter. States from which ways part are remembered, and a second arrival is dropped. That ends repetitions of nothing,
-//! and makes the time polynomial. It can still be long, so the states are bounded; what goes beyond is told as an error,
-//! never taken for a line without a match. The lines were chosen by the regex engine before, by a pattern in which a
-//! reference is whatever its group could be.
+//! The state of a search is the program counter, the position in the text, and the groups and
+//! counters that are still live. States at branch points are remembered, and a second arrival is
+//! dropped. That terminates empty repetitions and makes the time polynomial. It can still be long,
+//! so states and steps are bounded; exceeding a bound is reported as an error, never taken for a
+//! line without a match. The regex engine has already selected candidate lines, with a pattern in
+//! which a back-reference matches whatever its group could.
 //!
-//! An iteration that matches nothing sets its group to nothing, however the repetition is written. GNU grep does so too,
-//! except where the C library has copied the group: in `(b*)+` it may look at one of the two copies only, and then finds
-//! no `(b*)+a\1` in `ba`, but `(b*)*a\1`.
+//! An iteration that matches nothing sets its group to the empty string, however the repetition is
+//! written. GNU grep agrees, except where the C library has duplicated the group: in `(b*)+` it may
+//! see only one of the two copies, and then `(b*)+a\1` does not match `ba`, though `(b*)*a\1` does.
 
 use std::ops::Range;
 
@@ -20,52 +21,52 @@ use super::case;
 use super::program::{Program, Step};
 use super::words::Letters;
 
-/// Steps that one line may take: some seconds.
+/// Maximum number of steps per line, equivalent to some seconds.
 const STEPS_MAX: u64 = 100_000_000;
 
-/// Numbers that remembered states may hold: 64 MiB.
+/// Maximum number of integers in remembered states: 64 MiB.
 const REMEMBERED_MAX: usize = 16 << 20;
 
-/// Numbers of states that are kept for the next place a match could begin at.
+/// Maximum number of integers carried over to the next start position.
 const REMEMBERED_KEPT: usize = 64 << 10;
 
-/// Of a slot: the group has no text.
+/// Sentinel for a group that is unset.
 const NONE: u32 = u32::MAX;
 
-/// Where the step, the place, and the slots are in a state.
+/// Indices of the program counter, the position and the first slot in a state.
 const STEP: usize = 0;
 const PLACE: usize = 1;
 const SLOTS: usize = 2;
 
-/// The search took too many steps, or too much memory.
+/// The search exceeded its bound on steps or memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
-/// What is known of places in a text.
+/// Evaluates zero-width assertions.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
-    /// Of those where lines begin and end.
+    /// For line boundaries.
     pub(super) looks: &'a LookMatcher,
-    /// Of those where words do.
+    /// For word boundaries.
     pub(super) letters: &'a Letters,
-    /// Whether a match has to be a word.
+    /// True if a match must be a whole word.
     pub(super) by_words: bool,
 }
 
 impl Places<'_> {
     fn matches(&self, look: regex_syntax::hir::Look, text: &[u8], at: usize) -> bool {
-        // The two crates number the places alike.
+        // Both crates use the same numbering.
         let other = || Look::from_repr(look.as_repr()).is_some_and(|look| self.looks.matches(look, text, at));
         self.letters.are_at(look, text, at).unwrap_or_else(other)
     }
 }
 
-/// States that were met, each once: an open hash table of indices into one list of numbers.
+/// A set of states: an open-addressing hash table of indices into a flat list.
 #[derive(Default)]
 struct Remembered {
     numbers: Vec<u32>,
     table: Vec<u32>,
-    /// How many numbers a state is.
+    /// Number of integers per state.
     width: usize,
 }
 
@@ -79,7 +80,7 @@ impl Remembered {
         &self.numbers[begin..begin + self.width]
     }
 
-    /// Returns the slot of the table in which a state is, or would be.
+    /// Returns the table slot that holds a state, or where it would go.
     fn place(&self, state: &[u32]) -> usize {
         let mix = |hash: u64, number: &u32| {
             (hash.rotate_left(5) ^ u64::from(*number)).wrapping_mul(0x517c_c1b7_2722_0a95)
@@ -93,7 +94,7 @@ impl Remembered {
         at
     }
 
-    /// Remembers a state, and returns its index; `None` if it was met before.
+    /// Inserts a state and returns its index, or `None` if it was already there.
     fn insert(&mut self, state: &[u32]) -> Result<Option<u32>, Exhausted> {
         let count = self.numbers.len() / self.width;
         if count * 2 >= self.table.len() {
@@ -118,7 +119,7 @@ impl Remembered {
     }
 }
 
-/// Finds patterns in one line.
+/// Matches programs against one line.
 pub(super) struct Backtracker<'a> {
     text: &'a [u8],
     end: usize,
@@ -126,20 +127,20 @@ pub(super) struct Backtracker<'a> {
     places: Places<'a>,
     steps: u64,
     remembered: Remembered,
-    /// Ways that were left for later: where they go on, with which state.
+    /// Paths still to try: the instruction to resume at, and the index of the saved state.
     left: Vec<(usize, u32)>,
-    /// Where places are counted from.
+    /// Text offset that positions in states are relative to.
     base: usize,
 }
 
 impl<'a> Backtracker<'a> {
-    /// Searches the text from the beginning to `end`, where a line ends.
+    /// Prepares a search of the text up to `end`, where a line ends.
     pub(super) fn new(text: &'a [u8], end: usize, places: Places<'a>, alphabet: Alphabet) -> Self {
         let remembered = Remembered::default();
         Self { text, end, alphabet, places, steps: 0, remembered, left: Vec::new(), base: 0 }
     }
 
-    /// Finds the leftmost match at or after `from`, and of those the longest, or any if it is enough to know of one.
+    /// Finds the leftmost match at or after `from`; the longest of these if `longest`, else any.
     pub(super) fn find(
         &mut self,
         programs: &[Program],
@@ -151,8 +152,9 @@ impl<'a> Backtracker<'a> {
         loop {
             let mut found = None;
             for program in programs {
-                // From where nothing was found before, nothing is from another beginning either; but whether there is
-                // nothing but an empty word depends on the beginning, and another program's states are others.
+                // A state that failed from one start fails from every later one, so remembered
+                // states carry over. That breaks if there are several programs, whose states
+                // differ, or under `-w`, where accepting an empty word depends on the start.
                 let is_kept = programs.len() == 1
                     && !self.places.by_words
                     && start > from
@@ -172,7 +174,7 @@ impl<'a> Backtracker<'a> {
         }
     }
 
-    /// Returns where the longest match of a pattern ends that begins at a place, or any if it is enough to know of one.
+    /// Returns the end of the longest match that begins at `start`; of any match unless `longest`.
     fn last_end(
         &mut self,
         program: &Program,
@@ -203,7 +205,7 @@ impl<'a> Backtracker<'a> {
             state.copy_from_slice(self.remembered.state(index));
             self.enter(program, &mut state, step);
         }
-        // As everywhere, an empty word is one only where nothing else is found.
+        // An empty word counts only if nothing else matches here.
         Ok(found.filter(|end| *end > start || !by_words || is_only))
     }
 
@@ -211,18 +213,19 @@ impl<'a> Backtracker<'a> {
         u32::try_from(at - self.base).ok().filter(|offset| *offset != NONE).ok_or(Exhausted)
     }
 
-    /// Goes on at a step that a state with ways that part leads to.
+    /// Moves a state to an instruction that follows its current one.
     fn enter(&self, program: &Program, state: &mut [u32], step: usize) {
         if let Step::Loop { counter, out, .. } = program.steps[state[STEP] as usize]
             && step == out
         {
-            // Outside of its loop a counter says nothing.
+            // A counter is meaningless outside its loop; zeroing it merges equal states.
             state[SLOTS + 2 * program.slots + counter] = 0;
         }
         state[STEP] = u32::try_from(step).unwrap_or(NONE);
     }
 
-    /// Follows one way until it fails or matches; then returns where. Ways that part from it are left for later.
+    /// Follows one path until it fails or matches. Pushes alternatives for later. Returns the end
+    /// of the match.
     fn run(&mut self, program: &Program, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
         loop {
             self.steps += 1;
@@ -268,7 +271,7 @@ impl<'a> Backtracker<'a> {
         }
     }
 
-    /// Where ways part: returns the first to go, if this state was not met before, and leaves the others for later.
+    /// Branches: returns the first path unless this state was seen before, and pushes the others.
     fn part_ways(&mut self, program: &Program, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
         let step = state[STEP] as usize;
         for slot in (0..program.slots).filter(|slot| program.live[step] & (1 << slot) == 0) {
@@ -280,7 +283,7 @@ impl<'a> Backtracker<'a> {
             if most.is_some_and(|most| *count >= most) {
                 return Ok(Some(out));
             }
-            // Without an end, what was counted matters up to the least.
+            // Without a maximum, counts matter only up to the minimum.
             is_counted = *count < most.unwrap_or(least);
             if *count < least {
                 *count += 1;
@@ -307,7 +310,7 @@ impl<'a> Backtracker<'a> {
         }
     }
 
-    /// Takes one character, and returns where it ends.
+    /// Consumes one character and returns the position after it.
     fn one(&self, step: &Step, at: usize) -> Option<usize> {
         let (first, length) = self.alphabet.first(&self.text[at..self.end])?;
         let is_in = match (step, first) {
@@ -324,7 +327,7 @@ impl<'a> Backtracker<'a> {
         is_in.then_some(at + length)
     }
 
-    /// Takes the text of a group again, and returns where it ends.
+    /// Consumes a repeat of a group's text and returns the position after it.
     fn again(&self, group: Range<usize>, at: usize) -> Option<usize> {
         let (text, rest) = (&self.text[group], &self.text[at..self.end]);
         if rest.starts_with(text) {

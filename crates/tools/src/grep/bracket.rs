@@ -1,21 +1,21 @@
-//! Bracket expressions of regular expressions and of globs, `[a-z[:digit:]]`, as sets of characters.
+//! Bracket expressions of regular expressions and globs (`[a-z[:digit:]]`), as character sets.
 
 use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::case;
 use super::pattern::Refused;
 
-/// A bracket expression has no end.
+/// An unterminated bracket expression.
 pub(super) const UNMATCHED: Refused = Refused("Unmatched [, [^, [:, [., or [=");
 
-/// What a character is, and which case is ignored.
+/// The definition of a character, and the treatment of case and line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alphabet {
-    /// Whether text is UTF-8; else every byte is a character.
+    /// True if text is UTF-8; otherwise every byte is a character.
     pub(super) utf8: bool,
-    /// Whether upper and lower case are the same.
+    /// True if upper and lower case are equal.
     pub(super) ignore_case: bool,
-    /// The byte that ends a line, which no set has.
+    /// The line terminator, which no set contains.
     pub(super) terminator: u8,
 }
 
@@ -25,12 +25,12 @@ impl Alphabet {
         self.set(&[(character, character)], false)
     }
 
-    /// Returns the set of all characters but the end of a line.
+    /// Returns the set of all characters except the line terminator.
     pub(super) fn any(self) -> Class {
         self.set(&[], true)
     }
 
-    /// Returns the set of these ranges, or of all others.
+    /// Returns the set of these ranges, or its complement.
     pub(super) fn set(self, ranges: &[(char, char)], negated: bool) -> Class {
         let class = if self.utf8 {
             let ranges = ranges.iter().map(|(start, end)| ClassUnicodeRange::new(*start, *end));
@@ -43,7 +43,7 @@ impl Alphabet {
         self.finished(class, negated)
     }
 
-    /// Ignores case, turns round and leaves out the end of a line, in this order.
+    /// Folds case, complements, and removes the line terminator, in that order.
     fn finished(self, mut class: Class, negated: bool) -> Class {
         match &mut class {
             Class::Unicode(set) => {
@@ -69,18 +69,19 @@ impl Alphabet {
         class
     }
 
-    /// Returns a class of characters by its name, as the C library has it.
+    /// Returns a named class with the C library's members.
     fn named(self, name: &[u8]) -> Option<Vec<(char, char)>> {
         let (unicode, ascii) = match name {
             b"alpha" => (r"[\p{Alphabetic}\p{Nd}--0-9]", r"[A-Za-z]"),
             b"digit" => (r"[0-9]", r"[0-9]"),
             b"alnum" => (r"[\p{Alphabetic}\p{Nd}]", r"[0-9A-Za-z]"),
             b"upper" => (r"[\p{Uppercase}\p{Lt}]", r"[A-Z]"),
-            // Of the letters in titlecase the C library has those for both that have both.
+            // The C library counts as lower case the titlecase letters that have both an upper and
+            // a lower form.
             b"lower" => (r"[\p{Lowercase}\x{1c5}\x{1c8}\x{1cb}\x{1f2}]", r"[a-z]"),
             b"space" => (r"[\p{White_Space}--\x{85}\x{a0}\x{2007}\x{202f}]", r"[\t-\r ]"),
             b"blank" => (r"[\t\p{Zs}--\x{a0}\x{2007}\x{202f}]", r"[\t ]"),
-            // A space that does not break a line is none, and is a mark.
+            // To the C library, no-break spaces are punctuation.
             b"punct" => {
                 (r"[[^\p{Cc}\p{Cn}\p{Z}\p{Alphabetic}\p{Nd}]\x{a0}\x{2007}\x{202f}]", r"[!-/:-@\[-`{-~]")
             }
@@ -100,12 +101,13 @@ impl Alphabet {
         }
     }
 
-    /// Returns a class of characters by its name, or all others.
+    /// Returns a named class or its complement.
     pub(super) fn class(self, name: &[u8], negated: bool) -> Class {
         self.set(&self.named(name).unwrap_or_default(), negated)
     }
 
-    /// Takes the first character of a text; of bytes that are none, or where every byte is one, a byte.
+    /// Decodes the first character of a text and its length: an invalid byte as `Err`, and in a
+    /// single-byte locale any byte as a `char`.
     pub(super) fn first(self, text: &[u8]) -> Option<(Result<char, u8>, usize)> {
         let byte = *text.first()?;
         if !self.utf8 || byte < 0x80 {
@@ -120,19 +122,19 @@ impl Alphabet {
     }
 }
 
-/// Where a bracket expression stands.
+/// Where a bracket expression appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In a regular expression.
     Expression,
-    /// In a pattern of the shell.
+    /// In a shell pattern.
     Glob,
 }
 
-/// Reads a bracket expression whose `[` was read; returns the set and how long the rest of it is.
+/// Parses a bracket expression after its `[`. Returns the set and the length consumed.
 ///
 /// # Errors
-/// Why it is none.
+/// If the expression is invalid.
 pub(super) fn read(text: &[u8], alphabet: Alphabet, place: Place) -> Result<(Class, usize), Refused> {
     let mut reader = Reader { text, at: 0, alphabet, place, ranges: Vec::new() };
     let negated = matches!((text.first(), place), (Some(b'^'), _) | (Some(b'!'), Place::Glob));
@@ -143,7 +145,7 @@ pub(super) fn read(text: &[u8], alphabet: Alphabet, place: Place) -> Result<(Cla
         match rest {
             [] => return Err(UNMATCHED),
             [b']', ..] if reader.at > begin => break,
-            // Only as the first or the last is it itself, or as the end of a range.
+            // `-` is literal only as the first or last item or as the end of a range.
             [b'-', after @ ..]
                 if place == Place::Expression && reader.at > begin && after.first() != Some(&b']') =>
             {
@@ -168,7 +170,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads what stands between brackets of their own, as in `[:alpha:]`, if something does.
+    /// Reads a delimited item such as `[:alpha:]`, if there is one.
     fn quoted(&mut self, kind: u8) -> Result<Option<Vec<u8>>, Refused> {
         let rest = &self.text[self.at..];
         if !rest.starts_with(&[b'[', kind]) {
@@ -183,7 +185,7 @@ impl Reader<'_> {
 
     fn item(&mut self) -> Result<(), Refused> {
         if let Some(name) = self.quoted(b':')? {
-            // Where case is ignored, letters of one case are letters of any, and of none.
+            // Ignoring case, `[:upper:]` and `[:lower:]` match any letter, including caseless ones.
             let is_cased = matches!(name.as_slice(), b"upper" | b"lower");
             let name = if is_cased && self.alphabet.ignore_case { b"alpha" } else { name.as_slice() };
             let class = self.alphabet.named(name).ok_or(Refused("Invalid character class name"))?;
@@ -212,7 +214,7 @@ impl Reader<'_> {
         };
         match (start, end) {
             (Some(start), Some(end)) if start <= end => self.ranges.push((start, end)),
-            // To the C library, a byte that is no character is behind all characters.
+            // To the C library, an invalid byte sorts after all characters.
             (Some(start), None) => self.ranges.push((start, char::MAX)),
             (None, None) if !is_range => {}
             _ => return Err(Refused("Invalid range end")),
@@ -220,7 +222,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Checks that what was read is not taken for the beginning of a range.
+    /// Rejects a class used as the start of a range.
     fn no_range(&self) -> Result<(), Refused> {
         match &self.text[self.at..] {
             [b'-', after, ..] if *after != b']' => Err(Refused("Invalid range end")),
@@ -228,7 +230,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a character, or in an expression a byte that is none, which no set has.
+    /// Reads a range endpoint: a character, or `None` for an invalid byte in a regular expression.
     fn end_of_range(&mut self) -> Result<Option<char>, Refused> {
         if let Some(symbol) = self.quoted(b'.')? {
             return self.only(&symbol);

@@ -1,44 +1,45 @@
-//! The content of a file: what of it is text, and which lines of it are selected.
+//! A file's content: how much of it is text, and which lines are selected.
 //!
-//! GNU grep reads 96 KiB at a time and takes a file for binary from the first of these on that has a NUL in it; lines that
-//! end before were shown. So do we, whatever we read at a time. From there on a NUL ends a line, and only whether lines are
-//! selected is of interest.
+//! GNU grep reads 96 KiB at a time. From the first such buffer that holds a NUL, it treats the
+//! file as binary; complete lines before it have been shown already. We keep these boundaries
+//! whatever our read size. From there on NULs also end lines, and only the existence of selected
+//! lines matters.
 
 use super::find::{Question, Selection};
 use super::matcher::{Matcher, Scratch};
 use super::options::{Binary, GrepOptions, Show};
 use super::page::{Page, Piece, Printer};
 
-/// Bytes that are judged at a time.
+/// Size of the buffers whose NULs decide if a file is binary, in bytes.
 pub(super) const JUDGED_BYTES: usize = 96 << 10;
 
-/// A search: what is asked for, made ready.
+/// Options and compiled patterns of a search.
 pub(super) struct Search {
     pub(super) options: GrepOptions,
     pub(super) matcher: Matcher,
 }
 
-/// A piece of a file.
+/// A piece of a file, with the start of its first line.
 #[derive(Clone, Copy)]
 pub(super) struct Window<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where the piece itself begins: before is the beginning of its first line.
+    /// Offset in `bytes` of the piece itself; the start of its first line precedes it.
     pub(super) own: usize,
-    /// Where its last line ends: behind is the beginning of a line of the next piece.
+    /// End of its last line; a line of the next piece follows.
     pub(super) lines_end: usize,
-    /// Where its bytes begin in the file.
+    /// File offset of `bytes`.
     pub(super) offset: u64,
-    /// Whether it is judged as a whole, as what comes at a time from a pipe.
+    /// True if it is judged as one buffer, like a read from a pipe.
     pub(super) whole: bool,
 }
 
-/// What was found in a piece of a file.
+/// Selections in a piece of a file.
 #[derive(Debug, Default)]
 pub(super) struct Examined {
-    /// Where the text in it ends.
+    /// End of the text part.
     text_end: usize,
     text: Selection,
-    /// What was found behind, if that is not text.
+    /// Selection in the binary part, if there is one.
     binary: Option<Selection>,
 }
 
@@ -53,13 +54,13 @@ impl Search {
         if self.options.wanted.null_data { 0 } else { b'\n' }
     }
 
-    /// Returns the bytes that end a line, whether a file is text or not.
+    /// Returns the bytes that may end a line, whether the file is text or binary.
     pub(super) fn line_ends(&self) -> [u8; 2] {
         let terminator = self.terminator();
         [terminator, if self.options.binary == Binary::Text { terminator } else { 0 }]
     }
 
-    /// Tells whether an empty line is selected.
+    /// True if an empty line would be selected.
     pub(super) fn selects_empty(&self, scratch: &mut Scratch) -> bool {
         let question = Question { limit: 1, ..self.question() };
         question.answer(&self.matcher, scratch, &[self.terminator()]).count > 0
@@ -77,7 +78,7 @@ impl Search {
         }
     }
 
-    /// Examines a piece of a file.
+    /// Finds the selected lines of a piece.
     pub(super) fn examine(&self, scratch: &mut Scratch, window: Window<'_>) -> Examined {
         let question = self.question();
         let text = &window.bytes[..window.lines_end];
@@ -103,7 +104,7 @@ impl Search {
         Examined { text_end, text: found, binary: Some(binary) }
     }
 
-    /// Returns where the lines of a piece end that are text, and `None` if all are.
+    /// Returns where the text part of a piece ends, or `None` if all of it is text.
     fn text_end(&self, window: Window<'_>) -> Option<usize> {
         let Window { bytes, own, lines_end, offset, whole } = window;
         if self.options.binary == Binary::Text || self.options.wanted.null_data {
@@ -122,7 +123,7 @@ impl Search {
         Some(memchr::memrchr(b'\n', &bytes[..from]).map_or(0, |end| end + 1))
     }
 
-    /// Shows what was found in a piece of a file, whose name is asked for if it is needed.
+    /// Prints the selections of a piece. Calls `name` only if the file's name is needed.
     pub(super) fn show(
         &self,
         scratch: &mut Scratch,
@@ -154,60 +155,58 @@ impl Search {
         }
     }
 
-    /// Ends the page of a file of which something is shown as a whole.
+    /// Completes a page with its per-file output.
     pub(super) fn finish(&self, scratch: &mut Scratch, page: &mut Page, name: &[u8]) {
         Printer { options: &self.options, matcher: &self.matcher, scratch }.finish(page, name);
     }
 
-    /// Makes a page on which matches are none that are only known of.
+    /// Marks a file as binary before its content shows it.
     pub(super) fn taken_for_binary(&self, page: &mut Page) {
         page.binary = true;
         page.done |= self.options.binary == Binary::WithoutMatch;
     }
 }
 
-/// Copies a text with newlines instead of NULs.
+/// Copies a text, replacing NULs with newlines.
 fn zap(text: &[u8], lines: &mut Vec<u8>) {
     lines.clear();
     lines.extend_from_slice(text);
-    // Written so that many bytes are done at a time.
+    // Written so that the compiler vectorises it.
     lines.iter_mut().for_each(|byte| *byte = if *byte == 0 { b'\n' } else { *byte });
 }
 
-/// The content of a file as it comes, block by block.
+/// A file's content, arriving block by block.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// What was found.
     pub(super) page: Page,
-    /// What was read and not searched yet.
+    /// Bytes read but not yet searched.
     rest: Vec<u8>,
-    /// Where that begins in the file.
+    /// File offset of `rest`.
     offset: u64,
 }
 
-/// How much of what has come is searched.
+/// How far the bytes that have arrived can be searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// What GNU grep would have read as a whole, as far as lines end.
+    /// Complete lines within whole GNU buffers.
     Judged,
-    /// The last end of a line.
+    /// Up to the last line end.
     LineEnd,
-    /// All: it is the end of the file.
+    /// Everything: the file ends here.
     End,
 }
 
 impl Stream {
-    /// Begins a file with a page.
     pub(super) fn new(page: Page) -> Self {
         Self { page, ..Self::default() }
     }
 
-    /// Tells whether everything that has come was searched.
+    /// True if everything that arrived has been searched.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Takes what comes next of a file, whose name is asked for if it is needed.
+    /// Adds the next bytes of a file. Calls `name` only if the file's name is needed.
     pub(super) fn feed(
         &mut self,
         search: &Search,
@@ -221,7 +220,8 @@ impl Stream {
         let [one, other] = search.line_ends();
         let goes_on = || until == Until::LineEnd && memchr::memchr2(one, other, bytes).is_none();
         if !self.rest.is_empty() && goes_on() {
-            // Nothing can be said of a line before its end; to look at it again with each read would take the square of its length.
+            // Nothing can be decided before the line ends. Scanning it again on every read would be
+            // quadratic in its length.
             self.rest.extend_from_slice(bytes);
         } else if self.rest.is_empty() {
             let searched = self.search(search, scratch, (bytes, until), name);
@@ -235,7 +235,7 @@ impl Stream {
         }
     }
 
-    /// Searches what can be of a text; returns how much it was.
+    /// Searches as much of a text as `until` allows. Returns the number of bytes searched.
     fn search(
         &mut self,
         search: &Search,

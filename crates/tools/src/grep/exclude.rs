@@ -1,7 +1,7 @@
-//! Which files and directories are searched, by their names: `--include`, `--exclude`, `--exclude-dir`.
+//! Selects files and directories by name: `--include`, `--exclude`, `--exclude-dir`.
 //!
-//! The patterns are those of the shell as POSIX has them. A file below a directory is judged by its name alone; what the user
-//! named by all of its path, or by an end of it that begins behind a slash.
+//! Patterns are POSIX shell patterns. A file below a directory is matched by its name alone. An
+//! operand is matched by its whole path, or by any suffix that follows a slash.
 
 use std::collections::HashMap;
 
@@ -9,33 +9,34 @@ use serde::{Deserialize, Serialize};
 
 use super::glob::{End, Glob, literal};
 
-/// One of the options.
+/// One `--include`, `--exclude` or `--exclude-dir` option.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// The pattern.
     pub glob: Vec<u8>,
-    /// Whether names that match are searched, rather than not.
+    /// True for an include rule.
     pub include: bool,
 }
 
-/// Rules made ready: names without wildcards are looked up, so that a long list of them costs no more than a short one.
+/// Compiled rules. Names without wildcards go to a hash table, so long lists cost no more than
+/// short ones.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// Names, with the places of the rules that came last, and whether they include.
+    /// Literal names, each with its last rule: index, and true for an include.
     names: HashMap<Vec<u8>, (usize, bool)>,
-    /// Patterns, with their places.
+    /// Patterns with their rule indices.
     globs: Vec<(usize, Glob, bool)>,
-    /// Whether the first rule includes; `None` if there is no rule.
+    /// True if the first rule is an include; `None` if there are no rules.
     first: Option<bool>,
 }
 
 impl Rules {
-    /// Makes rules for files ready. As in GNU grep, a pattern with a slash at its end is the name of none.
+    /// Compiles rules for files. In GNU grep, a pattern that ends in a slash matches no file.
     pub(super) fn of_files(rules: &[Rule], utf8: bool) -> Self {
         Self::of(rules.iter().map(|rule| (rule.glob.as_slice(), rule.include)), utf8)
     }
 
-    /// Makes rules for directories ready, to which slashes at the end of a pattern say nothing.
+    /// Compiles rules for directories, ignoring trailing slashes in patterns.
     pub(super) fn of_directories(rules: &[Rule], utf8: bool) -> Self {
         Self::of(rules.iter().map(|rule| (without_slashes(&rule.glob), rule.include)), utf8)
     }
@@ -52,8 +53,8 @@ impl Rules {
         ready
     }
 
-    /// Tells whether a name is left out: the last rule that fits decides; if none does, the first says what the others are
-    /// exceptions from.
+    /// True if a name is excluded. The last matching rule decides. If none matches, the name is
+    /// excluded if the first rule is an include.
     pub(super) fn leave_out(&self, name: &[u8], named_by_user: bool) -> bool {
         let begins = |at: &usize| *at == 0 || (named_by_user && name[at - 1] == b'/' && name[*at] != b'/');
         let starts: Vec<_> = (0..name.len().max(1)).filter(begins).map(|at| &name[at..]).collect();

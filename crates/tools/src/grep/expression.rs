@@ -1,13 +1,13 @@
-//! POSIX's patterns as automata: which lines they select, and where in a line they match.
+//! POSIX patterns compiled to automata: which lines they select, and where in a line they match.
 //!
-//! Two questions, two ways. *Which line is selected next* is asked of the whole text at once, by the regex engine's fastest
-//! way to learn that there is a match at all. *Where* is asked only of lines that are shown in part or in colour: POSIX wants
-//! the longest of the leftmost matches where the engine prefers the first alternative; so it finds where the leftmost begins,
-//! which is the same for both, and an automaton that knows of all alternatives goes on from there to the last place that can
-//! be an end (`longest.rs`).
+//! There are two questions. *Which line is selected next* is asked of the whole text at once, with
+//! the regex engine's fastest existence check. *Where* is asked only of lines that are shown in
+//! part or in colour. POSIX wants the leftmost-longest match, but the engine prefers the first
+//! alternative. Both start at the same place, so the engine finds the start, and an automaton that
+//! tracks all alternatives runs on from there to the last possible end (`longest.rs`).
 //!
-//! Whole words (`words.rs`) and patterns that ask for a group's text again (`backtrack.rs`) are looked for as if they were
-//! not, and then checked line by line.
+//! Word matches (`words.rs`) and back-references (`backtrack.rs`) first select candidate lines with
+//! a looser pattern, then check each line.
 
 use std::ops::Range;
 
@@ -24,34 +24,34 @@ use super::pattern::{self, Node, Refused};
 use super::program::Program;
 use super::words::{self, Letters, Words};
 
-/// How large a compiled pattern may be, in bytes.
+/// Maximum size of a compiled pattern, in bytes.
 pub(super) const SIZE_MAX: usize = 256 << 20;
 
-/// What an automaton that is made while it runs may keep, in bytes.
+/// Maximum size of a lazy DFA's cache, in bytes.
 pub(super) const CACHE_BYTES: usize = 8 << 20;
 
-/// How a line that may match is known to do.
+/// How a candidate line is confirmed.
 enum Exact {
-    /// It does.
+    /// No check needed: the filter is exact.
     Sure,
-    /// By the words in it.
+    /// Check word boundaries.
     Words(Box<Words>),
-    /// By trying every way; for words or not.
+    /// Run the backtracker; `Letters` serves its word checks.
     Back(Vec<Program>, Letters),
 }
 
-/// Patterns made ready.
+/// Compiled patterns.
 pub(super) struct Expression {
     filter: meta::Regex,
     exact: Exact,
-    /// Where the longest match ends; not known of patterns that are tried.
+    /// Finds the end of the longest match; `None` for backtracked patterns.
     longest: Option<Longest>,
     looks: LookMatcher,
     alphabet: Alphabet,
     extent: Extent,
 }
 
-/// What a worker needs beside the patterns.
+/// A worker's scratch space for an [`Expression`].
 pub(super) struct Cache {
     filter: meta::Cache,
     words: Option<words::Cache>,
@@ -59,10 +59,10 @@ pub(super) struct Cache {
 }
 
 impl Expression {
-    /// Makes patterns ready; what the user should know of them is added to `warnings`.
+    /// Compiles the patterns. Appends warnings to `warnings`.
     ///
     /// # Errors
-    /// Why one is none.
+    /// If a pattern is invalid or too big.
     pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<&'static str>) -> Result<Self, Refused> {
         let alphabet = wanted.alphabet();
         let mut looks = LookMatcher::new();
@@ -85,7 +85,6 @@ impl Expression {
         Ok(Self { filter, exact, longest, looks, alphabet, extent: wanted.extent })
     }
 
-    /// Makes what a worker needs beside.
     pub(super) fn cache(&self) -> Cache {
         let words = match &self.exact {
             Exact::Words(words) => Some(words.cache()),
@@ -94,7 +93,8 @@ impl Expression {
         Cache { filter: self.filter.create_cache(), words, longest: longest::Cache::default() }
     }
 
-    /// Finds the first selected line at or after `from`, where a line begins. It has the byte that ends it, if one does.
+    /// Finds the first selected line at or after `from`, which is the start of a line. The range
+    /// includes the terminator, if there is one.
     pub(super) fn line(
         &self,
         cache: &mut Cache,
@@ -121,7 +121,7 @@ impl Expression {
         Ok(None)
     }
 
-    /// True if a line that may match does.
+    /// True if a candidate line really matches.
     fn selects(&self, cache: &mut Cache, text: &[u8], line: Range<usize>) -> Result<bool, Exhausted> {
         match &self.exact {
             Exact::Words(words) => Ok(cache.words.as_mut().is_none_or(|words_cache| {
@@ -140,7 +140,7 @@ impl Expression {
         Backtracker::new(text, end, Places { looks: &self.looks, letters, by_words }, self.alphabet)
     }
 
-    /// Finds the leftmost match in a part of a text that ends where a line does; of several the longest.
+    /// Finds the leftmost-longest match in a range that ends where a line does.
     pub(super) fn part(
         &self,
         cache: &mut Cache,
@@ -174,12 +174,13 @@ pub(super) fn too_big<E>(_: E) -> Refused {
     Refused("Regular expression too big")
 }
 
-/// Says what may be before a match and what after it, of which one has to be.
+/// Returns the assertions required before and after a match, as alternatives.
 fn places(wanted: &Wanted) -> Option<([Look; 2], [Look; 2])> {
     match wanted.extent {
         Extent::Part => None,
         Extent::Line => Some(([Look::StartLF; 2], [Look::EndLF; 2])),
-        // The halves say nothing beside bytes that are no characters; the wholes know those for no part of a word.
+        // The half assertions never hold next to invalid bytes; the full ones treat such a byte as
+        // not part of a word.
         Extent::Words if wanted.utf8 => Some((
             [Look::WordStartHalfUnicode, Look::WordStartUnicode],
             [Look::WordEndHalfUnicode, Look::WordEndUnicode],
@@ -196,7 +197,8 @@ fn around(hir: Hir, places: Option<([Look; 2], [Look; 2])>) -> Hir {
     }
 }
 
-/// Makes trees of patterns ready to be tried, those that do not refer back as one, as in GNU grep.
+/// Compiles trees for the backtracker. Patterns without back-references become one program, as in
+/// GNU grep.
 fn to_be_tried(nodes: Vec<Node>, extent: Extent) -> Vec<Program> {
     let (mut tried, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(Node::refers_back);
     tried.extend((!others.is_empty()).then_some(Node::Alternate(others)));

@@ -1,48 +1,48 @@
-//! Which lines of a text are selected: the parallel half of a search, which needs nothing but the text.
+//! Finds the selected lines of a text: the parallel half of a search, which depends on nothing but
+//! the text.
 
 use std::ops::Range;
 
 use super::matcher::{GivenUp, Matcher, Scratch};
 
-/// Lines in a row that are selected.
+/// A run of consecutive selected lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Where they begin and end in the text.
+    /// Their range in the text.
     pub(super) lines: Range<usize>,
-    /// How many lines come before them in the text; counted only if numbers are wanted.
+    /// Number of lines before the run; counted only if line numbers are wanted.
     pub(super) before: u64,
 }
 
-/// What was found in a text.
+/// The selected lines of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selection {
-    /// The selected lines.
+    /// Runs of selected lines; empty if places are not wanted.
     pub(super) runs: Vec<Run>,
-    /// How many they are.
+    /// Number of selected lines.
     pub(super) count: u64,
-    /// Lines of the text, if numbers are wanted.
+    /// Number of lines in the text; counted only if line numbers are wanted.
     pub(super) lines: u64,
-    /// Why the search was given up, if it was.
+    /// Why the search was abandoned, if it was.
     pub(super) given_up: Option<GivenUp>,
 }
 
-/// What of a text is wanted.
+/// A query about the lines of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    /// The byte that ends a line.
     pub(super) terminator: u8,
-    /// Lines without a match are selected.
+    /// True if lines without a match are selected.
     pub(super) invert: bool,
-    /// Where selected lines are is wanted, and not only how many there are.
+    /// True if the places of selected lines are wanted, not only their number.
     pub(super) places: bool,
-    /// Their numbers are wanted.
+    /// True if line numbers are wanted.
     pub(super) numbers: bool,
-    /// So many are enough.
+    /// Maximum number of lines to select.
     pub(super) limit: u64,
 }
 
 impl Question {
-    /// Finds the selected lines of a text of whole lines; of the last, the end may be missing.
+    /// Finds the selected lines of a text of whole lines. The last line may lack its terminator.
     pub(super) fn answer(&self, matcher: &Matcher, scratch: &mut Scratch, text: &[u8]) -> Selection {
         let mut selection = Selection::default();
         selection.given_up = self.ask(matcher, scratch, text, &mut selection).err();
@@ -80,7 +80,7 @@ impl Question {
         }
     }
 
-    /// Counts the lines of a text.
+    /// Counts lines, including an unterminated last one.
     fn lines_in(&self, text: &[u8]) -> u64 {
         let ended = memchr::memchr_iter(self.terminator, text).count() as u64;
         ended + u64::from(text.last().is_some_and(|last| *last != self.terminator))

@@ -1,14 +1,15 @@
-//! Patterns of the shell, as POSIX has them: `*`, `?`, `[...]`, and `\` before what means itself.
+//! POSIX shell patterns: `*`, `?`, `[...]`, and `\` to quote.
 //!
-//! Lists of patterns are long (`tar -X`, `grep --exclude-from`), so a pattern takes about as much memory as its text: it is matched
-//! token by token, going back to its last star, as fnmatch(3) does. One without wildcards is a plain text ([`literal`]), of which
-//! thousands are looked up at once.
+//! Pattern lists can be long (`tar -X`, `grep --exclude-from`), so a compiled pattern takes about
+//! as much memory as its text. It is matched token by token, backtracking to the last star, as
+//! fnmatch(3) does. A pattern without wildcards is a plain string ([`literal`]), and thousands of
+//! those are looked up at once.
 
 use regex_syntax::hir::Class;
 
 use super::bracket::{self, Alphabet, Place, UNMATCHED};
 
-/// Returns the one text that a pattern matches, if it has no wildcards.
+/// Returns the only string that a pattern matches, if it has no wildcards.
 pub(crate) fn literal(pattern: &[u8]) -> Option<Vec<u8>> {
     let (mut text, mut rest) = (Vec::with_capacity(pattern.len()), pattern);
     loop {
@@ -23,39 +24,40 @@ pub(crate) fn literal(pattern: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A pattern made ready.
+/// A compiled pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct Glob {
-    /// For names that are characters of UTF-8, where the locale and the pattern are, if that makes a difference.
+    /// Tokens for matching by character. `None` if the locale or the pattern is not UTF-8, or if it
+    /// makes no difference.
     by_characters: Option<Vec<Token>>,
-    /// For any, as bytes.
+    /// Tokens for matching by byte.
     by_bytes: Vec<Token>,
 }
 
-/// A part of a pattern.
+/// A token of a pattern.
 #[derive(Clone, Debug)]
 enum Token {
     Byte(u8),
     /// `*`: any number of bytes.
     Star,
-    /// `?`: a character.
+    /// `?`: one character.
     Any,
     Class(Box<Class>),
-    /// What no name matches.
+    /// Matches nothing.
     Never,
 }
 
-/// Where a match of a pattern may end.
+/// Where a match may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// At the end of the name.
     Name,
-    /// There, or before a slash.
+    /// At the end of the name, or before a slash.
     Component,
 }
 
 impl Glob {
-    /// Makes a pattern ready, however long it is.
+    /// Compiles a pattern of any length.
     pub(crate) fn new(pattern: &[u8], utf8: bool) -> Self {
         let by_bytes = tokens(pattern, false);
         let has_characters = by_bytes.iter().any(|token| matches!(token, Token::Any | Token::Class(_)));
@@ -63,20 +65,22 @@ impl Glob {
         Self { by_characters: is_text.then(|| tokens(pattern, true)), by_bytes }
     }
 
-    /// True if it matches a name from its beginning on. As with GNU's programs, one that is text may also be taken for bytes.
+    /// True if the pattern matches from the start of a name. A name that is valid UTF-8 may also
+    /// match by byte, as in GNU's programs.
     pub(crate) fn matches(&self, name: &[u8], end: End) -> bool {
         let text = self.by_characters.as_ref().zip(str::from_utf8(name).ok());
         text.is_some_and(|(tokens, text)| matches(tokens, name, Some(text), end))
             || matches(&self.by_bytes, name, None, end)
     }
 
-    /// True if it begins with a star, so that whatever it matches further on it matches from the beginning on.
+    /// True if the pattern begins with a star, so that any match further on is also one from
+    /// the start.
     pub(crate) fn begins_anywhere(&self) -> bool {
         matches!(self.by_bytes.first(), Some(Token::Star))
     }
 }
 
-/// Takes a pattern apart.
+/// Tokenises a pattern.
 fn tokens(glob: &[u8], utf8: bool) -> Vec<Token> {
     let alphabet = Alphabet { utf8, ignore_case: false, terminator: 0 };
     let mut tokens = Vec::new();
@@ -89,13 +93,13 @@ fn tokens(glob: &[u8], utf8: bool) -> Vec<Token> {
             [b'[', rest @ ..] => match bracket::read(rest, alphabet, Place::Glob) {
                 Ok((class, length)) => (Token::Class(Box::new(class)), 1 + length),
                 Err(UNMATCHED) => (Token::Byte(b'['), 1),
-                // As in the C library, a name that is no class's makes the pattern none.
+                // In the C library, an unknown class name makes the whole pattern match nothing.
                 Err(_) => return vec![Token::Never],
             },
             [byte, ..] => (Token::Byte(*byte), 1),
             [] => break,
         };
-        // More stars are no more than one.
+        // Consecutive stars are equivalent to one.
         if !matches!((&token, tokens.last()), (Token::Star, Some(Token::Star))) {
             tokens.push(token);
         }
@@ -105,12 +109,12 @@ fn tokens(glob: &[u8], utf8: bool) -> Vec<Token> {
     tokens
 }
 
-/// Matches tokens with a name, which is `text` where characters count.
+/// Matches tokens against a name. `text` is the same name if it is matched by character.
 ///
-/// After a star it is enough to go back to that: what an earlier one could take instead, this one can.
+/// Backtracking to the last star is enough: it can consume whatever an earlier star could instead.
 fn matches(tokens: &[Token], name: &[u8], text: Option<&str>, end: End) -> bool {
     let (mut token, mut at) = (0, 0);
-    // The token behind the last star, and where in the name that was tried last.
+    // The token after the last star, and the position in the name last tried for it.
     let mut back: Option<(usize, usize)> = None;
     loop {
         let step = match tokens.get(token) {
@@ -146,7 +150,7 @@ fn length(token: &Token, name: &[u8], text: Option<&str>, at: usize) -> Option<u
         };
         return has.then_some(1);
     };
-    // None in the middle of a character, where a star may have led.
+    // Fails in the middle of a character, where backtracking may have led.
     let character = text.get(at..)?.chars().next()?;
     let has = match token {
         Token::Class(class) => has(class, u32::from(character)),
@@ -172,7 +176,7 @@ fn has(class: &Class, number: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// Says what a pattern of literals, stars and question marks matches, by trying everything.
+    /// Reference implementation for literals, stars and question marks: tries everything.
     fn slowly(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern, name) {
             ([], []) => true,

@@ -1,13 +1,14 @@
-//! Large files: searched in pieces by all workers, shown in order.
+//! Large files: searched in pieces by all workers, printed in order.
 //!
-//! A line belongs to the piece in which it ends; the worker that has the piece reads back to where the line begins, and pieces
-//! in which no line ends have nothing to be searched, so that what is read grows with the file, however long its lines are. No
-//! piece depends on another, a line of any length is found once, and what makes a file binary is known before the lines it
-//! concerns. In a file that may be binary a NUL ends a line as well: lines that a newline ends could be as long as the file.
-//! Holes are passed over where no empty line is selected.
+//! A line belongs to the piece in which it ends. The worker with that piece reads back to the start
+//! of the line, and a piece in which no line ends needs no search, so reading stays linear in the
+//! file size however long lines are. Pieces are independent, a line of any length is found once,
+//! and binary content is detected before the lines it affects. In a file that may be binary, NULs
+//! also end lines: lines delimited by newlines alone could be as long as the file. Holes are
+//! skipped unless empty lines are selected.
 //!
-//! One large file is searched at a time: all workers do it anyway, and a result that is too large to be kept can be output
-//! while it grows.
+//! One large file is searched at a time. All workers join in anyway, and an oversized result can be
+//! flushed while it grows.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,43 +22,43 @@ use super::options::Order;
 use super::page::{Page, Piece};
 use super::{Grep, wording};
 
-/// Bytes of a piece: a multiple of what is judged at a time, and no more than stays in a processor's cache.
+/// Size of a piece, in bytes: a multiple of [`JUDGED_BYTES`], and small enough for a CPU cache.
 pub(super) const PIECE_BYTES: u64 = 8 * JUDGED_BYTES as u64;
 
-/// Files longer than this are searched in pieces.
+/// Files larger than this are searched in pieces, in bytes.
 pub(super) const LARGE_BYTES: u64 = 8 * PIECE_BYTES;
 
-/// Bytes before a piece that are read with it, in which its first line begins as a rule.
+/// Bytes read before a piece, which usually contain the start of its first line.
 const LEAD_BYTES: u64 = 4096;
 
-/// Bytes of the largest buffer that is kept for another piece: not that of a long line.
+/// Maximum size of a buffer that is recycled, in bytes. A long line's buffer is freed.
 pub(super) const BUFFER_BYTES_MAX: usize = 2 * PIECE_BYTES as usize;
 
-/// Bytes of a result after which it is output while it grows.
+/// Size of a result at which it is flushed while it grows, in bytes.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// The same where its turn has come, so that nobody waits.
+/// The same once the file has its turn: a low threshold, so that output starts early.
 const KEPT_IN_TURN_BYTES: usize = 64 << 10;
 
-/// A large file that is being searched.
+/// A large file in progress.
 pub(super) struct Large {
     found: Found<Grep>,
     source: Mutex<Option<Arc<Fd>>>,
     size: u64,
     next: AtomicU64,
-    /// Whether there are holes in which nothing can be selected.
+    /// True if holes can be skipped.
     skips_holes: bool,
     stop: AtomicBool,
     page: Mutex<Page>,
 }
 
-/// A piece that was searched.
+/// The result of searching a piece.
 pub(super) struct Searched {
     buffer: Vec<u8>,
     lines_end: usize,
     offset: u64,
     found: Examined,
-    /// Whether the file ends before the piece does.
+    /// True if the file ends before the piece does.
     is_short: bool,
 }
 
@@ -79,8 +80,8 @@ impl Large {
         self.source.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns where the next piece begins that may have lines. A line that ends where a hole begins does so in the hole's first
-    /// piece, so that is none of those left out.
+    /// Returns the start of the next piece that may hold lines. A hole's first NUL may end the line
+    /// before it, so the piece with that NUL is not skipped.
     fn after_holes(&self, start: u64) -> u64 {
         let source = if self.skips_holes { self.source() } else { None };
         match source.map(|source| seek(&*source, Seek::Data, start.saturating_sub(1))) {
@@ -99,8 +100,8 @@ impl Large {
             buffer.drain(..=end);
             return Ok(Loaded { buffer, own: own - end - 1, offset: from + end as u64 + 1 });
         }
-        // Where no line ends, none belongs to the piece. Were it read from its beginning all the same, a long line would be read
-        // again by each of its pieces.
+        // A piece in which no line ends owns no line. Reading its line from the start anyway would
+        // read a long line again for each of its pieces.
         let has_end = range.end == self.size || memchr::memchr2(ends[0], ends[1], &buffer[own..]).is_some();
         if from == 0 || !has_end {
             return Ok(Loaded { buffer, own, offset: from });
@@ -112,7 +113,7 @@ impl Large {
     }
 }
 
-/// Bytes of a piece, from where its first line begins.
+/// A piece's bytes, from the start of its first line.
 struct Loaded {
     buffer: Vec<u8>,
     own: usize,
@@ -123,8 +124,9 @@ fn length(range: Range<u64>) -> usize {
     usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
 }
 
-/// Looks back for where the line begins that goes over a place. What is looked at is not kept: whoever wants the line then reads
-/// it to where it belongs, rather than move it with each step back.
+/// Searches backward for the start of the line that spans a position. The bytes are not kept:
+/// the caller reads the line again in one go, which is cheaper than shifting the buffer at every
+/// step back.
 fn line_start(source: &Fd, place: u64, ends: [u8; 2], buffer: &mut Vec<u8>) -> Result<u64, Error> {
     let mut to = place;
     while to > 0 {
@@ -138,14 +140,14 @@ fn line_start(source: &Fd, place: u64, ends: [u8; 2], buffer: &mut Vec<u8>) -> R
     Ok(0)
 }
 
-/// Reads a range of a file, as far as there is one.
+/// Reads a range, stopping early only at EOF.
 fn read_range(source: &Fd, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<(), Error> {
     let length = length(range.clone());
     buffer.resize(length, 0);
     let mut filled = 0;
     while filled < length {
         match read(source, range.start + filled as u64, &mut buffer[filled..], Cache::Keep)? {
-            // Where there still is more, an end that is none may not hide lines.
+            // A false EOF must not hide lines: if the size says there is more, it is an I/O error.
             0 if stat(source)?.size > range.start + filled as u64 => {
                 return Err(Error::new(Operation::Read, String::new(), Errno::IO));
             }

@@ -1,14 +1,15 @@
-//! Patterns that are plain text: `-F`, and expressions without a special character.
+//! Patterns that are plain strings: `-F`, and expressions without special characters.
 //!
-//! No automaton of the regex engine is made for them, whose size and time grow with the patterns times the classes of
-//! characters. One text is searched for by memmem, several by Aho-Corasick, whole lines (`-x`) by a hash table; each
-//! reads the text once, and takes memory in proportion to the patterns.
+//! These bypass the regex engine, whose automata grow with the patterns times the character
+//! classes. One string is found by memmem, several by Aho-Corasick, whole lines (`-x`) by a hash
+//! table. Each reads the text once and uses memory in proportion to the patterns.
 //!
-//! Where case is ignored, ASCII lines are searched as they are, by an automaton that knows both cases. In other lines each
-//! character is first replaced by the one that stands for all of its cases ([`case::representative`]).
+//! Ignoring case, ASCII lines are searched as they are by an automaton that knows both cases. In
+//! other lines each character is first replaced by its case representative
+//! ([`case::representative`]).
 //!
-//! Whole words (`-w`) are looked for from each place where a word can begin, along the trie of the patterns, in lines in
-//! which the text was found.
+//! Whole words (`-w`) are tried from each position where a word can begin, along the trie of the
+//! patterns, in lines that contain one of the strings.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -24,38 +25,39 @@ use super::matcher::{Extent, Wanted};
 use super::pattern::Syntax;
 use super::words::Letters;
 
-/// Bytes of the first part of a text that is looked at for characters that are not ASCII, and of the longest.
+/// Sizes of the chunks in which text is tested for non-ASCII characters, smallest to largest,
+/// in bytes.
 const PARTS: Range<usize> = 256..65_536;
 
-/// How the texts are found.
+/// How strings are found.
 enum Method {
-    /// There are none but the empty one, if that.
+    /// There are no non-empty strings.
     Nothing,
     One(Box<Finder<'static>>),
     Several(Box<NFA>),
-    /// By the whole line.
+    /// By whole line.
     Lines(HashSet<Vec<u8>>),
 }
 
-/// Texts made ready.
+/// Compiled strings.
 pub(super) struct Literals {
     method: Method,
-    /// One of the texts is empty.
+    /// True if one of the strings is empty.
     has_empty: bool,
     extent: Extent,
     alphabet: Alphabet,
     letters: Letters,
 }
 
-/// A line with each character replaced by the one that stands for all of its cases.
+/// A line with each character replaced by its case representative.
 #[derive(Default)]
 pub(super) struct Folded {
     bytes: Vec<u8>,
-    /// Where each byte, and the end, is in the line.
+    /// Position in the line of each byte, and of the end.
     origins: Vec<usize>,
 }
 
-/// A line as it is searched.
+/// A line as searched: folded or not.
 #[derive(Clone, Copy)]
 struct View<'a> {
     bytes: &'a [u8],
@@ -63,25 +65,25 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns where a place is in the line.
+    /// Maps a position in the view to one in the line.
     fn origin(&self, at: usize) -> usize {
         self.origins.map_or(at, |origins| origins[at])
     }
 
-    /// Returns where a place of the line is.
+    /// Maps a position in the line to one in the view.
     fn place(&self, origin: usize) -> usize {
         self.origins.map_or(origin, |origins| origins.partition_point(|at| *at < origin))
     }
 }
 
 impl Literals {
-    /// Makes patterns ready, if all of them are plain text.
+    /// Compiles the patterns, or returns `None` if any of them is not plain.
     pub(super) fn new(wanted: &Wanted) -> Option<Self> {
         let alphabet = wanted.alphabet();
         if wanted.patterns.is_empty() || !wanted.patterns.iter().all(|text| is_plain(text, wanted)) {
             return None;
         }
-        // No line has the byte in it that ends one.
+        // A string that contains the terminator can never match.
         let texts = wanted.patterns.iter().filter(|text| !text.contains(&alphabet.terminator));
         let mut texts: Vec<Vec<u8>> = texts.map(|text| folded_text(text, alphabet)).collect();
         texts.sort_unstable();
@@ -99,7 +101,7 @@ impl Literals {
                     .match_kind(MatchKind::LeftmostLongest)
                     .ascii_case_insensitive(alphabet.ignore_case)
                     .build(texts.iter().filter(|text| !text.is_empty()));
-                // More patterns than can be numbered.
+                // Fails if there are more patterns than the automaton can number.
                 Method::Several(Box::new(built.ok()?))
             }
         };
@@ -120,7 +122,7 @@ impl Literals {
                 }
                 from = end;
             } else {
-                // What need not be folded can be searched to the end, if nothing need be.
+                // Text that never needs folding can be searched to its end at once.
                 let end = if self.alphabet.ignore_case { end } else { text.len() };
                 match self.candidate(text, from..end) {
                     Some(line) if self.extent == Extent::Part => return Some(line),
@@ -135,12 +137,12 @@ impl Literals {
         None
     }
 
-    /// Returns where the line ends that has this place in it, behind its terminator.
+    /// Returns the end of the line that contains a position, after its terminator.
     fn line_end(&self, text: &[u8], at: usize) -> usize {
         memchr::memchr(self.alphabet.terminator, &text[at..]).map_or(text.len(), |end| at + end + 1)
     }
 
-    /// Finds the first line of a part of a text in which one of the texts is.
+    /// Finds the first line in a range that contains one of the strings.
     fn candidate(&self, text: &[u8], within: Range<usize>) -> Option<Range<usize>> {
         let found = match &self.method {
             Method::One(finder) => within.start + finder.find(&text[within.clone()])?,
@@ -167,7 +169,6 @@ impl Literals {
         None
     }
 
-    /// True if a line matches.
     fn selects(&self, folded: &mut Folded, line: &[u8]) -> bool {
         match (&self.method, self.extent) {
             (_, Extent::Part) if self.has_empty => true,
@@ -182,8 +183,8 @@ impl Literals {
         }
     }
 
-    /// Finds the leftmost match in a line at or after `from`, and of those the longest. The first that is asked for of a
-    /// line has to be the one from its beginning.
+    /// Finds the leftmost-longest match in a line at or after `from`. The first call for a line
+    /// must be for its start, which folds the line.
     pub(super) fn part(&self, folded: &mut Folded, line: &[u8], from: usize) -> Option<Range<usize>> {
         if from == 0 {
             self.fold(folded, line);
@@ -211,13 +212,13 @@ impl Literals {
         Some(view.origin(found.start)..view.origin(found.end))
     }
 
-    /// Finds the leftmost word at or after a place, and of those that begin there the longest.
+    /// Finds the leftmost-longest word at or after a position.
     fn word(&self, view: View<'_>, line: &[u8], mut at: usize) -> Option<Range<usize>> {
         loop {
             let start = view.origin(at);
             if !self.letters.are_before(line, start) {
                 let (end, is_other) = self.word_end(view, line, at);
-                // Where text is UTF-8, nothing is a word only where nothing else is found.
+                // In UTF-8 locales an empty word matches only where nothing else does.
                 let is_empty = self.has_empty
                     && !(is_other && self.alphabet.utf8)
                     && !self.letters.are_after(line, start);
@@ -232,8 +233,8 @@ impl Literals {
         }
     }
 
-    /// Returns where the longest of the texts ends that begins at a place and ends with no letter after it, and whether
-    /// any begins there.
+    /// Returns the end of the longest string that begins here and ends at a word boundary, and true
+    /// if any string begins here.
     fn word_end(&self, view: View<'_>, line: &[u8], at: usize) -> (Option<usize>, bool) {
         let (mut longest, mut is_any) = (None, false);
         let Method::Several(automaton) = &self.method else { return (None, false) };
@@ -243,7 +244,8 @@ impl Literals {
             if automaton.is_dead(state) {
                 break;
             }
-            // A state may also list texts that end here and begin later; its own is the first.
+            // A state may also list suffix matches that begin later. A match that began here is
+            // listed first.
             let is_text = automaton.is_match(state)
                 && automaton.pattern_len(automaton.match_pattern(state, 0)) == length;
             if is_text {
@@ -257,7 +259,7 @@ impl Literals {
         (longest, is_any)
     }
 
-    /// True if characters of a text have to be replaced.
+    /// True if characters of a text must be replaced.
     fn is_folded(&self, text: &[u8]) -> bool {
         self.alphabet.ignore_case && self.alphabet.utf8 && !text.is_ascii()
     }
@@ -269,12 +271,12 @@ impl Literals {
         }
     }
 
-    /// Replaces the characters of a line, if they have to be.
+    /// Folds a line, if it needs it.
     fn fold(&self, folded: &mut Folded, line: &[u8]) {
         let Folded { bytes, origins } = folded;
         bytes.clear();
         origins.clear();
-        // A hash table knows one case only.
+        // The hash table holds one case only.
         let is_table = self.alphabet.ignore_case && matches!(self.method, Method::Lines(_));
         if !is_table && !self.is_folded(line) {
             return;
@@ -290,7 +292,7 @@ impl Literals {
     }
 }
 
-/// True if a pattern is searched for as it is.
+/// True if a pattern can be searched for literally.
 fn is_plain(text: &[u8], wanted: &Wanted) -> bool {
     let special: &[u8] = match wanted.syntax {
         Syntax::Fixed => b"",
@@ -323,7 +325,7 @@ fn fold_character(first: Result<char, u8>, alphabet: Alphabet, folded: &mut Vec<
             let folded_one = case::representative(character).unwrap_or(character);
             folded.extend_from_slice(folded_one.encode_utf8(&mut [0; 4]).as_bytes());
         }
-        // Every byte is a character.
+        // Single-byte locale.
         Ok(character) => folded.push(u8::try_from(character).unwrap_or(u8::MAX).to_ascii_uppercase()),
         Err(byte) => folded.push(byte),
     }

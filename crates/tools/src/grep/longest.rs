@@ -1,4 +1,5 @@
-//! Where the longest match ends that begins at a given place: POSIX wants it where the regex engine prefers the first alternative.
+//! Finds the end of the longest match from a given start. POSIX wants the longest, the regex engine
+//! prefers the first alternative.
 
 use std::ops::Range;
 
@@ -12,14 +13,14 @@ use regex_syntax::hir::Hir;
 use super::expression::{CACHE_BYTES, SIZE_MAX, too_big};
 use super::pattern::Refused;
 
-/// Finds the last place where a match that begins at a given one can end.
+/// Finds the last place where a match with a given start can end.
 pub(super) struct Longest {
     automaton: dfa::DFA,
-    /// Goes on where the automaton cannot: at words' ends between characters that are not ASCII.
+    /// Fallback where the lazy DFA gives up: at word boundaries next to non-ASCII characters.
     machine: PikeVM,
 }
 
-/// What a worker needs beside.
+/// A worker's scratch space for a [`Longest`].
 #[derive(Default)]
 pub(super) struct Cache {
     automaton: Option<dfa::Cache>,
@@ -45,7 +46,7 @@ impl Longest {
         Ok(Self { automaton, machine })
     }
 
-    /// Returns where it ends, in a part of a text.
+    /// Returns the last end of a match that starts where the range does.
     pub(super) fn end(&self, cache: &mut Cache, text: &[u8], within: Range<usize>) -> Option<usize> {
         let input = Input::new(text).range(within).anchored(Anchored::Yes);
         let automaton = cache.automaton.get_or_insert_with(|| self.automaton.create_cache());

@@ -1,7 +1,7 @@
-//! Patterns made ready: which lines they select, and where in a line they match.
+//! Compiled patterns: which lines they select, and where in a line they match.
 //!
-//! Three ways, chosen once: plain texts are searched for as they are (`literals.rs`), POSIX's patterns become automata
-//! (`expression.rs`), Perl's go to PCRE2 (`perl.rs`).
+//! The method is chosen once: plain strings are searched for directly (`literals.rs`), POSIX
+//! patterns become automata (`expression.rs`), and Perl patterns go to PCRE2 (`perl.rs`).
 
 use std::ops::Range;
 
@@ -16,31 +16,31 @@ use super::pattern::Syntax;
 use super::perl::Perl;
 use super::wording;
 
-/// What of a line has to match.
+/// How much of a line must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Extent {
     /// Any part.
     Part,
-    /// A part with no letter, digit or underscore beside it (`-w`).
+    /// A part with no letter, digit or underscore next to it (`-w`).
     Words,
-    /// All of it (`-x`).
+    /// The whole line (`-x`).
     Line,
 }
 
-/// What is looked for.
+/// The patterns of a search and how they match.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Wanted {
     /// The patterns, any of which may match.
     pub patterns: Vec<Vec<u8>>,
-    /// How they are written.
+    /// Their syntax.
     pub syntax: Syntax,
-    /// Whether case is ignored.
+    /// True if case is ignored.
     pub ignore_case: bool,
-    /// What of a line has to match.
+    /// How much of a line must match.
     pub extent: Extent,
-    /// Whether text is UTF-8; else every byte is a character.
+    /// True if text is UTF-8; otherwise every byte is a character.
     pub utf8: bool,
-    /// Whether lines end with NUL rather than newline.
+    /// True if lines end with NUL instead of newline.
     pub null_data: bool,
 }
 
@@ -51,12 +51,12 @@ impl Wanted {
     }
 }
 
-/// Why a search was given up: a line could not be decided.
+/// Why a search was abandoned: a line could not be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GivenUp {
     /// A pattern with a back-reference took too long.
     BackReference,
-    /// PCRE2 reached a limit.
+    /// PCRE2 hit a limit.
     Perl(Failure),
 }
 
@@ -73,7 +73,7 @@ impl From<Failure> for GivenUp {
 }
 
 impl GivenUp {
-    /// Returns the sentence for the user.
+    /// Returns the message for the user.
     pub(super) fn wording(self) -> Wording {
         match self {
             Self::BackReference => wording::EXHAUSTED,
@@ -88,7 +88,7 @@ impl GivenUp {
     }
 }
 
-/// Patterns made ready.
+/// Compiled patterns.
 pub(super) struct Matcher {
     method: Method,
     alphabet: Alphabet,
@@ -100,25 +100,25 @@ enum Method {
     Perl(Perl),
 }
 
-/// What a worker needs beside the patterns.
+/// A worker's scratch space for a [`Matcher`].
 pub(super) struct Scratch {
     cache: Cache,
-    /// Text of which the NULs are taken for ends of lines.
+    /// Copy of binary text with NULs replaced by newlines.
     pub(super) lines: Vec<u8>,
 }
 
 enum Cache {
     Literals(Folded),
     Expression(Box<expression::Cache>),
-    /// `None` if there was no memory for it.
+    /// `None` if allocation failed.
     Perl(Option<Matching>),
 }
 
 impl Matcher {
-    /// Makes patterns ready; what the user should know of them is added to `warnings`.
+    /// Compiles the patterns. Appends warnings to `warnings`.
     ///
     /// # Errors
-    /// What is wrong with one.
+    /// If a pattern is invalid: the message.
     pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<&'static str>) -> Result<Self, String> {
         let method = match (wanted.syntax, Literals::new(wanted)) {
             (_, Some(literals)) => Method::Literals(literals),
@@ -131,7 +131,6 @@ impl Matcher {
         Ok(Self { method, alphabet: wanted.alphabet() })
     }
 
-    /// Makes what a worker needs beside.
     pub(super) fn scratch(&self) -> Scratch {
         let cache = match &self.method {
             Method::Literals(_) => Cache::Literals(Folded::default()),
@@ -141,7 +140,8 @@ impl Matcher {
         Scratch { cache, lines: Vec::new() }
     }
 
-    /// Finds the first selected line at or after `from`, where a line begins. It has the byte that ends it, if one does.
+    /// Finds the first selected line at or after `from`, which is the start of a line. The range
+    /// includes the terminator, if there is one.
     pub(super) fn line(
         &self,
         scratch: &mut Scratch,
@@ -158,13 +158,14 @@ impl Matcher {
         }
     }
 
-    /// Returns how long the first character of a text is.
+    /// Returns the length of a text's first character.
     pub(super) fn character(&self, text: &[u8]) -> usize {
         self.alphabet.first(text).map_or(1, |(_, length)| length)
     }
 
-    /// Finds the leftmost match at or after a place in a line; of several the longest, unless Perl's rules are asked for. The
-    /// first that is asked for of a line has to be the one from its beginning.
+    /// Finds the leftmost match at or after a position in a line: the longest under POSIX rules,
+    /// the preferred one under Perl's. The first call for a line must be for its start, as it folds
+    /// the line.
     pub(super) fn part(
         &self,
         scratch: &mut Scratch,
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(parts("(b?)*a\\1", Extent::Line, b"ba"), [b"ba"]);
         assert_eq!(parts("(b*)*\\1é", Extent::Part, "éé".as_bytes()), ["é".as_bytes(); 2]);
         assert!(parts("(b)*a\\1", Extent::Part, b"a").is_empty());
-        // GNU grep misses this one: see `backtrack.rs`.
+        // GNU grep misses this one; see `backtrack.rs`.
         assert_eq!(parts("(b*)+a\\1", Extent::Line, b"ba"), [b"ba"]);
         assert_eq!(parts("(a|b?)+\\1", Extent::Line, b"ab"), [b"ab"]);
         assert_eq!(parts("(a){0,2}\\1", Extent::Line, b"aa"), [b"aa"]);
@@ -296,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Returns the selected lines, and the matches in them that are not empty.
+    /// Returns the selected lines and the non-empty matches in each.
     fn all_found(matcher: &Matcher, text: &[u8]) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
         let (mut scratch, mut at, mut found) = (matcher.scratch(), 0, Vec::new());
         while let Some(line) = matcher.line(&mut scratch, text, at).unwrap() {

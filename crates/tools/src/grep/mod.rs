@@ -1,17 +1,22 @@
-//! The search tool: `grep`, with everything in flight at once.
+//! The search tool, `grep`, parallel throughout.
 //!
-//! Patterns (`pattern.rs`, `bracket.rs`) are made ready (`matcher.rs`, `literals.rs`, `expression.rs`,
-//! `perl.rs`); which lines of a
-//! text they select is found out anywhere and in any order (`find.rs`, `content.rs`), and what is shown of a file is made of that
-//! in order (`page.rs`). [`Grep`] answers the framework's questions: files up to some MiB are searched as their blocks come,
-//! longer ones in pieces by all workers (`large.rs`). Results are told whole and go out in the order that is asked for
-//! (`output.rs`). Semantics, output and wording are GNU's.
+//! Patterns are parsed (`pattern.rs`, `bracket.rs`) and compiled (`matcher.rs`, `literals.rs`,
+//! `expression.rs`, `perl.rs`). Finding the selected lines of a text is order-independent and
+//! runs on any worker (`find.rs`, `content.rs`). A file's output is then built from its
+//! selections in order (`page.rs`). [`Grep`] implements the framework's tool trait: files up to a
+//! few MiB are searched block by block, longer ones in pieces by all workers (`large.rs`).
+//! Results are emitted in whole units, in the requested order (`output.rs`). Semantics, output
+//! and messages are GNU grep's.
 //!
-//! What differs: for `\b` and its kin words are what Unicode says (marks are a part of one), and beside bytes that are no
-//! characters they may end elsewhere, while `-w` has the C library's letters (`words.rs`); classes as `[:alpha:]` have the C
-//! library's characters, but for what changed between its Unicode and ours; ranges as in `[a-z]` go by code points in every
-//! locale; a pattern with a back-reference that would take too long for a line is an error. Perl's patterns are PCRE2's
-//! (`perl.rs`).
+//! Differences from GNU grep:
+//! - `\b` and its relatives use Unicode's definition of a word, which includes marks, and may see
+//!   other word ends next to invalid bytes. `-w` uses the C library's letters (`words.rs`).
+//! - Classes such as `[:alpha:]` hold the C library's characters, except where its Unicode
+//!   version differs from ours.
+//! - Ranges such as `[a-z]` go by code point in every locale.
+//! - A line on which a back-reference takes too long is an error.
+//!
+//! `-P` patterns go to PCRE2 (`perl.rs`).
 
 mod backtrack;
 mod bracket;
@@ -61,47 +66,47 @@ use output::{Output, Result as Told};
 use page::{Page, Printer};
 use turns::{Ended, Inputs, Turns};
 
-/// Something the user named.
+/// An operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
     /// Standard input.
     Input,
     /// A path.
     Path(std::ffi::CString),
-    /// The current directory, as nothing was named; paths in it do not begin with `./`.
+    /// The current directory, searched because there were no operands. Its paths have no
+    /// `./` prefix.
     Here,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether lines were selected.
+    /// True if any line was selected.
     pub matched: bool,
 }
 
-/// What is kept for a directory.
+/// Data the search keeps per directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which of the things that the user named it is below.
+    /// Index of the operand above this directory.
     index: usize,
     kind: PlaceKind,
 }
 
-/// What is at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum PlaceKind {
-    /// What the user named.
+    /// An operand given by the user.
     Plain,
-    /// The current directory, which is not shown.
+    /// The implied current directory, whose name is not shown.
     Here,
-    /// Standard input, whose name is not the one found there.
+    /// Standard input; the path of the entry is a placeholder.
     Input,
 }
 
-/// A file whose blocks are searched as they come.
+/// State of a file that is searched as its blocks arrive.
 pub struct Searched(Mutex<Stream>);
 
-/// Answers the framework's questions about a search.
+/// A search, as the framework drives it.
 pub struct Grep {
     search: Search,
     files: Rules,
@@ -109,21 +114,21 @@ pub struct Grep {
     output: Output,
     turns: Turns,
     inputs: Inputs,
-    // In boxes, as they are large and go from hand to hand.
+    // Boxed because they are large and move between workers.
     #[allow(clippy::vec_box)]
     scratches: Mutex<Vec<Box<Scratch>>>,
     buffers: Mutex<Vec<Vec<u8>>>,
     matched: AtomicBool,
     over: AtomicBool,
-    /// The number of the first of what the user named in which a line was found that ended the search.
+    /// Index of the first operand whose match ended the search.
     ended_by: AtomicUsize,
 }
 
 impl Grep {
-    /// Makes a search ready; what the user should know of its patterns is added to `warnings`.
+    /// Compiles the patterns. Appends warnings about them to `warnings`.
     ///
     /// # Errors
-    /// Why a pattern is none.
+    /// If a pattern is invalid: GNU grep's message.
     pub fn new(options: GrepOptions, warnings: &mut Vec<&'static str>) -> Result<Self, String> {
         let matcher = Matcher::new(&options.wanted, warnings)?;
         let mut separator = Page::default();
@@ -147,10 +152,10 @@ impl Grep {
         })
     }
 
-    /// Searches what the user named, by an executor.
+    /// Searches the operands; `executor` runs the jobs.
     ///
     /// # Errors
-    /// When the engine that was asked for cannot be had.
+    /// If the requested engine is unavailable.
     pub fn run(
         &self,
         executor: &impl Executor<Self>,
@@ -186,7 +191,7 @@ impl Grep {
         Ok(Outcome { matched: self.matched.load(Ordering::Relaxed) })
     }
 
-    /// Ends the search early, with what it has come to.
+    /// Stops the search early; what was found so far stands.
     pub fn stop(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -195,7 +200,7 @@ impl Grep {
         &self.search.options
     }
 
-    /// Tells whether nothing more has to be known.
+    /// True once nothing more needs to be searched.
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
@@ -219,7 +224,7 @@ impl Grep {
         }
     }
 
-    /// Returns the path of an entry as it is shown.
+    /// Returns an entry's path as it is shown.
     fn path(&self, found: &Found<Self>) -> Vec<u8> {
         match found.node.own.kind {
             PlaceKind::Input => self.options().label.clone(),
@@ -235,7 +240,7 @@ impl Grep {
         !found.is_operand()
     }
 
-    /// Tells whether a file is not to be searched, by its name.
+    /// True if `--include` or `--exclude` rules out this file.
     fn leaves_out(&self, found: &Found<Self>) -> bool {
         match found.is_operand() {
             true => self.files.leave_out(&found.path(), true),
@@ -255,7 +260,7 @@ impl Grep {
         }
     }
 
-    /// Says what an entry of this kind needs.
+    /// Decides what to do with an entry of this kind.
     fn need(&self, found: &Found<Self>, kind: EntryType) -> Plan {
         let is_operand = found.is_operand();
         match (kind, self.options().directories, self.options().devices) {
@@ -281,7 +286,8 @@ impl Grep {
         page
     }
 
-    /// Tells whether a file is the one that is output to, after telling of it if that matters.
+    /// True if the file is also the output, which would feed the search its own results.
+    /// Reports it.
     fn is_output(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stat: &Stat) -> bool {
         let options = self.options();
         let is_output = options.show == Show::Lines
@@ -294,14 +300,15 @@ impl Grep {
         is_output
     }
 
-    /// Tells what is on a page so far.
+    /// Emits what the page holds so far.
     fn tell_some(&self, desk: &Desk<'_, Self>, found: &Found<Self>, page: &mut Page) {
         let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
-        // Whether lines count is known at the end: not those of a file that turns out binary under `-I`.
+        // Only the end decides if the selected lines count: under `-I` the file may still turn
+        // out binary.
         desk.tell(found, Told { matched: false, hidden: false, more: true, apart, out }.pack());
     }
 
-    /// Ends a page and tells what is on it.
+    /// Completes a page and emits the rest of it.
     fn tell(&self, desk: &Desk<'_, Self>, found: &Found<Self>, mut page: Page) {
         if !matches!(self.options().show, Show::Lines | Show::Nothing) {
             self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(found)));
@@ -322,16 +329,16 @@ impl Grep {
         self.problem(desk, found, problem);
     }
 
-    /// Tells of a problem with a file, if it is its turn.
+    /// Reports a problem with a file, or holds it back until its operand's turn.
     fn problem(&self, desk: &Desk<'_, Self>, found: &Found<Self>, problem: Problem) {
         let is_ordered = found.is_operand() && found.node.owner.is_none();
         let problem = if is_ordered { self.in_turn(found.node.own.index, problem) } else { Some(problem) };
         problem.into_iter().for_each(|problem| desk.problem(problem));
     }
 
-    /// Returns a problem with the `index`-th of what the user named if it is to be told now. Where only the exit status is wanted,
-    /// GNU grep does not come to what is named behind a file with a selected line, so what is wrong there waits until none was
-    /// found before.
+    /// Returns the problem if it can be reported now. Under `-q`, GNU grep never reaches operands
+    /// behind a file with a selected line, so their problems are held until no earlier operand
+    /// can match.
     fn in_turn(&self, index: usize, problem: Problem) -> Option<Problem> {
         match self.options().show {
             Show::Nothing if !self.is_met(index) => None,
@@ -340,19 +347,20 @@ impl Grep {
         }
     }
 
-    /// Tells whether GNU grep would come to the `index`-th of what the user named: no line was found before that ended the search.
+    /// True if GNU grep would reach this operand: no earlier one ended the search.
     fn is_met(&self, index: usize) -> bool {
         index <= self.ended_by.load(Ordering::Relaxed)
     }
 
-    /// Tells whether something that may never end, or has nothing for a long time, has to wait until it is known that none of the
-    /// files that were named before it has a selected line, where that ends the search. Then it is kept.
+    /// True if the entry must wait, in which case it is kept for a later retry. Under `-q`, an
+    /// input that may block or never end must not start while an earlier operand could still end
+    /// the search.
     fn waits(&self, found: &Found<Self>) -> bool {
         let is_ordered = found.is_operand() && found.node.owner.is_none();
         is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(found)
     }
 
-    /// Marks the page of a file with holes, in which there are NULs whatever it has else.
+    /// Marks a file with holes as binary: a hole reads as NULs, whatever else the file holds.
     fn mark_holes(&self, page: &mut Page, source: impl AsFd, stat: &Stat) {
         let options = self.options();
         if options.binary == Binary::Text || options.wanted.null_data || !stat.is_sparse() {
@@ -365,7 +373,7 @@ impl Grep {
         }
     }
 
-    /// Goes on with a large file that has waited, if one may.
+    /// Passes the turn to a large file that is waiting, if there is one.
     fn large_is_over(&self, desk: &Desk<'_, Self>) {
         if let Some(found) = self.turns.over() {
             desk.retry(found);
@@ -393,7 +401,8 @@ impl Tool for Grep {
     fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
         let need = self.need(found, kind);
         if !matches!(need, Plan::Read(_)) {
-            // The search may be over by now, or something else stand where a large file stood that was given the turn.
+            // The search may be over by now, or the large file that was given the turn may have
+            // been replaced by something else. Either way the turn must pass on.
             self.not_begun(desk, found);
         }
         need

@@ -1,4 +1,4 @@
-//! What a search is asked for: plain data, lowered once from what the user typed.
+//! Search options, lowered once from the command line.
 
 use haul_sys::Identity;
 use serde::{Deserialize, Serialize};
@@ -6,98 +6,98 @@ use serde::{Deserialize, Serialize};
 use super::exclude::Rule;
 use super::matcher::Wanted;
 
-/// What is shown of each file.
+/// The output for each file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Show {
     /// The selected lines.
     Lines,
-    /// How many they are (`-c`).
+    /// The number of selected lines (`-c`).
     Count,
-    /// The file's name, if there are any (`-l`).
+    /// The file's name, if any line is selected (`-l`).
     FilesWith,
-    /// The file's name, if there are none (`-L`).
+    /// The file's name, if no line is selected (`-L`).
     FilesWithout,
-    /// Nothing: whether there are any is the exit status (`-q`).
+    /// Nothing; only the exit status reports a match (`-q`).
     Nothing,
 }
 
-/// Which lines have the file's name before them.
+/// Which output lines are prefixed with the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Names {
-    /// All.
+    /// All lines.
     Always,
-    /// Those of files that were found in a directory.
+    /// Lines of files found by recursion, but not of operands.
     InDirectories,
-    /// None.
+    /// No lines.
     Never,
 }
 
-/// What a file is taken for that has bytes which are no text.
+/// How files with binary content are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Binary {
-    /// For one of which only is told whether it matches.
+    /// Report that the file matches, without showing lines.
     Tell,
-    /// For text (`-a`).
+    /// Treat it as text (`-a`).
     Text,
-    /// For one that does not match (`-I`).
+    /// Treat it as not matching (`-I`).
     WithoutMatch,
 }
 
-/// What becomes of a directory that was named.
+/// How directory operands are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Directories {
-    /// It is read, which fails.
+    /// Read like a file, which fails.
     Read,
-    /// It is passed over.
+    /// Skip.
     Skip,
-    /// What is in it is searched (`-r`).
+    /// Search recursively (`-r`).
     Recurse,
 }
 
-/// What becomes of devices, FIFOs and sockets.
+/// How devices, FIFOs and sockets are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Devices {
-    /// They are read.
+    /// Read.
     Read,
-    /// Only those that were named are.
+    /// Read only if they are operands.
     ReadNamed,
-    /// They are passed over.
+    /// Skip.
     Skip,
 }
 
-/// In which order results come.
+/// The order of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// As they are found.
+    /// The order in which they are found.
     Found,
-    /// As the files were named.
+    /// In operand order.
     Named,
-    /// As the files were named, and in directories by their names.
+    /// In operand order, sorted by name within directories.
     Path,
 }
 
-/// The colours of what is shown, as sequences of numbers for terminals.
+/// Colours of the output, as the numbers of SGR escape sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Colors {
-    /// A match in a selected line.
+    /// Match in a selected line.
     pub selected_match: String,
-    /// A match in a line of context.
+    /// Match in a context line.
     pub context_match: String,
-    /// A selected line.
+    /// Selected line.
     pub selected_line: String,
-    /// A line of context.
+    /// Context line.
     pub context_line: String,
-    /// The two change places where lines without a match are selected.
+    /// Swaps the two line colours under `-v`.
     pub reversed: bool,
-    /// A file's name.
+    /// File name.
     pub name: String,
-    /// A line's number.
+    /// Line number.
     pub number: String,
-    /// A byte's offset.
+    /// Byte offset.
     pub offset: String,
-    /// What stands between.
+    /// Separators.
     pub separator: String,
-    /// The rest of a line is not cleared.
+    /// Omits the sequence that clears the rest of the line.
     pub no_clear: bool,
 }
 
@@ -119,7 +119,7 @@ impl Default for Colors {
 }
 
 impl Colors {
-    /// Changes colours as the variable `GREP_COLORS` asks, as far as it is understood.
+    /// Applies a `GREP_COLORS` value, up to its first malformed item.
     pub fn change(&mut self, wanted: &str) {
         for part in wanted.split(':') {
             let (name, value) =
@@ -141,7 +141,8 @@ impl Colors {
                 ("ln", Some(colors)) => self.number = colors.to_owned(),
                 ("bn", Some(colors)) => self.offset = colors.to_owned(),
                 ("se", Some(colors)) => self.separator = colors.to_owned(),
-                // Names of other programs are passed over; what is misspelt ends the list.
+                // Unknown capabilities are skipped, as they may be meant for another program. A
+                // malformed item ends the list.
                 (_, None) if value.is_some() || name.is_empty() => return,
                 _ => {}
             }
@@ -149,89 +150,89 @@ impl Colors {
     }
 }
 
-/// What a search is asked for.
+/// Options of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrepOptions {
-    /// What is looked for.
+    /// The patterns and how they match.
     pub wanted: Wanted,
-    /// What is shown of each file.
+    /// The output for each file.
     pub show: Show,
-    /// Nobody sees what is shown, but for the exit status: the output is the null device.
+    /// True if the output is the null device, so that only the exit status matters.
     pub goes_nowhere: bool,
-    /// Lines without a match are selected (`-v`).
+    /// Selects lines without a match (`-v`).
     pub invert: bool,
-    /// So many selected lines of a file are enough (`-m`).
+    /// Maximum number of selected lines per file (`-m`).
     pub max: Option<u64>,
-    /// Which lines have the file's name before them.
+    /// Which output lines are prefixed with the file's name.
     pub names: Names,
-    /// Lines have their numbers before them (`-n`).
+    /// Prefixes lines with their numbers (`-n`).
     pub numbers: bool,
-    /// Lines have their offsets before them (`-b`).
+    /// Prefixes lines with their byte offsets (`-b`).
     pub offsets: bool,
-    /// Lines begin at a tab stop (`-T`).
+    /// Aligns line content to a tab stop (`-T`).
     pub initial_tab: bool,
-    /// Names end with NUL (`-Z`).
+    /// Ends file names with NUL (`-Z`).
     pub null_names: bool,
-    /// Only the parts of lines that match are shown (`-o`).
+    /// Shows only the matching parts of lines (`-o`).
     pub only_matching: bool,
-    /// Lines of context before (`-B`).
+    /// Lines of leading context (`-B`).
     pub before: Option<u64>,
-    /// Lines of context after (`-A`).
+    /// Lines of trailing context (`-A`).
     pub after: Option<u64>,
-    /// The line between lines that are apart, where context is shown.
+    /// Line between groups that are not adjacent, if context is shown.
     pub separator: Option<Vec<u8>>,
-    /// Colours, if there are any.
+    /// Colours, if enabled.
     pub colors: Option<Colors>,
-    /// What binary files are taken for.
+    /// How binary files are treated.
     pub binary: Binary,
-    /// What becomes of directories.
+    /// How directory operands are treated.
     pub directories: Directories,
-    /// Symbolic links in directories are followed (`-R`).
+    /// Follows symbolic links during recursion (`-R`).
     pub dereference: bool,
-    /// What becomes of devices.
+    /// How devices are treated.
     pub devices: Devices,
-    /// Which files are searched.
+    /// Rules for files (`--include`, `--exclude`).
     pub files: Vec<Rule>,
-    /// Which directories are not.
+    /// Rules for directories (`--exclude-dir`).
     pub directories_excluded: Vec<Rule>,
-    /// What standard input is called (`--label`).
+    /// Name shown for standard input (`--label`).
     pub label: Vec<u8>,
-    /// Every line is output at once (`--line-buffered`).
+    /// Flushes after every line (`--line-buffered`).
     pub line_buffered: bool,
-    /// The order of results.
+    /// Order of the results.
     pub order: Order,
-    /// The regular file that is output to, which is not to be searched.
+    /// Device and inode of the regular file that output goes to, which must not be searched.
     pub output: Option<(u64, u64)>,
 }
 
 impl GrepOptions {
-    /// Tells whether context is shown.
     pub(super) fn shows_context(&self) -> bool {
         self.show == Show::Lines && (self.before.is_some() || self.after.is_some())
     }
 
-    /// Tells whether the file is the one that is output to.
+    /// True if the file is also the output.
     pub(super) fn is_output(&self, identity: Identity) -> bool {
         self.output == Some((identity.device, identity.inode))
     }
 
-    /// Tells whether it matters where in a file the last line that was asked for ends: whoever reads standard input next goes on
-    /// from there.
+    /// True if the end of the last requested line matters: the next reader of standard input must
+    /// continue from there.
     pub(super) fn notes_end(&self) -> bool {
         match self.show {
             Show::Lines | Show::Count => self.max.is_some(),
-            // The first match ends the search. It is the last line asked for only if no more are, or if those without one are.
+            // The first match ends the search. It is the last requested line only under `-m 1`
+            // or `-v`.
             _ => self.goes_nowhere && self.max.is_some_and(|max| max == 1 || self.invert),
         }
     }
 
-    /// Tells whether standard input is left at its end where nothing more of it has to be known. As in GNU grep, it is not where
-    /// names of files or nothing are shown.
+    /// True if standard input is read to its end once the result is known. GNU grep does not drain
+    /// it for `-l`, `-L` and `-q`.
     pub(super) fn drains(&self) -> bool {
         matches!(self.show, Show::Lines | Show::Count) || self.goes_nowhere
     }
 
-    /// Returns how many selected lines of a file have to be found.
+    /// Returns how many selected lines of a file must be found.
     pub(super) fn limit(&self) -> u64 {
         let max = self.max.unwrap_or(u64::MAX);
         match self.show {

@@ -1,7 +1,8 @@
-//! The order in which results come: whole for each file, as they are found, as the files were named, or sorted.
+//! Emits results in order: as found, in operand order, or sorted. Each file's result is one unit.
 //!
-//! What cannot be output yet is kept: some MiB in memory, more in a file without a name (`spill.rs`). So what grows with the
-//! number of files is only what is known of each that waits, a path and some words; and while nothing waits, nothing.
+//! Results that can't be emitted yet wait: the first few MiB in memory, the rest in an unnamed file
+//! (`spill.rs`). So only a path and a few words per waiting file grow with the number of files, and
+//! nothing does while nothing waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -13,30 +14,30 @@ use super::options::Order;
 use super::spill::{Spill, Waits};
 use super::wording;
 
-/// What was found in a file, or some of it.
+/// The result of searching a file, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Result {
-    /// Lines were selected.
+    /// True if lines were selected.
     pub(super) matched: bool,
-    /// Some of them are not shown, as they are no text, which is to be told.
+    /// True if some of them are binary and not shown, which must be reported.
     pub(super) hidden: bool,
-    /// More comes.
+    /// True if more of this file's result follows.
     pub(super) more: bool,
-    /// It begins where the lines of another file may have ended, from which it is to be set apart.
+    /// True if it starts a group of lines with context, so that a separator may be needed
+    /// before it.
     pub(super) apart: bool,
-    /// What is output.
+    /// Output bytes.
     pub(super) out: Vec<u8>,
 }
 
 impl Result {
-    /// Packs it for [`haul_flow::Desk::tell`].
+    /// Serialises the result for [`haul_flow::Desk::tell`]: the output, then a byte of flags.
     pub(super) fn pack(mut self) -> Vec<u8> {
         let flags = [self.matched, self.hidden, self.more, self.apart];
         self.out.push(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
         self.out
     }
 
-    /// Unpacks it.
     pub(super) fn unpack(packed: &[u8]) -> Option<Self> {
         let (flags, out) = packed.split_last()?;
         let flag = |number: u8| flags >> number & 1 != 0;
@@ -45,41 +46,41 @@ impl Result {
     }
 }
 
-/// Where results go.
+/// Orders results on their way to the reporter.
 pub(super) struct Output {
     order: Order,
     separator: Vec<u8>,
     state: Mutex<State>,
 }
 
-/// The place of a file among the others: the number of what the user named, and the path split at its slashes.
+/// Sort key of a file: the operand's index, and the components of the path.
 type Key = (usize, Vec<Vec<u8>>);
 
-/// A result without its output, and where that waits.
+/// A waiting result, with its output stored separately.
 type Piece = (Result, Waits);
 
 #[derive(Default)]
 struct State {
-    /// Results that wait, in pieces.
+    /// Waiting results, in pieces.
     waiting: BTreeMap<Key, Vec<Piece>>,
     spill: Spill,
-    /// What the user named that is next.
+    /// Index of the operand whose results are emitted now.
     turn: usize,
-    /// The file of which more comes.
+    /// The file whose result has begun but not ended.
     open: Option<Key>,
-    /// What the user named that is over before its turn.
+    /// Operands completed before their turn.
     over: BTreeSet<usize>,
-    /// Whether lines were selected before.
+    /// True if lines were emitted before.
     used: bool,
 }
 
 impl Output {
-    /// Makes the order; `separator` is what sets files apart, if anything does.
+    /// Creates an empty output. `separator` goes between groups of context lines; it may be empty.
     pub(super) fn new(order: Order, separator: Vec<u8>) -> Self {
         Self { order, separator, state: Mutex::default() }
     }
 
-    /// Takes the result of a file, or a piece of it, below the `index`-th of what the user named.
+    /// Accepts a file's result, or a piece of it, and emits it now or when its turn comes.
     pub(super) fn take(&self, report: &dyn Report, (index, path): (usize, &[u8]), mut result: Result) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_next = match (self.order, &state.open) {
@@ -104,7 +105,7 @@ impl Output {
         }
     }
 
-    /// Hears that all below the `index`-th of what the user named is over.
+    /// Called when everything below an operand is complete.
     pub(super) fn end(&self, report: &dyn Report, index: usize) {
         if self.order != Order::Named {
             return;
@@ -120,7 +121,7 @@ impl Output {
         }
     }
 
-    /// Outputs everything that waits.
+    /// Emits everything that is still waiting.
     pub(super) fn finish(&self, report: &dyn Report) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((key, pieces)) = state.waiting.pop_first() {
@@ -128,7 +129,7 @@ impl Output {
         }
     }
 
-    /// Outputs what waits and whose turn it is, until a file comes of which there will be more.
+    /// Emits waiting results whose turn it is, until one has more to follow.
     fn write_waiting(&self, state: &mut State, report: &dyn Report) {
         while state.open.is_none() {
             let turns = match self.order {
@@ -148,7 +149,7 @@ impl Output {
         }
     }
 
-    /// Writes what has waited of a file.
+    /// Emits all waiting pieces of a file.
     fn write_pieces(&self, state: &mut State, report: &dyn Report, key: &Key, pieces: Vec<Piece>) {
         let path = key.1.join(&b'/');
         for (mut piece, waits) in pieces {
@@ -164,14 +165,14 @@ impl Output {
         }
     }
 
-    /// Writes a result; where context is shown, the lines of files are set apart.
+    /// Emits a result, with the separator before it if needed.
     fn write(&self, state: &mut State, report: &dyn Report, path: &[u8], result: &Result) {
         if result.apart && state.used && !self.separator.is_empty() {
             report.output(Standard::Output, &[&self.separator, result.out.as_slice()].concat());
         } else if !result.out.is_empty() {
             report.output(Standard::Output, &result.out);
         }
-        // Under `-I` lines may have been shown of a file that then turned out to have none.
+        // Under `-I`, lines may have been shown before the file turned out to be binary.
         state.used |= result.matched || !result.out.is_empty();
         if result.hidden {
             report.problem(Problem::new(wording::BINARY_MATCHES).naming(path.to_vec()).as_warning());

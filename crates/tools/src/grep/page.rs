@@ -1,7 +1,8 @@
-//! What is shown of one file: the serial half of a search, which takes the selected lines of its pieces in order.
+//! Output of one file: the serial half of a search, which consumes the selections of its pieces
+//! in order.
 //!
-//! It numbers lines, adds context, cuts out and colours matches, and stops when there is enough. What is shown is GNU
-//! grep's, byte by byte.
+//! It numbers lines, adds context, extracts and colours matches, and stops when there is enough.
+//! The output matches GNU grep's byte for byte.
 
 use std::ops::Range;
 
@@ -10,96 +11,95 @@ use super::find::{Run, Selection};
 use super::matcher::{GivenUp, Matcher, Scratch};
 use super::options::{Binary, Colors, GrepOptions, Names, Show};
 
-/// What is known of a file, piece by piece.
+/// Output state of a file, carried from piece to piece.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// What is to be output.
+    /// Pending output.
     pub(super) out: Vec<u8>,
-    /// Selected lines so far.
+    /// Number of selected lines so far.
     pub(super) count: u64,
-    /// Nothing more has to be known of the file.
+    /// True if nothing more of the file is needed.
     pub(super) done: bool,
-    /// Selected lines could not be shown, as they are no text.
+    /// True if selected lines were suppressed because they are binary.
     pub(super) hidden: bool,
-    /// The file turned out not to be text.
+    /// True if the file turned out to be binary.
     pub(super) binary: bool,
-    /// Why the search was given up, if it was.
+    /// Why the search was abandoned, if it was.
     pub(super) given_up: Option<GivenUp>,
-    /// Whether lines are to have the file's name before them.
+    /// True if lines are prefixed with the file's name.
     pub(super) named: bool,
-    /// The name, once there is a line.
+    /// The file's name; filled in once a line is selected.
     pub(super) name: Vec<u8>,
-    /// How wide numbers are.
+    /// Minimum width of numbers.
     width: usize,
-    /// Lines before the piece.
+    /// Number of lines before the piece.
     lines: u64,
     /// The last line that was shown.
     shown: Option<Shown>,
-    /// Whether lines were selected to be shown.
+    /// True if any line was selected for output.
     used: bool,
-    /// Where context is shown, what is output begins where the lines of another file may have ended.
+    /// True if a separator may be needed before this output, because it starts a group of lines
+    /// with context.
     pub(super) apart: bool,
-    /// Lines of context still to be shown.
+    /// Lines of trailing context still to show.
     pending: u64,
-    /// Where the last line that was asked for ends in the file, once it was found, if that matters.
+    /// File offset of the end of the last requested line, once it is found and if it matters.
     pub(super) end: Option<u64>,
-    /// Whether enough lines were selected.
+    /// True if enough lines were selected.
     full: bool,
-    /// The last lines before the piece, as many as are shown as context, or up to twice as many.
+    /// The last lines before the piece: as many as leading context needs, up to twice that.
     tail: Vec<u8>,
-    /// How many they are.
+    /// Number of lines in `tail`.
     tail_lines: u64,
 }
 
-/// Up to where lines were shown.
+/// The last line that was shown.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
-    /// Where the last line ends in the file.
+    /// File offset of its end.
     to: u64,
-    /// Its number.
     number: u64,
 }
 
 /// A piece of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
-    /// Whole lines.
     pub(super) text: &'a [u8],
-    /// Where they begin in the file.
+    /// File offset of `text`.
     pub(super) offset: u64,
 }
 
-/// Shows pieces of files, with what is the same for all.
+/// Prints pieces of files.
 pub(super) struct Printer<'a> {
     pub(super) options: &'a GrepOptions,
     pub(super) matcher: &'a Matcher,
     pub(super) scratch: &'a mut Scratch,
 }
 
-/// A line to be shown.
+/// A line to print.
 struct Line<'a> {
     text: &'a [u8],
-    /// Where it begins and ends in the text, with the byte that ends it if one does.
+    /// Its range in the text, including the terminator, if there is one.
     range: Range<usize>,
     number: u64,
-    /// Where it begins in the file.
+    /// File offset of its start.
     offset: u64,
     selected: bool,
 }
 
 impl Page {
-    /// Tells whether context after a selected line is still to be shown.
+    /// True if trailing context is still due.
     pub(super) fn has_context_left(&self) -> bool {
         self.pending > 0
     }
 
-    /// Returns where in a piece, or in what comes before, the last line that was shown ends.
+    /// Returns how far a piece has already been shown, as an offset into it.
     fn shown_in(&self, offset: u64) -> usize {
         let to = self.shown.map_or(0, |shown| shown.to);
         usize::try_from(to.saturating_sub(offset)).unwrap_or(usize::MAX)
     }
 
-    /// Begins a file that was found in a directory, or not, and of a size if that is known.
+    /// Starts a file. `size` is its size, if known, which sets the width of numbers under `-T`.
     pub(super) fn new(options: &GrepOptions, in_directory: bool, size: Option<u64>) -> Self {
         let named = match options.names {
             Names::Always => true,
@@ -121,7 +121,7 @@ impl Printer<'_> {
         if self.options.wanted.null_data { 0 } else { b'\n' }
     }
 
-    /// Takes a piece of a file that is text, with what was selected in it.
+    /// Consumes a piece of text and its selection.
     pub(super) fn take(&mut self, page: &mut Page, piece: Piece<'_>, selection: &Selection) {
         page.given_up = page.given_up.or(selection.given_up);
         if page.done {
@@ -146,8 +146,8 @@ impl Printer<'_> {
         page.done = page.full && page.pending == 0;
     }
 
-    /// Takes what was selected in a piece of a file that turned out not to be text, in which NULs end lines. As in GNU grep,
-    /// context of what was shown before goes on, up to what is read together with a selected line.
+    /// Consumes a binary piece and its selection; NULs end lines in it. GNU grep still shows
+    /// trailing context here, up to the buffer that holds a selected line.
     pub(super) fn take_binary(&mut self, page: &mut Page, piece: Piece<'_>, selection: &Selection) {
         page.given_up = page.given_up.or(selection.given_up);
         if page.done {
@@ -174,13 +174,15 @@ impl Printer<'_> {
         page.done = page.hidden || (page.count >= self.options.limit() && page.pending == 0);
     }
 
-    /// Notes where the last line ends that was asked for, if it is among the selected ones: `left` are.
+    /// Records the end of the last requested line if it is in this selection; `left` are
+    /// still wanted.
     fn note_end(&self, page: &mut Page, piece: Piece<'_>, (selection, left): (&Selection, u64)) {
         if !self.options.notes_end() || page.end.is_some() || selection.count < left {
             return;
         }
         let mut left = left;
-        // Where nobody sees the lines, GNU grep stops at the first that are selected, and counts those that follow each other.
+        // With output to the null device, GNU grep stops at the first selected run and counts the
+        // lines in it.
         let runs =
             if self.options.goes_nowhere { usize::from(page.count == 0) } else { selection.runs.len() };
         for run in selection.runs.iter().take(runs) {
@@ -194,15 +196,15 @@ impl Printer<'_> {
         page.end = page.end.filter(|_| left == 0);
     }
 
-    /// Tells whether context is shown before a line of a run. Where lines without a match are selected, GNU grep does so only
-    /// before the first of those that it has read together.
+    /// True if leading context applies to a line of a run. Under `-v`, GNU grep looks back only
+    /// from the first line of a run or of a buffer.
     fn is_looked_before(&self, piece: Piece<'_>, run: &Run, start: usize) -> bool {
         self.options.shows_context()
             && (!self.options.invert || start == run.lines.start || start == self.judged_with(piece, start))
     }
 
-    /// Returns where the lines begin that GNU grep reads together with the one at a place. It reads a last line that does not end
-    /// alone.
+    /// Returns where the lines begin that share a GNU buffer with the line at `start`. An
+    /// unterminated last line is a buffer of its own.
     fn judged_with(&self, piece: Piece<'_>, start: usize) -> usize {
         if self.last_end(&piece.text[start..]) == 0 {
             return start;
@@ -245,7 +247,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Tells whether lines are shown as they are, and no line but the selected ones.
+    /// True if output is just the selected lines, unadorned.
     fn is_plain(&self, page: &Page) -> bool {
         let options = self.options;
         let has_head = page.named || options.numbers || options.offsets;
@@ -256,8 +258,8 @@ impl Printer<'_> {
         self.options.binary == Binary::Text || !self.options.wanted.utf8 || std::str::from_utf8(bytes).is_ok()
     }
 
-    /// Notes where the context goes on after a line that could not be shown: as in GNU grep, after the last line that was, or from
-    /// the first line that was read together with this one.
+    /// Records where trailing context resumes after a line that could not be shown. In GNU grep,
+    /// that is after the last line shown, or at the first line in the same buffer.
     fn look_back(&self, page: &mut Page, piece: Piece<'_>, start: usize, number: u64) {
         let mut from = self.judged_with(piece, start);
         for _ in 0..self.options.before.unwrap_or(0) {
@@ -274,7 +276,7 @@ impl Printer<'_> {
         memchr::memchr(self.terminator(), &text[at..]).map_or(text.len(), |end| at + end + 1)
     }
 
-    /// Shows the context before a selected line, and what separates it from lines before.
+    /// Prints leading context and, if the group is not adjacent to the last, a separator.
     fn before(&mut self, page: &mut Page, piece: Piece<'_>, start: usize, number: u64) {
         self.trail(page, piece, start);
         let wanted = self.options.before.unwrap_or(0);
@@ -298,7 +300,7 @@ impl Printer<'_> {
         } else if page.shown.is_none_or(|shown| shown.to != first) {
             self.separate(page);
         }
-        // Where no numbers are shown, no lines are counted.
+        // If numbers are off, lines are not counted and `number` is meaningless.
         let mut number = number.saturating_sub(lines + tail_lines);
         for (context, mut at, end) in
             [(Piece { text: &tail, offset: tail_offset }, tail_from, tail.len()), (piece, from, start)]
@@ -318,12 +320,12 @@ impl Printer<'_> {
         self.last_end(before)
     }
 
-    /// Returns where the last line ends that has its end in a text.
+    /// Returns the position after the last line end in a text.
     fn last_end(&self, text: &[u8]) -> usize {
         memchr::memrchr(self.terminator(), text).map_or(0, |end| end + 1)
     }
 
-    /// Shows the context after the last selected line, up to a place in the piece.
+    /// Prints trailing context, up to a position in the piece.
     fn trail(&mut self, page: &mut Page, piece: Piece<'_>, to: usize) {
         let mut at = page.shown_in(piece.offset);
         if page.pending == 0 || at >= to {
@@ -334,12 +336,12 @@ impl Printer<'_> {
             let line = at..self.line_end(piece.text, at);
             at = line.end;
             number += 1;
-            // As in GNU grep, what cannot be shown ends the context.
+            // In GNU grep, a line that can't be shown ends the context.
             page.pending = if self.show(page, piece, line, number, false) { page.pending - 1 } else { 0 };
         }
     }
 
-    /// Keeps the last lines of a piece, which may be context of the next.
+    /// Keeps the last lines of a piece as leading context for the next.
     fn keep_tail(&self, page: &mut Page, piece: Piece<'_>) {
         let wanted = if self.options.shows_context() { self.options.before.unwrap_or(0) } else { 0 };
         let (mut from, mut lines) = (piece.text.len(), 0);
@@ -353,8 +355,8 @@ impl Printer<'_> {
         }
         page.tail.extend_from_slice(&piece.text[from..]);
         page.tail_lines += lines;
-        // Where pieces are small, what is not wanted any more is cut off only when it is as much as what is, so that no line is
-        // moved more than once.
+        // Trim only once half the tail is stale: then each line moves at most once, however small
+        // the pieces are.
         if page.tail_lines > wanted.saturating_mul(2) {
             let from = (0..wanted).fold(page.tail.len(), |from, _| self.line_start(&page.tail, from));
             page.tail.drain(..from);
@@ -362,7 +364,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Writes the line that separates lines that are apart.
+    /// Prints the separator between groups.
     pub(super) fn separate(&mut self, page: &mut Page) {
         if let Some(separator) = &self.options.separator {
             let begun = self.begin(page, |colors| &colors.separator);
@@ -372,7 +374,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Shows a line; returns whether it could be. Then it is the last that was.
+    /// Prints a line and records it as the last one shown. Returns false if it is binary.
     fn show(
         &mut self,
         page: &mut Page,
@@ -389,7 +391,7 @@ impl Printer<'_> {
         is_shown
     }
 
-    /// Shows a line, if it is text.
+    /// Prints a line. Returns false if it is binary.
     fn line(&mut self, page: &mut Page, line: &Line<'_>) -> bool {
         let options = self.options;
         let end = line.range.end;
@@ -432,7 +434,8 @@ impl Printer<'_> {
         true
     }
 
-    /// Shows a line up to its last match, or its matches only. Returns where the rest begins, if all could be shown.
+    /// Prints a line up to its last match, or only its matches. Returns where the rest begins, or
+    /// `None` if a part is binary.
     fn matches(
         &mut self,
         page: &mut Page,
@@ -459,7 +462,7 @@ impl Printer<'_> {
                     return None;
                 }
             } else {
-                // As in GNU grep, the colour of the match takes the place of the line's.
+                // In GNU grep, the colour of a match replaces that of the line.
                 if let Some(colors) = &self.options.colors {
                     begin(&mut page.out, of_line, colors);
                 }
@@ -474,7 +477,8 @@ impl Printer<'_> {
         Some(rest)
     }
 
-    /// Writes what stands before a line or a part of it. Returns whether that is text, so that it can be shown.
+    /// Prints the prefix of a line or of a match. Returns false, and marks the page, if the text
+    /// is binary.
     fn head(&mut self, page: &mut Page, line: &Line<'_>, part: Range<usize>) -> bool {
         if !self.is_text(&line.text[part.clone()]) {
             page.hidden = true;
@@ -546,7 +550,7 @@ impl Printer<'_> {
         self.end(page, begun);
     }
 
-    /// Ends a file: adds what is shown of it as a whole.
+    /// Appends the per-file output.
     pub(super) fn finish(&self, page: &mut Page, name: &[u8]) {
         let matched = page.count > 0;
         match self.options.show {
@@ -570,7 +574,7 @@ impl Printer<'_> {
     }
 }
 
-/// Begins a colour; returns whether it has to be ended.
+/// Starts a colour. Returns true if it needs an end.
 fn begin(out: &mut Vec<u8>, color: &str, colors: &Colors) -> bool {
     if color.is_empty() {
         return false;

@@ -1,8 +1,9 @@
-//! Patterns as POSIX and GNU write them, read into a tree.
+//! Parses POSIX and GNU patterns into a tree.
 //!
-//! Basic and extended regular expressions, with GNU's additions (`\<`, `\>`, `\b`, `\w`, ...; `\+`, `\?`, `\|` in basic ones), and
-//! with GNU's answers to what POSIX leaves open: where a `*` is itself, what an empty alternative is, which `{` begins an
-//! interval. Sets never have the byte that ends a line, so no match goes over one.
+//! Covers basic and extended regular expressions with GNU's extensions (`\<`, `\>`, `\b`, `\w`,
+//! ...; `\+`, `\?`, `\|` in basic ones), and GNU's answers to what POSIX leaves open: where `*` is
+//! literal, what an empty alternative matches, which `{` opens an interval. No set contains the
+//! line terminator, so no match spans lines.
 
 use std::fmt;
 
@@ -10,13 +11,13 @@ use regex_syntax::hir::{Class, Hir, Look, Repetition};
 
 use super::bracket::{self, Alphabet, Place};
 
-/// The most often that something can be repeated.
+/// Maximum repetition count in an interval.
 const REPETITIONS_MAX: u32 = 32_767;
 
-/// Groups and repetitions may be in each other so deep: the tree is walked by recursion.
+/// Maximum nesting of groups and repetitions. Bounded because the tree is walked recursively.
 const DEPTH_MAX: usize = 250;
 
-/// Why a pattern is none, in GNU's words.
+/// Why a pattern is invalid, in GNU's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused(pub(super) &'static str);
 
@@ -28,43 +29,43 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// How a pattern is written.
+/// The syntax of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Syntax {
     /// A basic regular expression (`-G`).
     Basic,
     /// An extended regular expression (`-E`).
     Extended,
-    /// A text to be found as it is (`-F`).
+    /// A literal string (`-F`).
     Fixed,
     /// A Perl-compatible regular expression (`-P`).
     Perl,
 }
 
-/// A part of a pattern.
+/// A node of a pattern's tree.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// A character of a set.
+    /// One character of a set.
     Set(Class),
-    /// A byte that is no character.
+    /// One byte that is not part of a character.
     Byte(u8),
-    /// A place.
+    /// A zero-width assertion.
     Look(Look),
-    /// One after the other; of none, nothing.
+    /// A sequence; if empty, the empty string.
     Concat(Vec<Node>),
-    /// One of them.
+    /// One of several alternatives.
     Alternate(Vec<Node>),
-    /// The same so often.
+    /// A repetition with its minimum and maximum.
     Repeat(Box<Node>, u32, Option<u32>),
-    /// What later can be asked for again, by this number.
+    /// A capturing group with its number.
     Group(usize, Box<Node>),
-    /// The text of a group, again.
+    /// A back-reference to a group.
     Back(usize),
 }
 
 impl Node {
-    /// Makes an expression for the regex engine, in which a reference is whatever the group could be, so that it matches
-    /// wherever this does.
+    /// Lowers the tree for the regex engine. A back-reference becomes anything its group could
+    /// match, so the result matches wherever the pattern does, and maybe elsewhere.
     pub(super) fn hir(&self) -> Hir {
         let mut groups = Vec::new();
         self.lower(&mut groups)
@@ -96,7 +97,7 @@ impl Node {
         }
     }
 
-    /// Returns the same without what depends on where it stands: the text of a group can stand anywhere.
+    /// Drops assertions: a group's text may recur where its assertions don't hold.
     fn without_places(&self) -> Node {
         let each = |nodes: &[Node]| nodes.iter().map(Node::without_places).collect();
         match self {
@@ -109,7 +110,7 @@ impl Node {
         }
     }
 
-    /// Tells whether the text of a group is asked for.
+    /// True if the pattern contains a back-reference.
     pub(super) fn refers_back(&self) -> bool {
         match self {
             Node::Back(_) => true,
@@ -120,10 +121,10 @@ impl Node {
     }
 }
 
-/// Reads a pattern; what the user should know of it is added to `warnings`.
+/// Parses a pattern. Appends warnings to `warnings`.
 ///
 /// # Errors
-/// Why it is none.
+/// If the pattern is invalid.
 pub(super) fn read(
     text: &[u8],
     syntax: Syntax,
@@ -154,7 +155,7 @@ struct Parser<'a> {
     warnings: &'a mut Vec<&'static str>,
 }
 
-/// What stands at a place of a pattern.
+/// A lexical token; `Other` covers everything without a meaning in repetition or grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Open,
@@ -164,12 +165,12 @@ enum Token {
     Plus,
     Question,
     Brace,
-    /// Anything else, where one character stands for itself or begins something.
+    /// Any other character, literal or not.
     Other,
 }
 
 impl Parser<'_> {
-    /// Takes all of the text as it is.
+    /// Reads the rest of the text literally.
     fn literal(&mut self) -> Node {
         let mut nodes = Vec::new();
         while let Some(node) = self.character() {
@@ -184,7 +185,7 @@ impl Parser<'_> {
         Some(first.map_or_else(Node::Byte, |character| Node::Set(self.alphabet.one(character))))
     }
 
-    /// Says what stands here, and how long it is.
+    /// Returns the token at the current position and its length.
     fn token(&self) -> (Token, usize) {
         let rest = &self.text[self.at..];
         let (byte, escaped, length) = match rest {
@@ -210,7 +211,8 @@ impl Parser<'_> {
         let mut branches = vec![self.branch()?];
         while let (Token::Bar, length) = self.token() {
             self.at += length;
-            // What a branch closes can be asked for only in it and behind all of them.
+            // Groups closed in one branch can be referenced within it and after the alternation,
+            // but not in sibling branches.
             let others = std::mem::replace(&mut self.closed, before.clone());
             branches.push(self.branch()?);
             self.closed.extend(others);
@@ -226,7 +228,7 @@ impl Parser<'_> {
                 Token::Bar | Token::Close => break,
                 _ => {
                     let first = self.at == begin;
-                    // What only says where does not end the beginning.
+                    // Assertions don't end the start-of-branch context.
                     let begins = nodes.iter().all(|node| matches!(node, Node::Look(_)));
                     let node = self.piece(first, begins)?;
                     nodes.push(node);
@@ -236,8 +238,8 @@ impl Parser<'_> {
         Ok(Node::Concat(nodes))
     }
 
-    /// Reads an atom and what says how often. `first` tells whether it is the first of its branch, and `begins` whether
-    /// nothing stands before that could be repeated.
+    /// Parses an atom and its repetitions. `first` is true for the first atom of a branch, `begins`
+    /// if nothing before it can be repeated.
     fn piece(&mut self, first: bool, begins: bool) -> Result<Node, Refused> {
         let mut node = if begins { self.beginning(first)? } else { self.atom(first)? };
         let is_nothing = match &node {
@@ -264,7 +266,7 @@ impl Parser<'_> {
         Ok(node)
     }
 
-    /// Reads an atom where nothing stands before that could be repeated.
+    /// Parses an atom where nothing before it can be repeated.
     fn beginning(&mut self, first: bool) -> Result<Node, Refused> {
         self.check_close()?;
         let (token, length) = self.token();
@@ -284,7 +286,8 @@ impl Parser<'_> {
         Ok(Node::Concat(Vec::new()))
     }
 
-    /// Checks that after repetitions of nothing no group ends: the C library takes that `)` for itself, and misses another.
+    /// Rejects a group that ends right after dangling repetitions: the C library consumes that `)`
+    /// as a literal and then reports a missing one.
     fn check_close(&self) -> Result<(), Refused> {
         let rest = &self.text[self.at..];
         let often = rest.iter().take_while(|byte| b"*+?{".contains(byte)).count();
@@ -294,7 +297,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Warns of a repetition of nothing.
+    /// Warns about a dangling repetition operator.
     fn warn_of(&mut self, token: Token) {
         self.warnings.extend(match token {
             Token::Star => Some("warning: * at start of expression"),
@@ -305,7 +308,7 @@ impl Parser<'_> {
         });
     }
 
-    /// Reads how often something is repeated, if that stands here.
+    /// Parses a repetition operator, if there is one.
     fn repetition(&mut self) -> Result<Option<(u32, Option<u32>)>, Refused> {
         let (token, length) = self.token();
         let often = match token {
@@ -319,7 +322,7 @@ impl Parser<'_> {
         Ok(Some(often))
     }
 
-    /// Reads an interval. What is none is a text in an extended expression, and an error in a basic one.
+    /// Parses an interval. An invalid one is literal text in extended syntax, an error in basic.
     fn interval(&mut self, opening: usize) -> Result<Option<(u32, Option<u32>)>, Refused> {
         let mut at = self.at + opening;
         let mut number = || {
@@ -398,7 +401,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Tells whether nothing comes after so many bytes that a line's end could not come before.
+    /// True if a branch may end after this many bytes, so that `$` is an anchor there.
     fn ends_after(&self, bytes: usize) -> bool {
         let rest = &self.text[self.at + bytes..];
         rest.is_empty() || rest.starts_with(b"\\)") || rest.starts_with(b"\\|")

@@ -1,9 +1,9 @@
-//! Perl's patterns (`-P`), matched by PCRE2.
+//! Perl patterns (`-P`), matched by PCRE2.
 //!
-//! Each line is a subject of its own, as in GNU grep, so no match spans lines and `^` and `$` mean the line. Where text is
-//! UTF-8, a byte that is not part of a character matches nothing and separates what is before it from what is after.
-//! As with GNU grep and the PCRE2 of its time, `\d`, `\w`, `\s` and `\b` know ASCII only, unless the pattern begins with
-//! `(*UCP)`.
+//! Each line is its own subject, as in GNU grep: no match spans lines, and `^` and `$` refer to the
+//! line. In UTF-8 text, an invalid byte matches nothing and separates what is before it from what
+//! is after. As in GNU grep with the PCRE2 of its time, `\d`, `\w`, `\s` and `\b` are ASCII-only
+//! unless the pattern begins with `(*UCP)`.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use haul_sys::pcre2::{Failure, Matching, Pattern, PatternOptions};
 
 use super::matcher::{Extent, Wanted};
 
-/// A pattern made ready.
+/// A compiled pattern.
 pub(super) struct Perl {
     pattern: Pattern,
     utf8: bool,
@@ -22,16 +22,17 @@ impl Perl {
     /// Compiles the pattern.
     ///
     /// # Errors
-    /// PCRE2's message about it, or that there are several.
+    /// PCRE2's message if the pattern is invalid, or a message if there are several patterns.
     pub(super) fn new(wanted: &Wanted) -> Result<Self, String> {
         let text = match wanted.patterns.as_slice() {
-            // As with `-f /dev/null`: nothing matches.
+            // Nothing matches, as with `-f /dev/null`.
             [] => b"(*F)",
             [only, others @ ..] if others.iter().all(|other| other == only) => only.as_slice(),
             _ => return Err("the -P option only supports a single pattern".to_owned()),
         };
         let text = match wanted.extent {
-            // PCRE2's own option for words differs from `-w` where the pattern begins or ends with a non-letter.
+            // PCRE2's own word option differs from `-w` if the pattern begins or ends with
+            // a non-letter.
             Extent::Words => [b"(?<!\\w)(?:", text, b")(?!\\w)"].concat(),
             Extent::Part | Extent::Line => text.to_vec(),
         };
@@ -41,7 +42,7 @@ impl Perl {
         Ok(Self { pattern, utf8: wanted.utf8, terminator: wanted.alphabet().terminator })
     }
 
-    /// Allocates what a worker needs. `None` if there is no memory.
+    /// Allocates a worker's scratch space. Returns `None` if out of memory.
     pub(super) fn matching(&self) -> Option<Matching> {
         Matching::new(&self.pattern)
     }
@@ -71,19 +72,19 @@ impl Perl {
         line: &[u8],
         from: usize,
     ) -> Result<Option<Range<usize>>, Failure> {
-        // PCRE2 refuses to start inside a character. As in GNU grep, a stray byte is skipped, and what follows it has
-        // nothing before it.
+        // PCRE2 refuses to start inside a character. GNU grep skips stray bytes and hides what is
+        // before them from look-behind.
         let strays = line[from..].iter().take_while(|byte| self.utf8 && begins_no_character(**byte)).count();
         let at = from + strays;
         let begin = if strays > 0 { at } else { 0 };
-        // In an empty rest, look-behind sees nothing in GNU grep.
+        // In GNU grep, look-behind from the end of the line sees nothing.
         let begin = if at == line.len() { at } else { begin };
         let found = self.pattern.find(matching, &line[begin..], at - begin, at > 0)?;
         Ok(found.map(|found| begin + found.start..begin + found.end))
     }
 }
 
-/// True for a byte that no character of UTF-8 begins with.
+/// True if no UTF-8 character starts with this byte.
 fn begins_no_character(byte: u8) -> bool {
     matches!(byte, 0x80..=0xc1 | 0xf5..)
 }

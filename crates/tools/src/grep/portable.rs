@@ -1,5 +1,5 @@
-//! What a search by several processes sends: the options once, and with each part which of the user's operands it is below. A file
-//! in which more is found than can be sent is searched by the process that walks.
+//! Distributes a search over ranks. The options are sent once; each work item names the operand it
+//! is below. A file whose result is too large to send is searched again by the process that walks.
 
 use haul_cluster::{Arrivals, Distributed};
 use haul_flow::{Desk, Found, Job, Node};
@@ -11,7 +11,7 @@ impl Distributed for Grep {
     const NAME: &'static str = "grep";
 
     fn brief(&self) -> Vec<u8> {
-        // Plain data of types that can be written down.
+        // Plain data always serialises.
         postcard::to_stdvec(self.options()).unwrap_or_default()
     }
 
@@ -25,7 +25,8 @@ impl Distributed for Grep {
     }
 
     fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool {
-        // More is found in it than can be sent. As a job of files it would be sent away again.
+        // Its result is too large to send. A file job would be sent away again, so this is a
+        // visit job.
         let found = found.clone();
         desk.share(Job::Visit(Box::new(move |desk| {
             desk.tool().search_as_it_comes(desk, &found);

@@ -1,49 +1,50 @@
-//! Patterns with back-references as programs: the tree made flat, so that a search is in a state of a few numbers that
-//! can be remembered (`backtrack.rs`).
+//! Patterns with back-references, flattened to programs. The state of a search is then a few
+//! integers, cheap to remember (`backtrack.rs`).
 
 use regex_syntax::hir::{Class, Look};
 
 use super::pattern::Node;
 
-/// Groups that can be referred to, and group 0.
+/// Number of groups that can be referenced, counting group 0.
 const GROUPS: usize = 10;
 
-/// One step of a program. Places are indices of steps.
+/// One instruction. Targets are instruction indices.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Consumes a character of a set.
     Set(Class),
-    /// Consumes a byte that is no character.
+    /// Consumes a byte that is not part of a character.
     Byte(u8),
-    /// Goes on if the place in the text is such.
+    /// Continues if the assertion holds.
     Look(Look),
-    /// Goes on in the next step, and at this place.
+    /// Continues at the next instruction and at this one.
     Split(usize),
-    /// Goes on at this place.
+    /// Jumps.
     Jump(usize),
-    /// Goes on at each of these places.
+    /// Continues at each of these instructions.
     Branch(Vec<usize>),
-    /// Notes where the group in this slot begins.
+    /// Records the start of the group in this slot.
     Open(usize),
-    /// Notes where it ends.
+    /// Records its end.
     Close(usize),
-    /// Consumes the text of the group in this slot, which has to have one.
+    /// Consumes the text of the group in this slot; fails if the group is unset.
     Back(usize),
-    /// Begins or repeats a counted loop: in the next step while `most` allows it, at `out` from `least` on.
+    /// Enters or repeats a counted loop: at the next instruction while `most` allows it, at `out`
+    /// once `least` is reached.
     Loop { counter: usize, least: u32, most: Option<u32>, out: usize },
-    /// The pattern matches.
+    /// Matches.
     Match,
 }
 
-/// A pattern made flat.
+/// A pattern as a flat program.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) steps: Vec<Step>,
-    /// For each step, the slots whose text can still be asked for, as bits.
+    /// For each instruction, a bit set of the slots that may still be read.
     pub(super) live: Vec<u16>,
-    /// Groups that are referred to.
+    /// Number of slots: groups that are referenced.
     pub(super) slots: usize,
-    /// Counted loops.
+    /// Number of loop counters.
     pub(super) counters: usize,
 }
 
@@ -59,7 +60,7 @@ impl Program {
     }
 }
 
-/// Collects the groups that a pattern refers to.
+/// Collects the groups that back-references name.
 fn note_references(node: &Node, referred: &mut Vec<usize>) {
     match node {
         Node::Back(number) if *number < GROUPS && !referred.contains(number) => referred.push(*number),
@@ -141,8 +142,8 @@ impl Writer {
     }
 }
 
-/// Finds out for each step which slots can be asked for from there on before they are set again. What differs only in
-/// others is the same state.
+/// Computes, for each instruction, the slots that may be read before they are next written. States
+/// that differ only in dead slots are the same state.
 fn live(steps: &[Step]) -> Vec<u16> {
     let mut live = vec![0_u16; steps.len()];
     loop {
@@ -154,7 +155,7 @@ fn live(steps: &[Step]) -> Vec<u16> {
                 Step::Split(to) | Step::Loop { out: to, .. } => next | live[*to],
                 Step::Branch(to) => to.iter().fold(0, |all, to| all | live[*to]),
                 Step::Open(slot) => next & !(1 << slot),
-                // Where the group begins was noted before.
+                // Reads the start that `Open` recorded.
                 Step::Close(slot) | Step::Back(slot) => next | 1 << slot,
                 Step::Match => 0,
                 Step::Set(_) | Step::Byte(_) | Step::Look(_) => next,

@@ -1,6 +1,6 @@
-//! Where results wait that are too many to be kept in memory: a file without a name in the directory for temporary files.
+//! Stores waiting results that don't fit in memory, in an unnamed file in the temporary directory.
 //!
-//! If there can be none, or it takes no more, results wait in memory after all: what was found is not lost for that.
+//! If that file can't be created or is full, results wait in memory after all, so none is lost.
 
 use std::ffi::CString;
 use std::ops::Range;
@@ -8,37 +8,37 @@ use std::os::unix::ffi::OsStringExt;
 
 use haul_sys::{Cache, Errno, Error, Fd, Mode, Open, Operation, open, open_path, read, remove, write};
 
-/// Bytes of results that wait in memory.
+/// Maximum size of waiting results in memory, in bytes.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// Names that are tried for the file before it loses its name.
+/// Maximum number of names tried for the file before it is unlinked.
 const NAMES_TRIED: u32 = 100;
 
-/// Results that wait.
+/// Storage for waiting results.
 #[derive(Default)]
 pub(super) struct Spill {
-    /// Bytes that wait in memory.
+    /// Bytes waiting in memory.
     kept: usize,
     file: Option<Unnamed>,
-    /// There is no file to be had.
+    /// True once the file could not be created or written.
     refused: bool,
 }
 
-/// A file without a name, to write and to read.
+/// An unlinked temporary file.
 struct Unnamed {
     writes: Fd,
     reads: Fd,
     end: u64,
 }
 
-/// Where something waits.
+/// Where a waiting result is stored.
 pub(super) enum Waits {
     Here(Vec<u8>),
     There(Range<u64>),
 }
 
 impl Spill {
-    /// Keeps something.
+    /// Stores bytes.
     pub(super) fn keep(&mut self, bytes: Vec<u8>) -> Waits {
         if self.kept + bytes.len() <= KEPT_BYTES || self.refused {
             self.kept += bytes.len();
@@ -68,10 +68,10 @@ impl Spill {
         Ok(begin..file.end)
     }
 
-    /// Gives back what was kept.
+    /// Retrieves stored bytes.
     ///
     /// # Errors
-    /// When it cannot be read again.
+    /// If the file can't be read.
     pub(super) fn take(&mut self, waits: Waits) -> Result<Vec<u8>, Error> {
         match (waits, &self.file) {
             (Waits::There(range), Some(file)) => file.get(range),
@@ -86,7 +86,7 @@ impl Spill {
 
 impl Unnamed {
     fn new() -> Result<Self, Error> {
-        // A path of the environment has no NUL in it.
+        // Environment variables can't contain NUL.
         let folder = CString::new(std::env::temp_dir().into_os_string().into_vec()).unwrap_or_default();
         let folder = open_path(&folder, Open::SEARCH.following())?;
         let mut number = 0;

@@ -1,4 +1,4 @@
-//! What is read as it comes: standard input, FIFOs and devices, and files whose length says nothing.
+//! Sequential inputs: standard input, FIFOs, devices, and files whose size is meaningless.
 
 use std::os::fd::AsFd;
 
@@ -10,21 +10,21 @@ use haul_sys::{
 use super::Grep;
 use super::content::{JUDGED_BYTES, Stream, Until};
 
-/// Bytes that are read at a time.
+/// Size of a read, in bytes.
 const READ_BYTES: usize = JUDGED_BYTES;
 
-/// Where the search of a stream has stopped.
+/// Where the search of a stream stopped.
 #[derive(Clone, Copy)]
 pub(super) struct Stopped {
-    /// Where the last line ends that was asked for, if it was found and that matters.
+    /// Offset of the end of the last requested line, if it was found and matters.
     line_end: Option<u64>,
-    /// Whether nothing more had to be known before the end was met.
+    /// True if the search ended before EOF.
     is_early: bool,
 }
 
 impl Grep {
-    /// Searches what comes in a stream. A regular file ends where it did when it was looked at, or else a program that writes
-    /// as fast as we read could keep us for ever.
+    /// Searches a stream. A regular file is searched up to its size at the time of `stat`;
+    /// otherwise a program that appends as fast as we read could keep us busy forever.
     pub(super) fn search_stream(
         &self,
         desk: &Desk<'_, Self>,
@@ -42,7 +42,7 @@ impl Grep {
             match read_on(&source, &mut buffer[..most]) {
                 Ok(0) => is_ended = true,
                 Ok(length) => {
-                    // What GNU grep would ask for next.
+                    // GNU grep's next read: after a short read, the rest of its buffer.
                     room = if length < room { room - length } else { READ_BYTES };
                     let bytes = (&buffer[..length], Until::LineEnd);
                     self.with_scratch(|scratch| {
@@ -51,6 +51,7 @@ impl Grep {
                     desk.count(Tally { bytes: length as u64, ..Tally::default() });
                     left = left.map(|left| left - length as u64);
                     if std::mem::take(&mut seems_empty) {
+                        // It is not empty after all: it has grown, or its size is meaningless.
                         left = stat(&source).ok().and_then(|looked| bytes_left(&source, &looked));
                     }
                 }
@@ -71,7 +72,7 @@ impl Grep {
         stopped
     }
 
-    /// Searches standard input. Who reads it after us goes on after the last line that was asked for, as after GNU grep.
+    /// Searches standard input, leaving its offset where GNU grep would for the next reader.
     pub(super) fn search_input(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Handled {
         if !self.inputs.begins(found) {
             return Handled::Deferred;
@@ -94,9 +95,9 @@ impl Grep {
         Handled::Over
     }
 
-    /// Leaves standard input, which began at a place if it has any, where whoever reads it next goes on after GNU grep: behind the
-    /// last line that was asked for, or, if so many were not found but nothing more has to be known, at the end. So whoever writes
-    /// into a pipe can write all of it.
+    /// Leaves standard input where GNU grep does: after the last requested line, or, if the search
+    /// ended early without it, at the end. Draining a pipe lets its writer finish. `begin` is the
+    /// initial offset, if the input is seekable.
     fn leave_input(&self, input: impl AsFd, begin: Option<u64>, stopped: Stopped) -> Result<(), Error> {
         match (begin, stopped.line_end) {
             (Some(begin), Some(end)) => stand_at(&input, begin + end),
@@ -111,7 +112,7 @@ impl Grep {
         }
     }
 
-    /// Opens a device, a FIFO, or whatever is to be read from its beginning on, and searches it.
+    /// Opens a device, a FIFO or any other file that is read sequentially, and searches it.
     pub(super) fn search_as_it_comes(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
         let how = Open::READ.blocking();
         let how = if self.follow(found) { how.following() } else { how };
@@ -129,7 +130,7 @@ impl Grep {
     }
 }
 
-/// Returns how much of a regular file is left where a descriptor stands; of others nobody knows.
+/// Returns the bytes left in a regular file after the descriptor's offset; `None` if unknown.
 fn bytes_left(source: impl AsFd, looked: &Stat) -> Option<u64> {
     if looked.kind != FileType::Regular || looked.size == 0 {
         return None;

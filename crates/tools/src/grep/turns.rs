@@ -1,8 +1,9 @@
-//! Whose turn it is: large files are searched one at a time, and named ones in the order in which they were named.
+//! Scheduling: large files are searched one at a time, and operands in order.
 //!
-//! A large file whose turn it is not is closed and kept by name; when its turn comes it is opened anew. Standard input that was
-//! named more than once is read in the order in which it was: who comes later reads what is left. Where the first selected line
-//! ends the search, what may never end waits until all that was named before it is over, and so does what is to be told of it.
+//! A large file whose turn has not come is closed and queued by name, and reopened later. If
+//! standard input is named several times, its readers run in operand order, and later ones read
+//! what is left. Under `-q`, inputs that may never end wait until all earlier operands are
+//! complete, and so do problem reports.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,26 +21,26 @@ pub(super) struct Turns {
 #[derive(Default)]
 struct State {
     waiting: Vec<Found<Grep>>,
-    /// Whether one is being searched, or is to be.
+    /// True while a large file is being searched or is about to be.
     busy: bool,
-    /// The one that is to be: it was given the turn, and is being opened.
+    /// The file that was given the turn and is being reopened.
     given: Option<Found<Grep>>,
-    /// The number of what the user named that is next.
+    /// Index of the first operand that is not complete.
     index: usize,
-    /// The numbers of others that are over.
+    /// Completed operands after `index`.
     over: BTreeSet<usize>,
-    /// Those that wait until all before them are over.
+    /// Entries that wait until all earlier operands are complete.
     held: Vec<Found<Grep>>,
-    /// What is to be told of some of them then, with their numbers.
+    /// Problems that wait likewise, with their operands.
     problems: Vec<(usize, Problem)>,
 }
 
-/// What comes next when something that the user named is over.
+/// Entries and problems that become ready when an operand completes.
 #[derive(Default)]
 pub(super) struct Ended {
-    /// What has waited and is to be tried again.
+    /// Entries to retry.
     pub(super) next: Vec<Found<Grep>>,
-    /// What can be told now, with the numbers of what it is about.
+    /// Problems to report, with their operands.
     pub(super) problems: Vec<(usize, Problem)>,
 }
 
@@ -52,7 +53,7 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whether a large file can begin. If not, it is kept.
+    /// Returns true if a large file may begin; otherwise queues it.
     pub(super) fn begins(&self, found: &Found<Grep>) -> bool {
         let mut state = self.lock();
         if state.is_given_to(found) {
@@ -67,7 +68,8 @@ impl Turns {
         true
     }
 
-    /// Hears that a file is not searched as a large one. Returns the one whose turn it is, if the turn was this file's.
+    /// Called when a file is not searched as a large one after all. If it held the turn, passes it
+    /// on and returns the new holder.
     pub(super) fn not_begun(&self, found: &Found<Grep>) -> Option<Found<Grep>> {
         let mut state = self.lock();
         if !state.is_given_to(found) {
@@ -78,14 +80,14 @@ impl Turns {
         self.give(&mut state)
     }
 
-    /// Hears that a large file is over; returns the next.
+    /// Called when a large file is complete. Returns the next one.
     pub(super) fn over(&self) -> Option<Found<Grep>> {
         let mut state = self.lock();
         state.busy = false;
         self.give(&mut state)
     }
 
-    /// Tells whether all that was named before a file is over. If not, the file is kept until it is.
+    /// Returns true if all earlier operands are complete; otherwise holds the entry until they are.
     pub(super) fn comes_next(&self, found: &Found<Grep>) -> bool {
         let mut state = self.lock();
         let is_next = found.node.own.index <= state.index;
@@ -95,7 +97,7 @@ impl Turns {
         is_next
     }
 
-    /// Gives a problem with the `index`-th of what the user named back if all before is over, and keeps it otherwise.
+    /// Returns the problem if all earlier operands are complete; otherwise holds it until they are.
     pub(super) fn tells_now(&self, index: usize, problem: Problem) -> Option<Problem> {
         let mut state = self.lock();
         if index <= state.index {
@@ -105,7 +107,7 @@ impl Turns {
         None
     }
 
-    /// Hears that all below the `index`-th of what the user named is over; returns what comes then.
+    /// Called when everything below an operand is complete. Returns what becomes ready.
     pub(super) fn end(&self, index: usize) -> Ended {
         let mut state = self.lock();
         state.over.insert(index);
@@ -124,7 +126,7 @@ impl Turns {
     }
 
     fn is_next(&self, state: &State, found: &Found<Grep>) -> bool {
-        // Another process does not know what is over elsewhere.
+        // A rank can't know which operands are complete elsewhere, so it doesn't wait.
         self.order != Order::Named || found.node.owner.is_some() || found.node.own.index == state.index
     }
 
@@ -148,13 +150,13 @@ impl State {
     }
 }
 
-/// The turns of standard input.
+/// Schedules the readers of standard input.
 #[derive(Default)]
 pub(super) struct Inputs(Mutex<Readers>);
 
 #[derive(Default)]
 struct Readers {
-    /// The numbers of what the user named that were not read, in order.
+    /// Operands that have yet to be read, in order.
     order: VecDeque<usize>,
     waiting: Vec<Found<Grep>>,
 }
@@ -164,12 +166,12 @@ impl Inputs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the `index`-th of what the user named is standard input.
+    /// Records that an operand is standard input.
     pub(super) fn named(&self, index: usize) {
         self.lock().order.push_back(index);
     }
 
-    /// Tells whether it can be read now. If not, it is kept.
+    /// Returns true if this reader is next; otherwise queues it.
     pub(super) fn begins(&self, found: &Found<Grep>) -> bool {
         let mut readers = self.lock();
         let is_first = readers.order.front() == Some(&found.node.own.index);
@@ -179,7 +181,7 @@ impl Inputs {
         is_first
     }
 
-    /// Hears that it was read; returns who waits for that.
+    /// Called when a reader is done. Returns the next one, if it is waiting.
     pub(super) fn over(&self) -> Option<Found<Grep>> {
         let mut readers = self.lock();
         readers.order.pop_front();

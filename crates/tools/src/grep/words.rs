@@ -1,11 +1,12 @@
-//! Words: what they are made of, and how whole ones are found (`-w`).
+//! Word characters, and the search for whole words (`-w`).
 //!
-//! A part of a line is a word if no letter, digit or underscore is beside it. The regex engine finds such parts by itself, but
-//! what words are made of is Unicode's choice there (marks are a part, for one) and the C library's here; and where text is
-//! UTF-8, GNU grep takes nothing for a word only where the pattern finds nothing else: in `ab`, `-w 'a*'` looks at the `a` and
-//! not at what is empty before. Lines where this may matter are searched in GNU's way: from the leftmost match through those
-//! that begin where it does, the longest first, to the next. GNU grep goes on byte by byte and finds nothing inside of a
-//! character, too, where we do not.
+//! A part of a line is a word if no letter, digit or underscore is next to it. The regex engine can
+//! find such parts, with two differences. Its word characters are Unicode's, which include marks,
+//! and ours are the C library's. And in UTF-8 locales, GNU grep accepts an empty word only where
+//! the pattern matches nothing else: in `ab`, `-w 'a*'` looks at the `a`, not at the empty string
+//! before it. Lines where this may matter are searched GNU's way: all matches that share the
+//! leftmost start, longest first, then on to the next start. GNU grep advances by bytes and so also
+//! finds the empty string inside a character; we don't.
 
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use super::expression::regex;
 use super::longest::{self, Longest};
 use super::pattern::Refused;
 
-/// The characters that words are made of.
+/// The set of word characters.
 pub(super) struct Letters {
     alphabet: Alphabet,
     set: Class,
@@ -26,22 +27,23 @@ pub(super) struct Letters {
 
 impl Letters {
     pub(super) fn new(alphabet: Alphabet) -> Self {
-        // The case of a letter does not make it one.
+        // Folding case would only add to the set.
         let alphabet = Alphabet { ignore_case: false, ..alphabet };
         Self { alphabet, set: alphabet.class(b"word", false) }
     }
 
-    /// Tells whether a part of a word ends at a place.
+    /// True if the character before a position is a word character.
     pub(super) fn are_before(&self, text: &[u8], at: usize) -> bool {
         let most = if self.alphabet.utf8 { at.min(4) } else { at.min(1) };
-        // The character that ends here is the longest that does; what is none is no letter.
+        // The longest valid sequence that ends here is the character. An invalid byte is not
+        // a letter.
         (1..=most).rev().any(|length| {
             let whole = self.alphabet.first(&text[at - length..at]);
             whole.is_some_and(|(first, taken)| taken == length && self.has(first))
         })
     }
 
-    /// Tells whether a part of a word begins at a place.
+    /// True if the character after a position is a word character.
     pub(super) fn are_after(&self, text: &[u8], at: usize) -> bool {
         self.alphabet.first(&text[at..]).is_some_and(|(first, _)| self.has(first))
     }
@@ -57,12 +59,12 @@ impl Letters {
                     set.ranges().iter().map(|range| char::from(range.start())..=char::from(range.end()));
                 ranges.into_iter().any(|range| range.contains(&character))
             }
-            // What is no character is no letter.
+            // An invalid byte is not a letter.
             (_, Err(_)) => false,
         }
     }
 
-    /// Tells whether a place is one that depends on words, and `None` if it depends on something else.
+    /// Evaluates a word assertion; `None` if the assertion is of another kind.
     pub(super) fn are_at(&self, look: Look, text: &[u8], at: usize) -> Option<bool> {
         let holds: fn(bool, bool) -> bool = match look {
             Look::WordAscii | Look::WordUnicode => |before, after| before != after,
@@ -79,31 +81,33 @@ impl Letters {
     }
 }
 
-/// Patterns whose matches have to be words.
+/// Patterns that must match whole words.
 pub(super) struct Words {
     whole: meta::Regex,
     closely: Option<Closely>,
 }
 
-/// How lines are searched that the engine cannot be asked about.
+/// GNU's way of searching, for lines on which the engine's answer may differ.
 struct Closely {
-    /// Whether all lines are, as the pattern may find nothing; else those that are not ASCII.
+    /// True if all lines are searched this way, because the pattern may match the empty string. If
+    /// not, only non-ASCII lines are.
     always: bool,
     plain: Longest,
     letters: Letters,
 }
 
-/// What a worker needs beside.
+/// A worker's scratch space for a [`Words`].
 pub(super) struct Cache {
     whole: meta::Cache,
     plain: longest::Cache,
 }
 
-/// The engine that finds patterns whether they are words or not, and what it needs beside.
+/// The engine that matches regardless of word boundaries, and its scratch space.
 pub(super) type Plain<'a> = (&'a meta::Regex, &'a mut meta::Cache);
 
 impl Words {
-    /// Makes patterns ready that were read as `plain`, and as `whole` with what the engine knows of words around.
+    /// Compiles the patterns: `plain` as written, `whole` with the engine's word assertions
+    /// around it.
     pub(super) fn new(
         (plain, whole): (&Hir, &Hir),
         looks: &LookMatcher,
@@ -118,19 +122,18 @@ impl Words {
         Ok(Self { whole: regex(whole, alphabet)?, closely })
     }
 
-    /// Makes what a worker needs beside.
     pub(super) fn cache(&self) -> Cache {
         Cache { whole: self.whole.create_cache(), plain: longest::Cache::default() }
     }
 
-    /// Returns how a part of a line is to be searched, if the engine cannot be asked.
+    /// Returns the exact method if the engine's answer may differ on this range.
     fn closely(&self, text: &[u8], within: &Range<usize>) -> Option<&Closely> {
-        // The last character before counts too.
+        // The character before the range matters too.
         let seen = &text[within.start.saturating_sub(1)..within.end];
         self.closely.as_ref().filter(|closely| closely.always || !seen.is_ascii())
     }
 
-    /// Tells whether there is a word in a line.
+    /// True if a line contains a word.
     pub(super) fn are_in(
         &self,
         plain: Plain<'_>,
@@ -147,7 +150,8 @@ impl Words {
         }
     }
 
-    /// Finds the first word in a part of a line, and tells whether it is the longest that begins there.
+    /// Finds the first word in a range; the flag is true if it is known to be the longest from
+    /// its start.
     pub(super) fn first(
         &self,
         plain: Plain<'_>,
@@ -180,7 +184,7 @@ impl Closely {
             if !self.letters.are_before(text, start) {
                 let mut end = self.plain.end(cache, text, start..within.end)?;
                 while self.letters.are_after(text, end) {
-                    // What is empty is not looked at where something else was.
+                    // An empty match is not considered where a longer one exists.
                     let shorter =
                         if end > start { self.plain.end(cache, text, start..end - 1) } else { None };
                     match shorter.filter(|shorter| *shorter > start) {

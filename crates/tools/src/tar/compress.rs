@@ -1,5 +1,6 @@
-//! Compressed archives: each piece is a frame of its own (a gzip member, a bzip2 or xz stream, a zstd frame), so that all workers
-//! compress at once. Every decompressor takes frames that follow each other for one.
+//! Compression of archives: each piece is a frame of its own (a gzip member, a bzip2 or xz stream,
+//! a zstd frame), so that all workers compress at once. Every decompressor reads consecutive frames
+//! as one.
 
 use std::io::{self, Write};
 
@@ -7,26 +8,27 @@ use lzma_rust2::{XzOptions, XzWriter};
 
 use super::options::Compression;
 
-/// Level of compression by xz: its default.
+/// Preset of xz: its default.
 const XZ_PRESET: u32 = 6;
 
 impl Compression {
-    /// Returns how many bytes of the archive make a good frame: enough that little is lost at its ends.
+    /// Returns a good length of a frame's input, in bytes: long enough that little is lost at
+    /// its ends.
     pub(super) fn frame_bytes(self) -> u64 {
         match self {
             Self::None | Self::Gzip => 1 << 20,
-            // Four blocks of 900,000 bytes, nearly.
+            // Just under four blocks of 900,000 bytes.
             Self::Bzip2 => 3_500 << 10,
             Self::Zstd => 4 << 20,
-            // The dictionary of the encoder's usual level.
+            // The dictionary size of the preset.
             Self::Xz => 8 << 20,
         }
     }
 
-    /// Makes a frame of some bytes.
+    /// Compresses bytes into a frame.
     ///
     /// # Errors
-    /// The compressor's: where it has no memory.
+    /// When the compressor is out of memory.
     pub(super) fn frame(self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         match self {
             Self::None => Ok(bytes),
@@ -51,7 +53,7 @@ impl Compression {
     }
 }
 
-/// Makes room for a frame: usually less than a half of what it has to hold.
+/// Allocates the buffer for a frame, which is usually less than half as long as its input.
 fn room(bytes: &[u8]) -> Vec<u8> {
     Vec::with_capacity(bytes.len() / 2)
 }

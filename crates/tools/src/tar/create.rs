@@ -1,4 +1,4 @@
-//! Making an archive, from the operands to the blocks of zeros that end it.
+//! Creates an archive, from the operands to the blocks of zeros at its end.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
@@ -19,16 +19,18 @@ use super::stow::Stow;
 use super::survey::Survey;
 use super::wording;
 
-/// Spans in memory for each worker: one that is filled, one that is written, and some whose files are fetched.
+/// Spans in memory per worker: one being filled, one being written, and some whose files are
+/// being fetched.
 const SPANS_PER_WORKER: usize = 4;
 
-/// Workers that look at files for an archive that several processes make.
+/// Workers of the survey for an archive that several processes make.
 const SURVEYORS: usize = 16;
 
-/// Spans that may be under way to other processes, or back: they are made there, and have no memory here.
+/// Maximum spans in flight to other processes, which make them: they take no memory here.
 const SPANS_AWAY: usize = 4096;
 
-/// Makes an archive. Returns the exit status: 0, 1 if something has changed meanwhile, 2 if something failed.
+/// Creates an archive. Returns the exit status: 0, 1 if a file changed meanwhile, 2 if
+/// something failed.
 pub fn create(executor: &impl Executor<Fill>, options: &Options, config: &Config, report: &dyn Report) -> u8 {
     match try_create(executor, options, config, report) {
         Ok(status) => status,
@@ -40,7 +42,7 @@ pub fn create(executor: &impl Executor<Fill>, options: &Options, config: &Config
     }
 }
 
-/// Makes an archive; what keeps all of it from being made is returned.
+/// Creates an archive, or returns the problem that prevents it.
 fn try_create(
     executor: &impl Executor<Fill>,
     options: &Options,
@@ -72,9 +74,8 @@ fn try_create(
     Ok(status.get())
 }
 
-/// Tells whether members may be written as they are found: nobody wants an order of them, a list of where they are, or what has
-/// to be known of a file before it is opened; no other process has to find its part; and only files that have other names may be
-/// met twice.
+/// True if members can be written as they are found: no order, index or hole map was requested, no
+/// other process needs to find its part, and no file is found twice except by its hard links.
 fn is_made_in_one_run(options: &Options) -> bool {
     options.order == MemberOrder::Found
         && !options.index
@@ -84,20 +85,20 @@ fn is_made_in_one_run(options: &Options) -> bool {
         && !overlap(&options.named)
 }
 
-/// Returns how many workers add to one archive, unless the user says: one for each processor. More would wait for each other, and
-/// each passes many reads to the disk at once (docs/measurements/tools.md).
+/// Returns the default number of workers that append to one archive: one per processor. More would
+/// wait for each other, and each keeps many reads in flight (docs/measurements/tools.md).
 fn stowing_workers() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
 }
 
-/// Tells whether an operand is in another: then each finds files of the other, in an order that nobody knows.
+/// True if one operand contains another. Both then find the same files, in an unpredictable order.
 fn overlap(named: &[Named]) -> bool {
     if named.len() < 2 {
         return false;
     }
     let path = |named: &Named| {
         let path = path_of(named, named.name.to_bytes());
-        // What is not there is told of later.
+        // A missing operand is reported later.
         let real = std::fs::canonicalize(OsStr::from_bytes(path.to_bytes()));
         real.map_or_else(|_| path.into_bytes(), |real| real.into_os_string().into_vec())
     };
@@ -106,7 +107,7 @@ fn overlap(named: &[Named]) -> bool {
     paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
 }
 
-/// Makes an archive in one run.
+/// Creates an archive in one pass.
 fn stow(
     session: &Session<'_>,
     options: &Arc<Options>,
@@ -123,7 +124,7 @@ fn stow(
     Ok(ran)
 }
 
-/// Makes an archive in two runs: the first finds out what goes where.
+/// Creates an archive in two passes; the first one computes the layout.
 fn survey_and_fill(
     session: &mut Session<'_>,
     executor: &impl Executor<Fill>,
@@ -164,8 +165,9 @@ fn survey_and_fill(
     Ok(looked.max(filled))
 }
 
-/// Surveys the operands. Where other processes will help to fill the archive, the files are where looking at one takes a message
-/// and an answer, and until this is over they wait: more workers have more on the way.
+/// Surveys the operands. If other processes will help to fill the archive, the files are on storage
+/// where each lookup is a round trip, and those processes wait until this is done: more workers
+/// keep more requests in flight.
 fn survey_alone(
     session: &mut Session<'_>,
     options: &Options,
@@ -181,7 +183,7 @@ fn survey_alone(
     looked
 }
 
-/// Returns the index of an archive: where its members are, but for those that are not there after all.
+/// Returns the index of the members that made it into the archive.
 fn index(plan: &Plan, void: Vec<usize>, options: &Options, members: u64) -> Result<Vec<u8>, Problem> {
     let void: HashSet<usize> = void.into_iter().collect();
     let there = plan.members.iter().enumerate().filter(|(index, _)| !void.contains(index));
@@ -191,7 +193,7 @@ fn index(plan: &Plan, void: Vec<usize>, options: &Options, members: u64) -> Resu
     write_index(&index, members).map_err(|why| Problem::new(wording::NO_INDEX).naming(why.to_string()))
 }
 
-/// Ends an archive whose members are so long: with zeros, and the index behind them.
+/// Ends an archive: zeros after the members, and the index behind them.
 fn finish(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Result<(), Problem> {
     let mut last = vec![0; (archive_bytes(members) - members) as usize];
     last.extend(index);
@@ -201,13 +203,13 @@ fn finish(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Re
     }
 }
 
-/// Makes the operands of what the user named. Of those that are not there the user is told.
+/// Makes the operands that the user named. Missing ones are reported.
 fn operands<T: Tool<Directory = Arc<Listing>>>(
     session: &Session<'_>,
     look: &Look,
 ) -> Result<Vec<Operand<T>>, Problem> {
     let mut operands = Vec::new();
-    // Where the last -C leads has to be there even if no name follows it.
+    // The last -C directory must exist even if no name follows it.
     look.options.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
     for named in &look.options.named {
         named.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
@@ -222,14 +224,14 @@ fn operands<T: Tool<Directory = Arc<Listing>>>(
     Ok(operands)
 }
 
-/// Makes sure that the directory is there that `-C` names: otherwise nothing is archived.
+/// Checks that a directory of `-C` exists: otherwise nothing is archived.
 fn check_directory(session: &Session<'_>, directory: &CStr) -> Result<(), Problem> {
     let there = session.cache.hold_operand(directory, Open::SEARCH.following(), Vec::new());
     let cannot_open = |cause| Problem::new(wording::CANNOT_OPEN).naming(directory.to_bytes()).because(cause);
     there.map(drop).map_err(cannot_open)
 }
 
-/// Makes the operand of what the user named. Slashes at the end of a name say nothing, as for GNU tar: a link is archived as a link.
+/// Makes an operand. Trailing slashes mean nothing, as in GNU tar: a link is archived as a link.
 fn operand<T: Tool<Directory = Arc<Listing>>>(
     session: &Session<'_>,
     named: &Named,
@@ -248,7 +250,7 @@ fn operand<T: Tool<Directory = Arc<Listing>>>(
     Ok(Operand::named(place, &name, Arc::new(Listing::place(split.display))))
 }
 
-/// Returns the path of the directory that a name stands in.
+/// Returns the path of the directory that contains a name.
 fn path_of(named: &Named, display: &[u8]) -> CString {
     let path = match &named.directory {
         _ if display.starts_with(b"/") => display.to_vec(),
@@ -259,7 +261,7 @@ fn path_of(named: &Named, display: &[u8]) -> CString {
     c_string(&path)
 }
 
-/// Makes a C string of parts of C strings, which have no NUL inside.
+/// Makes a C string from parts of C strings, which contain no NUL.
 fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
 }

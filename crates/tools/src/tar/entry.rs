@@ -1,4 +1,4 @@
-//! What is known of an entry that is to be a member, and what its headers will say.
+//! Entries that become members, and what their headers will say.
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,53 +9,51 @@ use haul_sys::{FileType, Mode, Stat};
 use super::format::{Kind, Member, SparseMap, Unfit, encode};
 use super::options::{Options, Represented};
 
-/// An entry that was looked at.
+/// An entry that was examined.
 pub(super) struct Entry {
-    /// Its name in its directory.
+    /// Name in its directory.
     pub(super) name: CString,
-    /// What the kernel says of it.
     pub(super) stat: Stat,
-    /// What it will be in the archive.
+    /// Type of the member.
     pub(super) kind: Kind,
-    /// Whether its name is a symbolic link that was followed.
+    /// True if the name is a symbolic link that was followed.
     pub(super) followed: bool,
-    /// Bytes of its headers.
+    /// Length of its headers, in bytes.
     pub(super) header_bytes: u32,
-    /// What only few have.
     pub(super) extra: Option<Box<Extra>>,
-    /// What is in it, if it is a directory that is visited.
+    /// Contents, if it is a directory that is visited.
     pub(super) listing: Option<Arc<Listing>>,
 }
 
-/// What only few entries have.
+/// Attributes that few entries have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extra {
-    /// What a link leads to.
+    /// Target of a link.
     pub(super) link: Vec<u8>,
-    /// Extended attributes and access lists, as records.
+    /// Extended attributes and access lists, as extended header records.
     pub(super) records: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Where the data is, and that as text, if it is stored without its holes.
+    /// Data ranges, and the same as text, if the file is stored without its holes.
     pub(super) map: Option<(SparseMap, Vec<u8>)>,
 }
 
-/// A directory that was visited, or the place of an operand.
+/// A directory that was visited, or the parent directory of an operand.
 pub(super) struct Listing {
-    /// What stands before the names in it, as the user would write it.
+    /// Path before the names in it, as the user would write it.
     pub(super) prefix: Vec<u8>,
-    /// How much of that is not in members' names; `None` where an operand stands, for which it depends on the operand.
+    /// Bytes of the prefix that are not in members' names; `None` in an operand's parent, where it
+    /// depends on the operand.
     pub(super) stripped: Option<usize>,
-    /// The device that the operand is on, once it is known.
+    /// Device that the operand is on, once known.
     pub(super) device: OnceLock<u64>,
-    /// The directory, once everything in it was looked at.
+    /// Handle of the directory, once everything in it was examined.
     pub(super) held: OnceLock<Arc<Held>>,
-    /// Its number in the order of what is written at once, where it is.
+    /// Number in the order of the one-pass writer (`order.rs`).
     pub(super) number: OnceLock<usize>,
-    /// What was found in it.
     pub(super) entries: Mutex<Vec<Entry>>,
 }
 
 impl Listing {
-    /// Makes the place of an operand.
+    /// Creates the parent directory of an operand.
     pub(super) fn place(prefix: &[u8]) -> Self {
         Self {
             prefix: prefix.to_vec(),
@@ -67,14 +65,13 @@ impl Listing {
         }
     }
 
-    /// Adds what was found.
     pub(super) fn add(&self, entry: Entry) {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
     }
 }
 
 impl Entry {
-    /// Begins one of what the kernel says; `None` if there is no member of that kind.
+    /// Creates an entry; `None` if its type cannot be archived.
     pub(super) fn new(name: CString, stat: Stat) -> Option<Self> {
         let kind = match stat.kind {
             FileType::Regular => Kind::Regular,
@@ -88,12 +85,12 @@ impl Entry {
         Some(Self { name, stat, kind, followed: false, header_bytes: 0, extra: None, listing: None })
     }
 
-    /// Returns where its data is, if it is stored without its holes.
+    /// Returns its data ranges, if it is stored without its holes.
     pub(super) fn map(&self) -> Option<&(SparseMap, Vec<u8>)> {
         self.extra.as_ref()?.map.as_ref()
     }
 
-    /// Returns how many bytes are stored behind its headers.
+    /// Returns the number of bytes stored after its headers.
     pub(super) fn stored_bytes(&self) -> u64 {
         match (self.kind, self.map()) {
             (Kind::Regular, Some((map, text))) => map.stored_bytes(text.len()),
@@ -102,38 +99,38 @@ impl Entry {
         }
     }
 
-    /// Tells whether the file has other names, which may be members as well.
+    /// True if the file has other names, which may be members as well.
     pub(super) fn may_be_linked(&self) -> bool {
         self.kind != Kind::Directory && self.stat.links > 1
     }
 
-    /// Returns what tells its file from every other one of the run.
+    /// Returns a key that distinguishes its file from all others in the run.
     pub(super) fn file_key(&self) -> FileKey {
         FileKey::from(&self.stat)
     }
 
-    /// Makes it another name of a member before.
+    /// Makes it a hard link to an earlier member.
     pub(super) fn link_to(&mut self, member: Vec<u8>) {
         let records = self.extra.take().map(|extra| extra.records).unwrap_or_default();
         self.kind = Kind::HardLink;
         self.extra = Some(Box::new(Extra { link: member, records, map: None }));
     }
 
-    /// Returns what a link leads to.
+    /// Returns the target of a link.
     pub(super) fn link(&self) -> &[u8] {
         self.extra.as_ref().map(|extra| extra.link.as_slice()).unwrap_or_default()
     }
 
-    /// Returns the mode that it has in the archive.
+    /// Returns its mode in the archive.
     pub(super) fn mode(&self, options: &Options) -> Mode {
         let is_directory = self.kind == Kind::Directory;
-        // The type bits stay behind: only the last twelve are a mode.
+        // Without the type bits: only the low twelve bits are a mode.
         let changed =
             options.mode.iter().fold(self.stat.mode, |mode, change| change.apply(mode, is_directory));
         changed.and(Mode::new(0o7777))
     }
 
-    /// Appends its headers.
+    /// Appends its headers to `out`.
     pub(super) fn encode(
         &self,
         path: &[u8],
@@ -162,7 +159,7 @@ impl Entry {
         encode(options.format, &member, out)
     }
 
-    /// Finds out how long its headers will be.
+    /// Computes the length of its headers.
     pub(super) fn measure(&mut self, path: &[u8], options: &Options, people: &People) -> Result<(), Unfit> {
         let mut headers = Vec::with_capacity(1536);
         self.encode(path, options, people, &mut headers)?;
@@ -171,13 +168,14 @@ impl Entry {
     }
 }
 
-/// Names of users by number, each asked for once: chains that only grow, so that looking needs no lock.
+/// Names of users or groups by number, each looked up once. The chains only grow, so reading them
+/// needs no lock.
 struct Known([OnceLock<Box<Name>>; CHAINS]);
 
-/// The number of chains. Most trees have fewer users, and then a name is the first of its chain.
+/// Number of chains. Most trees have fewer users, so a name is usually the first in its chain.
 const CHAINS: usize = 1024;
 
-/// A name, and those behind it in its chain.
+/// A name, and the rest of its chain.
 struct Name {
     number: u32,
     name: Vec<u8>,
@@ -186,7 +184,7 @@ struct Name {
 
 impl Drop for Name {
     fn drop(&mut self) {
-        // One after the other: a chain may be longer than calls can be deep.
+        // Iterative, because a chain can be longer than the stack is deep.
         let mut next = self.next.take();
         while let Some(mut name) = next {
             next = name.next.take();
@@ -195,12 +193,11 @@ impl Drop for Name {
 }
 
 impl Known {
-    /// Begins with nobody known.
     fn nobody() -> Self {
         Self([const { OnceLock::new() }; CHAINS])
     }
 
-    /// Returns a user's name, which is empty if there is none.
+    /// Returns a name, which is empty if there is none.
     fn name(&self, number: u32, ask: impl Fn(u32) -> Option<Vec<u8>>) -> &[u8] {
         let new = || Box::new(Name { number, name: ask(number).unwrap_or_default(), next: OnceLock::new() });
         let mut known = self.0[number as usize % CHAINS].get_or_init(new);
@@ -211,7 +208,7 @@ impl Known {
     }
 }
 
-/// Who members belong to.
+/// Owners of members: names by number, and the owners that replace them.
 pub(super) struct People {
     users: Known,
     groups: Known,
@@ -221,7 +218,6 @@ pub(super) struct People {
 }
 
 impl People {
-    /// Begins with nobody asked for.
     pub(super) fn new(options: &Options) -> Self {
         Self {
             users: Known::nobody(),
@@ -232,12 +228,12 @@ impl People {
         }
     }
 
-    /// Returns the number and the name that a file's owner has in the archive.
+    /// Returns the number and name of a file's owner in the archive.
     pub(super) fn owner(&self, number: u32) -> (u32, &[u8]) {
         self.represented(number, self.owner.as_ref(), |number| self.users.name(number, haul_sys::user_name))
     }
 
-    /// Returns the number and the name that a file's group has in the archive.
+    /// Returns the number and name of a file's group in the archive.
     pub(super) fn group(&self, number: u32) -> (u32, &[u8]) {
         self.represented(number, self.group.as_ref(), |number| self.groups.name(number, haul_sys::group_name))
     }

@@ -1,28 +1,30 @@
-//! What is left out: patterns of `--exclude`, as GNU tar matches them.
+//! Patterns of `--exclude`, matched as GNU tar does.
 //!
-//! A pattern is matched against a member's name, and unless it is anchored against what follows any slash in it. `*` and `?`
-//! match slashes too. A pattern that matches a name leaves out what is below it as well: where a tree is walked by not
-//! entering it, where an archive is read because a pattern may also match any beginning of a name that ends before a slash.
+//! A pattern is matched against a member's name and, unless it is anchored, against the rest after
+//! any slash in it. `*` and `?` match slashes too. Excluding a name also excludes everything below
+//! it: a walk does not enter it, and for a reader a pattern may also match any prefix of a name
+//! that ends before a slash.
 
 use std::collections::HashSet;
 
 use super::options::{Exclude, Options};
 use crate::grep::glob::{End, Glob, literal};
 
-/// The patterns of a run. Those without wildcards are looked up, so that a long list of them costs no more than a short one.
+/// Compiled exclusion patterns. Those without wildcards are in hash tables, so that a long list
+/// costs no more than a short one.
 #[derive(Clone, Debug, Default)]
 pub struct Excludes {
     anchored: Literals,
     floating: Literals,
-    /// With whether they are anchored.
+    /// Patterns with wildcards; the flag is true if the pattern is anchored.
     globs: Vec<(Glob, bool)>,
 }
 
-/// Patterns without wildcards, each some whole components.
+/// Patterns without wildcards, each one or more whole components.
 #[derive(Clone, Debug, Default)]
 struct Literals {
     texts: HashSet<Vec<u8>>,
-    /// How many components they have, each number once.
+    /// Distinct numbers of components that the texts have.
     counts: Vec<usize>,
 }
 
@@ -35,8 +37,8 @@ impl Literals {
         self.texts.insert(text);
     }
 
-    /// True if one is the components of a name from one of them on; `components` is where each begins, and where the one behind the
-    /// last would.
+    /// True if a text equals the components of `name` from the `first` one on. `components` has the
+    /// start of each component, and where another after the last would start.
     fn has(&self, name: &[u8], components: &[usize], first: usize) -> bool {
         self.counts.iter().any(|count| {
             let end = components.get(first + count);
@@ -46,11 +48,11 @@ impl Literals {
 }
 
 impl Excludes {
-    /// Makes the patterns ready.
+    /// Compiles the patterns.
     #[must_use]
     pub fn new(options: &Options) -> Self {
         let mut excludes = Self::default();
-        // An empty one matches nothing.
+        // An empty pattern matches nothing.
         for Exclude { pattern, anchored } in options.excludes.iter().filter(|one| !one.pattern.is_empty()) {
             match literal(pattern) {
                 Some(text) if *anchored => excludes.anchored.insert(text),
@@ -61,13 +63,13 @@ impl Excludes {
         excludes
     }
 
-    /// Tells whether there is no pattern.
+    /// True if there are no patterns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.globs.is_empty() && self.anchored.texts.is_empty() && self.floating.texts.is_empty()
     }
 
-    /// Tells whether a member of this name is left out, by itself or with a directory above it.
+    /// True if a member of this name is excluded, by itself or with a directory above it.
     #[must_use]
     pub fn leaves_out(&self, name: &[u8]) -> bool {
         let name = name.strip_suffix(b"/").unwrap_or(name);
@@ -87,7 +89,7 @@ impl Excludes {
 }
 
 impl Exclude {
-    /// Makes a pattern as `--exclude` has it: a shell's, matched behind any slash.
+    /// Makes a pattern as given to `--exclude`: a shell pattern, not anchored.
     #[must_use]
     pub fn of(pattern: &[u8]) -> Self {
         Self { pattern: pattern.to_vec(), anchored: false }
@@ -142,7 +144,7 @@ mod tests {
         assert!(leaves_out(of("b"), "a/b"));
         assert!(leaves_out(of("b"), "a/b/c"));
         assert!(leaves_out(of("a/b"), "x/a/b/"));
-        // As for GNU tar: no name that is matched ends with a slash.
+        // As in GNU tar: names are matched without a trailing slash.
         assert!(!leaves_out(of("b/"), "a/b/") && !leaves_out(of("b/"), "a/b/c"));
         assert!(!leaves_out(of("b"), "a/bc"));
         assert!(leaves_out(of("*.git"), "x/.git/config"));
@@ -169,7 +171,7 @@ mod tests {
         ) {
             let of = |pattern: String| leaves_out(Exclude { anchored, ..Exclude::of(pattern.as_bytes()) }, &name);
             let bracketed: String = text.chars().map(|byte| format!("[{byte}]")).collect();
-            // A class may match a slash here, as `*` does.
+            // A bracket expression matches a slash here, as `*` does.
             proptest::prop_assert_eq!(of(text.clone()), of(bracketed));
         }
     }
@@ -179,7 +181,7 @@ mod tests {
         let of =
             |utf8| Excludes::new(&Options { excludes: vec![Exclude::of(b"?")], utf8, ..Options::default() });
         assert!(of(false).leaves_out(b"\xe9") && !of(false).leaves_out("é".as_bytes()));
-        // What is no text is bytes whatever the locale.
+        // A name that is not valid UTF-8 is bytes in any locale.
         assert!(of(true).leaves_out(b"\xe9") && of(true).leaves_out("é".as_bytes()));
     }
 }

@@ -1,4 +1,4 @@
-//! `haul tar -t`: what is in an archive, in lines as GNU tar writes them.
+//! `haul tar -t`: lists the members of an archive, in the format of GNU tar.
 
 use haul_flow::{Line, Report};
 use haul_sys::{LocalTime, Mode, local_time};
@@ -9,10 +9,10 @@ use super::read::member::{Kind, Member};
 use super::read::select::{Selection, confined};
 use super::{Options, wording};
 
-/// The width that owner, group and size have together at first; it grows.
+/// Initial width of owner, group and size together; it grows.
 const FIRST_WIDTH: usize = 19;
 
-/// The exit status of a run in which something failed.
+/// Exit status of a run in which something failed.
 const FAILED: u8 = 2;
 
 /// Lists an archive; returns the exit status.
@@ -49,7 +49,7 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
     if failed { FAILED } else { 0 }
 }
 
-/// Words the lines of a listing.
+/// Formats the lines of a listing.
 pub(crate) struct Lines {
     verbose: u8,
     numeric_owner: bool,
@@ -57,12 +57,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Words lines of names only (1), or of all that is known (2).
+    /// Creates a formatter of names only (1), or of everything known (2).
     pub(crate) fn new(verbose: u8, numeric_owner: bool) -> Self {
         Self { verbose, numeric_owner, width: FIRST_WIDTH }
     }
 
-    /// Words the line of a member.
+    /// Formats the line of a member.
     pub(crate) fn line(&mut self, member: &Member) -> Line {
         if self.verbose < 2 {
             return Line { wording: wording::LISTED, names: vec![member.name.clone()] };
@@ -100,7 +100,7 @@ impl Lines {
     }
 }
 
-/// Says when that was, on the user's clock.
+/// Formats a time in the local time zone.
 fn date(seconds: i64) -> String {
     match local_time(seconds) {
         Some(LocalTime { year, month, day, hour, minute, .. }) => {
@@ -110,7 +110,7 @@ fn date(seconds: i64) -> String {
     }
 }
 
-/// Writes a mode in ten letters.
+/// Formats a type and mode in ten letters.
 fn mode(kind: Kind, mode: Mode) -> [u8; 10] {
     let first = match kind {
         Kind::Regular => b'-',

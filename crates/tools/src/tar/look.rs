@@ -1,4 +1,5 @@
-//! Looking at what is to be a member: what its header says, and what keeps it from being archived.
+//! Examines the files to archive: what their headers will say, and what keeps them from
+//! being archived.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -19,23 +20,22 @@ use super::options::{Attributes, Confinement, Links, Options};
 use super::wording;
 use super::xattrs::XattrSelection;
 
-/// The exit status so far: 0, 1 if something is different from what it was, 2 if something failed.
+/// Exit status so far: 0, 1 if a file changed, 2 if something failed.
 #[derive(Debug, Default)]
 pub(super) struct ExitStatus(AtomicU8);
 
 impl ExitStatus {
-    /// Makes it at least this bad.
+    /// Raises it to at least `status`.
     pub(super) fn at_least(&self, status: u8) {
         self.0.fetch_max(status, Ordering::Relaxed);
     }
 
-    /// Returns it.
     pub(super) fn get(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Looks at entries, for the runs that archive them.
+/// Examines entries, for the passes that archive them.
 pub(super) struct Look {
     pub(super) options: Arc<Options>,
     pub(super) people: Arc<People>,
@@ -44,12 +44,12 @@ pub(super) struct Look {
     xattrs: XattrSelection,
     pub(super) naming: Naming,
     process: ProcessIdentity,
-    /// Which file the archive is.
+    /// Identity of the archive file.
     archive: Option<Identity>,
 }
 
 impl Look {
-    /// Begins for an archive; `archive` is the file it goes to, if it is one.
+    /// `archive` is the file that the archive goes to, if it is one.
     pub(super) fn new(options: Arc<Options>, archive: Option<Identity>) -> Self {
         Self {
             people: Arc::new(People::new(&options)),
@@ -63,13 +63,13 @@ impl Look {
         }
     }
 
-    /// Tells of a problem; one that is no error still is a difference if `differs`.
+    /// Reports a problem and raises the exit status to `status`; below 2 the problem is a warning.
     pub(super) fn tell<T: Tool>(&self, desk: &Desk<'_, T>, problem: Problem, status: u8) {
         self.status.at_least(status);
         desk.problem(if status < 2 { problem.as_warning() } else { problem });
     }
 
-    /// Tells that an entry cannot be archived because a call has failed.
+    /// Reports that an entry cannot be archived because a call failed.
     fn give_up<T: Tool<Directory = Arc<Listing>>>(
         &self,
         desk: &Desk<'_, T>,
@@ -82,7 +82,7 @@ impl Look {
         }
     }
 
-    /// Tells of the archive, if this is it.
+    /// True if this is the archive, which is reported.
     pub(super) fn is_the_archive<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>, stat: &Stat) -> bool {
         let is_it = self.archive == Some(stat.identity);
         if is_it {
@@ -91,7 +91,7 @@ impl Look {
         is_it
     }
 
-    /// Looks at an entry that is no directory.
+    /// Examines an entry that is not a directory.
     fn look<T: Tool<Directory = Arc<Listing>>>(
         &self,
         desk: &Desk<'_, T>,
@@ -132,19 +132,19 @@ impl Look {
             entry.extra.get_or_insert_default().map = Some((map, text));
         }
         self.add_records(desk, found, &directory, &mut entry)?;
-        // Nothing was written to it.
+        // Nothing was written to it, so closing it cannot lose anything.
         drop(opened);
         Ok(Some(entry))
     }
 
-    /// Tells whether it is worth finding out if a file can be read: by its mode, its owner, its members and others can, or
-    /// the process may read everything.
+    /// True if the mode suggests that the file is unreadable, so that opening it is worth a call:
+    /// by its owner bits if it is ours, else by those of group and others. Root reads everything.
     fn may_be_unreadable(&self, stat: &Stat) -> bool {
         let readable = if stat.owner == self.process.user { Mode::new(0o400) } else { Mode::new(0o044) };
         self.process.user != 0 && !stat.mode.contains(readable)
     }
 
-    /// Reads the extended attributes and access lists that are wanted.
+    /// Reads the extended attributes and access lists that were requested.
     pub(super) fn add_records<T: Tool<Directory = Arc<Listing>>>(
         &self,
         desk: &Desk<'_, T>,
@@ -157,7 +157,7 @@ impl Look {
             return Ok(());
         }
         if entry.followed && !matches!(entry.kind, Kind::Regular | Kind::Directory) {
-            // To open a device is to use it.
+            // Opening a device can have side effects.
             return Ok(());
         }
         let pinned = match entry.followed {
@@ -169,7 +169,8 @@ impl Look {
             Ok(keys) => keys,
             Err(cause) if cause.is(Errno::NOENT) => return Err((wording::CANNOT_LIST_ATTRIBUTES, cause)),
             Err(cause) => {
-                // The entry goes into the archive without them: left out, a directory would take all below it along.
+                // Archive the entry without them: leaving out a directory would leave out
+                // everything below it.
                 let problem = Problem::new(wording::CANNOT_LIST_ATTRIBUTES).naming(found.path());
                 self.tell(desk, problem.because(cause), 2);
                 return Ok(());
@@ -179,6 +180,7 @@ impl Look {
         for key in keys.iter() {
             match pinned.get_xattr(key) {
                 Ok(value) => records.extend(self.record(key.to_bytes(), value)),
+                // It was removed since it was listed.
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => {
                     let problem = Problem::new(wording::CANNOT_READ_ATTRIBUTE).naming(found.path());
@@ -186,7 +188,7 @@ impl Look {
                 }
             }
         }
-        // A reproducible archive needs an order that the file system does not give.
+        // A reproducible archive needs an order, and the file system gives none.
         records.sort_unstable();
         if !records.is_empty() {
             entry.extra.get_or_insert_default().records = records;
@@ -194,16 +196,16 @@ impl Look {
         Ok(())
     }
 
-    /// Makes the record of an attribute, if it is wanted.
+    /// Returns the record of an attribute, if it is wanted.
     fn record(&self, key: &[u8], value: Vec<u8>) -> Option<(Vec<u8>, Vec<u8>)> {
         let wanted = self.options.attributes;
         let list: &[u8] = match key {
             b"system.posix_acl_access" => b"SCHILY.acl.access",
             b"system.posix_acl_default" => b"SCHILY.acl.default",
-            // What a file's security context is depends on the machine's policy.
+            // A file's security context depends on the machine's policy.
             b"security.selinux" => return None,
             _ if wanted.contains(Attributes::XATTR) && self.xattrs.archives(key) => {
-                // A key ends at the first equals sign, so one in it is written otherwise, as GNU tar does.
+                // A key ends at the first equals sign, so GNU tar escapes one inside it.
                 let mut name = b"SCHILY.xattr.".to_vec();
                 for byte in key {
                     match byte {
@@ -224,7 +226,8 @@ impl Look {
         Some((list.to_vec(), access_text(&value, user, group)?))
     }
 
-    /// Looks at a directory that was opened, and gives it to `keep`, unless there is no member to be made of it.
+    /// Examines a directory that was opened and passes it to `keep`, unless it does not become
+    /// a member.
     pub(super) fn enter<T: Tool<Directory = Arc<Listing>>>(
         &self,
         desk: &Desk<'_, T>,
@@ -266,7 +269,7 @@ impl Look {
         if elsewhere || !self.options.recursive { Enter::Bare(listing) } else { Enter::Visit(listing) }
     }
 
-    /// Looks at a file that was opened.
+    /// Examines a file that was opened.
     pub(super) fn opened<T: Tool<Directory = Arc<Listing>>>(
         &self,
         desk: &Desk<'_, T>,
@@ -292,8 +295,8 @@ impl Look {
         Some(entry)
     }
 
-    /// Looks at an entry that is no directory, and gives it to `keep`, unless there is no member to be made of it. It counts if `keep`
-    /// says that it was taken.
+    /// Examines an entry that is not a directory and passes it to `keep`, unless it does not become
+    /// a member. Counts it if `keep` returns true.
     pub(super) fn handle<T: Tool<Directory = Arc<Listing>>>(
         &self,
         desk: &Desk<'_, T>,
@@ -313,19 +316,20 @@ impl Look {
         }
     }
 
-    /// Tells, of an operand, what of its name is not in the member's.
+    /// Reports the prefix that is stripped from an operand's name.
     pub(super) fn tell_stripped<T: Tool>(&self, desk: &Desk<'_, T>, listing: &Listing, entry: &Entry) {
         if listing.stripped.is_none() {
             self.naming.tell_stripped(&listing.path(entry), wording::REMOVING_PREFIX, desk.report());
         }
     }
 
-    /// Tells that a member is left out because the format has no room for something.
+    /// Reports that a member is left out because it does not fit the format.
     pub(super) fn tell_unfit<T: Tool>(&self, desk: &Desk<'_, T>, path: &[u8], why: &Unfit) {
         self.tell(desk, unfit_problem(path, why), 2);
     }
 
-    /// Says what is needed of an entry that is no directory, if it is not excluded.
+    /// Plans an entry: it is skipped if it is excluded, and `otherwise` is for what is not a
+    /// directory.
     pub(super) fn plan<T: Tool<Directory = Arc<Listing>>>(
         &self,
         found: &Found<T>,
@@ -341,7 +345,8 @@ impl Look {
         if kind == EntryType::Directory { Plan::Enter } else { otherwise }
     }
 
-    /// Tells that an entry is gone that was listed, if it was: what the user named has to be there.
+    /// Reports that a listed entry is gone. Returns false for an operand: the user named it, so
+    /// that is an error for the caller to report.
     fn tell_removed<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>) -> bool {
         if !found.is_operand() {
             self.tell(desk, Problem::new(wording::REMOVED).naming(found.path()), 1);
@@ -349,7 +354,8 @@ impl Look {
         !found.is_operand()
     }
 
-    /// Reports what failed with an entry, if that has words of its own: it is gone, or can't even be looked at.
+    /// Called when the framework failed with an entry. Reports it here if it is gone, or cannot even
+    /// be looked up.
     pub(super) fn failed<T: Tool>(
         &self,
         desk: &Desk<'_, T>,
@@ -368,7 +374,7 @@ impl Look {
         if is_reported { Reported::Yes } else { Reported::No }
     }
 
-    /// Reports an entry that cannot even be looked at. Returns false if it can.
+    /// Reports an entry that cannot even be looked up. Returns false if it can.
     fn tell_refused<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>) -> bool {
         let directory = desk.cache().open(&found.node.source);
         let looked = directory.and_then(|directory| stat_path(Some(&*directory), found.name(), false));
@@ -381,14 +387,16 @@ impl Look {
     }
 }
 
-/// Tells whether a file is another, or another than it was. What is one device has another number on another host.
+/// True if the file was replaced or changed. The device number does not count: the same device has
+/// another number on another host.
 pub(super) fn has_changed(before: &Stat, now: &Stat) -> bool {
     let facts =
         |stat: &Stat| (stat.identity.inode, stat.size, stat.modified, stat.owner, stat.group, stat.mode);
     facts(before) != facts(now)
 }
 
-/// Words that a file has become shorter than it was by so many bytes, or has changed, if it has.
+/// Returns the problem of a file that changed, or shrank by `missing` bytes; `None` if it
+/// did neither.
 pub(super) fn difference(path: Vec<u8>, missing: u64, changed: bool) -> Option<Problem> {
     match (missing, changed) {
         (0, false) => None,
@@ -397,7 +405,7 @@ pub(super) fn difference(path: Vec<u8>, missing: u64, changed: bool) -> Option<P
     }
 }
 
-/// Words why something is not archived.
+/// Returns the problem of a member that does not fit the format.
 pub(super) fn unfit_problem(path: &[u8], unfit: &Unfit) -> Problem {
     match unfit {
         Unfit::Name => Problem::new(wording::NAME_TOO_LONG).naming(path),
@@ -410,12 +418,13 @@ pub(super) fn unfit_problem(path: &[u8], unfit: &Unfit) -> Problem {
     }
 }
 
-/// Finds where the data of a file is.
+/// Finds the data ranges of a file.
 fn map_of(file: &Fd, stat: &Stat) -> Result<SparseMap, Error> {
     let mut data: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
     while at < stat.size {
         let Some(start) = seek(file, Seek::Data, at)?.filter(|start| *start < stat.size) else { break };
+        // At least one byte further each time, even if the file changes meanwhile.
         let end = seek(file, Seek::Hole, start)?.unwrap_or(stat.size).clamp(start + 1, stat.size);
         data.push(start..end);
         at = end;
@@ -424,7 +433,7 @@ fn map_of(file: &Fd, stat: &Stat) -> Result<SparseMap, Error> {
 }
 
 impl Listing {
-    /// Makes that of a directory whose entry is in this one.
+    /// Creates the listing of a directory in this one.
     fn below(&self, name: &CStr, options: &Options) -> Self {
         let mut prefix = [self.prefix.as_slice(), without_slashes(name.to_bytes())].concat();
         if !prefix.ends_with(b"/") {
@@ -440,7 +449,7 @@ impl Listing {
         [self.prefix.as_slice(), without_slashes(entry.name.to_bytes())].concat()
     }
 
-    /// Returns the name of the member that an entry becomes.
+    /// Returns the member name of an entry.
     pub(super) fn member_path(&self, entry: &Entry, options: &Options) -> Vec<u8> {
         let mut path = self.path(entry);
         let stripped = match (self.stripped, options.confinement) {
@@ -459,13 +468,14 @@ impl Listing {
     }
 }
 
-/// Returns a name without the slashes at its end; the root is one slash.
+/// Returns a name without trailing slashes; the root is one slash.
 pub(super) fn without_slashes(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1);
     &name[..end.min(name.len())]
 }
 
-/// Counts what is done when it was looked at; files are when they were read.
+/// Counts what is done once it was examined. Regular files count when they are read, directories
+/// when they are entered.
 fn counted(kind: Kind) -> Tally {
     match kind {
         Kind::Regular | Kind::HardLink | Kind::Directory => Tally::default(),

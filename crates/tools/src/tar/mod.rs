@@ -1,10 +1,12 @@
-//! The tar tool: archives made, listed and extracted with every member in flight at once.
+//! The tar applet: creates, lists and extracts archives, with all workers on the members at once.
 //!
-//! `options.rs` says what can be asked for, `wording.rs` what users read. Semantics, messages and exit statuses are those of
-//! GNU tar 1.34.
+//! Semantics, messages and exit statuses are those of GNU tar 1.34. `options.rs` has the options,
+//! `wording.rs` the messages.
 //!
-//! Making (`create.rs`): `survey.rs` looks at everything, `plan.rs` puts it in order and gives every member its place, `fill.rs`
-//! reads the content and writes it there, `output.rs`.
+//! - Create (`create.rs`): in one pass where the output and the options allow it (`stow.rs`,
+//!   `tail.rs`, `order.rs`). Otherwise in two: `survey.rs` examines everything, `plan.rs` orders
+//!   the members and assigns offsets, `fill/` reads the content and writes it through `output.rs`.
+//! - List (`list.rs`) and extract (`extract/`): both read through `read/`.
 
 mod compress;
 mod create;

@@ -1,4 +1,5 @@
-//! What members are called: names as the user wrote them, without what would lead out of the place of extraction.
+//! Member names: as the user wrote them, without a prefix that leads out of the
+//! extraction directory.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +8,8 @@ use haul_flow::{Problem, Report, Wording};
 
 use super::options::Confinement;
 
-/// Returns how much of a name is taken away: up to and with its last `..`, and the slashes that then begin it.
+/// Returns the length of the prefix to strip: everything up to and including the last `..`, and the
+/// slashes that then begin the name.
 #[must_use]
 pub(super) fn unsafe_prefix(name: &[u8]) -> usize {
     let mut kept = 0;
@@ -21,20 +23,19 @@ pub(super) fn unsafe_prefix(name: &[u8]) -> usize {
     kept + name[kept..].iter().take_while(|byte| **byte == b'/').count()
 }
 
-/// Takes away what leads elsewhere, and tells once of each beginning that was.
+/// Reports the prefixes that are stripped, each one once.
 pub(super) struct Naming {
     confinement: Confinement,
     told: Mutex<BTreeSet<(&'static str, Vec<u8>)>>,
 }
 
 impl Naming {
-    /// Begins with nothing told.
     #[must_use]
     pub(super) fn new(confinement: Confinement) -> Self {
         Self { confinement, told: Mutex::default() }
     }
 
-    /// Tells, by `wording`, of what is taken away from the beginning of a name.
+    /// Reports, by `wording`, the prefix that is stripped from a name.
     pub(super) fn tell_stripped(&self, name: &[u8], wording: Wording, report: &dyn Report) {
         let prefix = &name[..unsafe_prefix(name)];
         if self.confinement == Confinement::Absolute || prefix.is_empty() {

@@ -1,4 +1,4 @@
-//! What the tar tool can be asked to do: plain data, lowered once from what the user typed.
+//! Options of the tar applet: plain data, lowered once from the command line.
 
 use std::ffi::{CString, OsString};
 
@@ -6,226 +6,230 @@ use bitflags::bitflags;
 use haul_sys::{Mode, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What is done with the archive.
+/// Operation on the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// It is made (`-c`).
+    /// Create it (`-c`).
     #[default]
     Create,
-    /// What is in it is made again (`-x`).
+    /// Extract its members (`-x`).
     Extract,
-    /// It is told what is in it (`-t`).
+    /// List its members (`-t`).
     List,
 }
 
-/// Where the archive is.
+/// Location of the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Archive {
-    /// Standard output, or standard input where it is read (`-f -`).
+    /// Standard output when writing, standard input when reading (`-f -`).
     #[default]
     Standard,
-    /// A file (`-f FILE`), whatever kind of file that is.
+    /// A file of any type (`-f FILE`).
     File(CString),
 }
 
-/// How the archive is compressed.
+/// Compression of the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compression {
-    /// Not, as far as was said: one that is read is looked at.
+    /// None was requested. When reading, the first bytes decide.
     #[default]
     None,
-    /// In gzip members (`-z`).
+    /// gzip members (`-z`).
     Gzip,
-    /// In bzip2 streams (`-j`).
+    /// bzip2 streams (`-j`).
     Bzip2,
-    /// In zstd frames (`--zstd`).
+    /// zstd frames (`--zstd`).
     Zstd,
-    /// In xz streams (`-J`).
+    /// xz streams (`-J`).
     Xz,
 }
 
-/// Which format is written (`--format`). Reading tells by itself.
+/// Format to write (`--format`). Readers detect it themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
-    /// POSIX.1-2001: extended headers where they are needed.
+    /// POSIX.1-2001, with extended headers where needed.
     #[default]
     Pax,
-    /// GNU's: long names in members of their own, large numbers in base 256.
+    /// GNU: long names in members of their own, large numbers in base 256.
     Gnu,
-    /// POSIX.1-1988: what does not fit in a header is not archived.
+    /// POSIX.1-1988: files that do not fit in its header are not archived.
     Ustar,
 }
 
-/// In which order members are written (`--sort`).
+/// Order of the members in a new archive (`--sort`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberOrder {
-    /// As they are found, directories as a walk from the top would meet them.
+    /// Order of discovery, with each directory where a top-down walk meets it.
     #[default]
     Found,
-    /// As they are stored: by inode number in each directory, and directories last.
+    /// By inode number within each directory, subdirectories last.
     Inode,
-    /// By their names in each directory, so that the same tree makes the same archive.
+    /// By name within each directory, so that the same tree always makes the same archive.
     Name,
 }
 
-/// Which symbolic links are followed when members are found.
+/// Treatment of symbolic links when archiving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Links {
-    /// None: they are archived as links.
+    /// Archive them as links.
     #[default]
     Kept,
-    /// All (`-h`).
+    /// Follow all of them (`-h`).
     Followed,
 }
 
 bitflags! {
-    /// What of a member beside content, mode, owner and times is archived and made again.
+    /// Attributes archived and restored besides content, mode, owner and times.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Attributes: u8 {
         /// Extended attributes (`--xattrs`).
         const XATTR = 1;
-        /// Access lists (`--acls`).
+        /// Access control lists (`--acls`).
         const ACL = 2;
-        /// Holes (`-S`). Extraction makes the holes that the archive has, whether this is set or not.
+        /// Holes (`-S`). Extraction recreates the archive's holes either way.
         const HOLES = 4;
     }
 }
 
-/// A user or group that members are given instead of their own, or numbers only.
+/// A user or group that replaces a file's own in the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Represented {
-    /// The name, empty if it has none.
+    /// The name; empty if there is none.
     pub name: Vec<u8>,
-    /// The number; `None` leaves that of the file.
+    /// The number; `None` keeps the file's own.
     pub number: Option<u32>,
 }
 
-/// A pattern of `--exclude`, or of `--exclude-from`.
+/// A pattern of `--exclude` or `--exclude-from`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exclude {
-    /// The pattern, a shell's with `*` and `?` matching slashes too, as GNU tar has it for exclusion.
+    /// Shell pattern in which `*` and `?` also match slashes, as in GNU tar's exclusions.
     pub pattern: Vec<u8>,
-    /// Whether it is matched against whole member names only, not after any slash in them (`--anchored`).
+    /// True if it matches from the start of the member name only, not after any
+    /// slash (`--anchored`).
     pub anchored: bool,
 }
 
-/// A member or file that the user named, with the directory that `-C` had led to there.
+/// A member or file named by the user, with the `-C` directory in effect for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
-    /// Where it is looked for, or extracted to: the path of the last `-C` before it, joined with those before if it is
-    /// relative. `None` is where the program was started.
+    /// Directory to look in or extract to: the path of the last `-C` before the name, joined with
+    /// earlier ones if it is relative. `None` is the working directory at startup.
     pub directory: Option<CString>,
-    /// Its name as it was typed, or read from a list (`-T`).
+    /// The name as typed, or as read from a list (`-T`).
     pub name: CString,
 }
 
-/// What becomes of a file that stands where a member is to be extracted.
+/// Policy for a file that exists where a member is extracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Existing {
-    /// It is removed first; directories stay and get the member's attributes (`--overwrite-dir`, the default).
+    /// Remove it first. Directories stay and get the member's attributes (`--overwrite-dir`,
+    /// the default).
     #[default]
     Replace,
-    /// It is overwritten in place (`--overwrite`).
+    /// Overwrite it in place (`--overwrite`).
     Overwrite,
-    /// It stays, and that is an error (`-k`).
+    /// Keep it and report an error (`-k`).
     Keep,
-    /// It stays, and that is fine (`--skip-old-files`).
+    /// Keep it silently (`--skip-old-files`).
     Skip,
 }
 
-/// Whose the extracted files are.
+/// Owner of the extracted files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ownership {
-    /// The members' if the user is root, else the user's.
+    /// The member's owner if the user is root, else the user.
     #[default]
     ByUser,
-    /// The members' (`--same-owner`).
+    /// The member's owner (`--same-owner`).
     Same,
-    /// The user's (`--no-same-owner`, `-o`).
+    /// The user (`--no-same-owner`, `-o`).
     Own,
 }
 
-/// What of names that lead elsewhere is kept.
+/// Treatment of names that lead out of the extraction directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Confinement {
-    /// Nothing: leading slashes, and what stands before a `..`, are taken away.
+    /// Strip leading slashes, and everything up to the last `..`.
     #[default]
     Confined,
-    /// All, as the user wants it (`-P`).
+    /// Keep names as they are (`-P`).
     Absolute,
 }
 
-/// Everything that `haul tar` can be asked for.
+/// All options of `haul tar`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
-    /// What is done.
+    /// Operation to perform.
     pub operation: Operation,
-    /// With what.
+    /// Archive to operate on.
     pub archive: Archive,
-    /// How that is compressed.
+    /// Compression of the archive.
     pub compression: Compression,
-    /// The program that compresses or, with `-d`, decompresses it, with its arguments (`-I`); empty if there is none.
+    /// Program that compresses the archive or, with `-d`, decompresses it, and its arguments
+    /// (`-I`); empty if there is none.
     pub program: Vec<OsString>,
-    /// How many times `-v` was said.
+    /// Number of `-v` flags.
     pub verbose: u8,
-    /// What is archived; or which members are extracted or listed, all if there is none.
+    /// Files to archive, or members to extract or list; empty selects all members.
     pub named: Vec<Named>,
-    /// Where `-C` has led behind all operands, for an extraction of all members.
+    /// Directory that the last `-C` led to, for extracting all members.
     pub directory: Option<CString>,
-    /// What is left out.
+    /// Patterns of files and members to leave out.
     pub excludes: Vec<Exclude>,
-    /// Whether names are characters of UTF-8, as the locale says, or only bytes.
+    /// True if the locale's names are UTF-8; otherwise they are bytes.
     pub utf8: bool,
-    /// What beside the usual attributes is archived and made again.
+    /// Attributes to archive and restore besides the usual ones.
     pub attributes: Attributes,
-    /// Patterns of extended attributes that are archived or set, of all namespaces (`--xattrs-include`); if there are none, all
-    /// are archived, and those of `user.` are set.
+    /// Patterns of extended attributes to archive or set, in any namespace (`--xattrs-include`). If
+    /// there are none, all are archived and those of `user.*` are set.
     pub xattrs_include: Vec<Vec<u8>>,
-    /// Patterns of extended attributes that are not (`--xattrs-exclude`).
+    /// Patterns of extended attributes to leave out (`--xattrs-exclude`).
     pub xattrs_exclude: Vec<Vec<u8>>,
-    /// Whether leading slashes and `..` stay.
+    /// Treatment of leading slashes and `..` in names.
     pub confinement: Confinement,
-    /// Whether users and groups are numbers only (`--numeric-owner`).
+    /// True if users and groups are numbers only (`--numeric-owner`).
     pub numeric_owner: bool,
 
-    /// The format that is written.
+    /// Format to write.
     pub format: Format,
-    /// The order of what is written.
+    /// Order of the members to write.
     pub order: MemberOrder,
-    /// Which links are followed.
+    /// Treatment of symbolic links when archiving.
     pub links: Links,
-    /// Whether files on other file systems are left out (`--one-file-system`).
+    /// True if files on other file systems are left out (`--one-file-system`).
     pub one_file_system: bool,
-    /// Whether what is in directories is archived too (not with `--no-recursion`).
+    /// True if directories are archived with their contents (false with `--no-recursion`).
     pub recursive: bool,
-    /// The owner that members are given (`--owner`).
+    /// Owner that all members get (`--owner`).
     pub owner: Option<Represented>,
-    /// The group that members are given (`--group`).
+    /// Group that all members get (`--group`).
     pub group: Option<Represented>,
-    /// What is changed in members' modes (`--mode`), as `chmod` would: each clause is applied in turn.
+    /// Changes to members' modes (`--mode`), applied in order as `chmod` would.
     pub mode: Vec<ModeChange>,
-    /// The time that members are given (`--mtime`).
+    /// Modification time that all members get (`--mtime`).
     pub modified: Option<Timestamp>,
-    /// Whether an index is appended (`--index`).
+    /// True if an index is appended (`--index`).
     pub index: bool,
-    /// Whether several processes make the archive.
+    /// True if several processes create the archive.
     pub several_processes: bool,
 
-    /// What becomes of files that are there.
+    /// Policy for existing files.
     pub existing: Existing,
-    /// Whose the files are.
+    /// Owner of the extracted files.
     pub ownership: Ownership,
-    /// Whether modes are the members', without regard to the umask (`-p`; the default for root).
+    /// True if modes are restored without applying the umask (`-p`). `None` is true for root only.
     pub same_permissions: Option<bool>,
-    /// Whether times are those of the extraction (`-m`).
+    /// True if files keep the time of their extraction (`-m`).
     pub touch: bool,
-    /// How many leading components of a member's name are taken away (`--strip-components`).
+    /// Number of leading name components to strip (`--strip-components`).
     pub strip_components: usize,
-    /// Whether a link to a directory stands where a directory is wanted (`--keep-directory-symlink`).
+    /// True if a link to a directory may stand in for a directory
+    /// member (`--keep-directory-symlink`).
     pub keep_directory_symlink: bool,
-    /// Whether content goes to standard output (`-O`).
+    /// True if content goes to standard output (`-O`).
     pub to_stdout: bool,
-    /// Whether reading goes on behind blocks of zeros (`-i`).
+    /// True if reading continues after blocks of zeros (`-i`).
     pub ignore_zeros: bool,
 }
 
@@ -269,21 +273,21 @@ impl Default for Options {
     }
 }
 
-/// One clause of a change of modes.
+/// One clause of a mode change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeChange {
-    /// The bits that are taken away.
+    /// Bits to clear.
     pub clear: Mode,
-    /// Those of them that directories keep: set-id bits that were not spoken of.
+    /// Bits of `clear` that directories keep: set-id bits that the clause does not mention.
     pub kept_by_directories: Mode,
-    /// The bits that are added then.
+    /// Bits to set after that.
     pub set: Mode,
-    /// Bits that are added only to directories and to files that somebody may execute (`X`).
+    /// Bits to set only on directories and on files with an execute bit (`X`).
     pub set_executable: Mode,
 }
 
 impl ModeChange {
-    /// Changes a mode.
+    /// Returns the mode after this clause.
     #[must_use]
     pub fn apply(self, mode: Mode, is_directory: bool) -> Mode {
         const ANY_EXECUTE: Mode = Mode::new(0o111);

@@ -1,76 +1,82 @@
-//! In which order members are written that are found by many workers at once: as a walk from the top would meet them.
+//! Member order for the one-pass writer: many workers find members at once, and the archive lists
+//! them as a single top-down walk would.
 //!
-//! What is in a directory has to follow its headers without anything from elsewhere between: a tar that reads the archive gives a
-//! directory its time and its mode when it meets the first member that is not below it.
+//! A directory's contents must follow its headers with nothing else in between: a tar that extracts
+//! the archive sets a directory's time and mode when it meets the first member outside it.
 //!
-//! So there is a *path* from the top of the tree down to the directory that is written now, its *tip*; what is found in that goes
-//! to the end of the archive at once. What is found in other directories waits with them. A directory that is over hands what
-//! waits to the one above, and if that is the tip it is written.
+//! So there is a *path* from the root of the tree down to the directory being written, its *tip*.
+//! Members found in the tip go to the end of the archive at once; members found elsewhere are
+//! buffered with their directory. A completed directory hands its buffer to its parent; if the
+//! parent is the tip, the buffer is written.
 //!
-//! A small directory is whole before it is written. Only when much waits, the path goes down: to the directory that the walk is
-//! in, which is the first of those that are not over. So little waits, as long as the walk keeps to its order.
+//! A small directory is therefore complete before it is written. Only when much is buffered does
+//! the path descend, to the directory the walk is in: the first incomplete one. So little is
+//! buffered as long as the walk keeps to its order.
 //!
 //! ```text
 //!   top ── a ── b, the tip ──────── end of the archive
 //!          │    └─ found in b: written
-//!          ├─ found in a: waits until b is over
-//!          └─ c ── d, e: wait until b is over; then c is on the path
+//!          ├─ found in a: buffered until b is complete
+//!          └─ c ── d, e: buffered until b is complete; then c is on the path
 //! ```
 //!
-//! When more waits than is good, or a member must not wait, as one that is too large, it is put off: whoever found it comes again
-//! when its directory is the tip. A member with other names must not wait either: the name that comes first in the archive has to
-//! be the one with the content, and where that is has to be known when the next is met.
+//! If too much is buffered, or a member must not be buffered because it is too large, it is
+//! deferred: it is retried when its directory is the tip. A member with several names must not be
+//! buffered either: its first name in the archive carries the content, so the position of that name
+//! must be known when the next one is found.
 //!
-//! Invariants: directories come before what is in them, and a directory is followed by nothing but what is below it until it is over;
-//! what was added is at one place, and what was put off comes again once; a member that must not wait is behind all that were
-//! added before it (tests: `a_walk_by_many`, `who_must_not_wait_comes_in_the_order_of_its_adding`).
+//! Invariants: a directory precedes its contents, and nothing else follows it until it is
+//! complete; each added member is in the archive once, and each deferred one is retried once;
+//! members that must not be buffered are in the order in which they were added (tests:
+//! `a_walk_by_many`, `who_must_not_wait_comes_in_the_order_of_its_adding`).
 //!
-//! Termination: what is put off comes again when its directory is the tip. It will be: while anything is put off the path goes down
-//! as far as it can, the directory is not over, and directories below need nothing from elsewhere to be over.
+//! Termination: a deferred member is retried when its directory is the tip. That happens: while
+//! anything is deferred, the path descends as far as it can, the member's directory is incomplete,
+//! and the directories below it complete without anything from elsewhere.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::segment::{Content, Memory, Room, SEGMENT_BYTES, Segment};
 
-/// How much may wait, in bytes, before members are put off.
+/// Maximum bytes buffered before members are deferred.
 pub(super) const WAITING_BYTES: usize = 64 << 20;
 
-/// How much may wait before the path goes down: what waits is still in the second-level cache when it is written.
+/// Bytes buffered before the path descends: few enough to still be in the L2 cache when they
+/// are written.
 const WHOLE_BYTES: usize = 1 << 20;
 
-/// How much content may wait for one member.
+/// Maximum content buffered for one member, in bytes.
 pub(super) const WAITING_MEMBER_BYTES: usize = 1 << 20;
 
-/// Content longer than this is written from where it was read, rather than with its neighbours: a copy less is worth a call more.
+/// Content longer than this, in bytes, is written from the buffer it was read into, not with its
+/// neighbours: one copy less is worth one call more.
 pub(super) const WITHIN_BYTES: usize = 64 << 10;
 
-/// The number of the top, of which operands are the first things found.
+/// Number of the root; the operands' parent directories are its children.
 pub(super) const TOP: usize = 0;
 
-/// A directory that is not over; with members that were put off.
+/// An incomplete directory and its deferred members.
 struct Branch<L> {
-    /// The directory above.
+    /// Number of the parent.
     above: usize,
-    /// Where among those in the directory above the walk meets it.
+    /// Key that orders it among its siblings, as the walk meets them.
     place: u64,
-    /// Those in it that are not over, nor on the path: their places and numbers.
+    /// Incomplete subdirectories that are not on the path, as `place` and number.
     below: BTreeSet<(u64, usize)>,
-    /// Its headers.
     headers: Vec<u8>,
-    /// Whether the headers are still to come.
+    /// True until its headers are added.
     is_new: bool,
-    /// Whether it is on the path.
     on_path: bool,
-    /// Whether it is over, and only has to come behind an operand before it.
+    /// True if it is complete and only has to follow an operand before it.
     is_over: bool,
-    /// What waits.
+    /// Buffered segments, in order.
     waiting: Vec<Arc<Segment>>,
-    /// How much of that is in the last segment, to which more can be added; 0 if it cannot.
+    /// Bytes in the last buffered segment; 0 if nothing may be added to it.
     open_bytes: usize,
-    /// How long all of that is.
+    /// Total bytes buffered.
     bytes: usize,
-    /// What was put off.
+    /// Deferred members.
     later: Vec<L>,
 }
 
@@ -92,45 +98,45 @@ impl<L> Default for Branch<L> {
     }
 }
 
-/// Content, and how many bytes it takes.
+/// Content and its stored length, in bytes.
 type Stored<'a> = (&'a Content<'a>, usize);
 
-/// That of what has only headers.
+/// Content of a member that has only headers.
 const NOTHING: Stored<'_> = (&Content::Later(0), 0);
 
-/// A member was put off, and comes again.
+/// The member was deferred and will be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PutOff;
 
-/// What has its place, and what waits; `L` is what comes again.
+/// The allocated part of the archive and the buffered rest; `L` is a deferred entry.
 pub(super) struct Order<L> {
     branches: Vec<Branch<L>>,
-    /// Numbers of branches that are over.
+    /// Numbers of completed branches, for reuse.
     unused: Vec<usize>,
-    /// The end of the path.
+    /// Number of the directory at the end of the path.
     tip: usize,
-    /// The segment at the end of the archive.
+    /// Segment at the end of the archive, still open.
     last: Arc<Segment>,
     last_bytes: usize,
-    /// Where that begins.
+    /// Offset of `last`.
     last_offset: u64,
-    /// How much waits, in bytes.
+    /// Bytes buffered.
     pub(super) waiting_bytes: usize,
-    /// How many members are put off.
+    /// Members deferred now.
     put_off: usize,
-    /// How often a member was put off.
+    /// Number of deferrals so far.
     pub(super) times_put_off: usize,
-    /// Segments that have got their places: whoever added something lets go of them.
+    /// Segments with a final offset. Whoever made the change drops a reference to each.
     placed: Vec<Arc<Segment>>,
-    /// What was put off until now.
+    /// Deferred members that are due.
     due: Vec<L>,
-    /// How much may wait.
+    /// Maximum bytes buffered.
     may_wait_bytes: usize,
     memory: Arc<Memory>,
 }
 
 impl<L> Order<L> {
-    /// Begins with the top alone.
+    /// Creates an order that has only the root.
     pub(super) fn new(memory: Arc<Memory>, may_wait_bytes: usize) -> Self {
         let last = Segment::new(memory.take());
         last.place(0);
@@ -151,8 +157,8 @@ impl<L> Order<L> {
         }
     }
 
-    /// Begins a directory found in another, or the place of an operand, which has no headers. The walk meets those of one directory
-    /// in the order of `place`.
+    /// Begins a directory found in `above`, or the parent directory of an operand, which has no
+    /// headers. The walk meets siblings in the order of `place`.
     pub(super) fn begin(&mut self, above: usize, place: u64, headers: Vec<u8>) -> usize {
         let branch = Branch { above, place, is_new: !headers.is_empty(), headers, ..Branch::default() };
         let number = match self.unused.pop() {
@@ -170,8 +176,8 @@ impl<L> Order<L> {
         number
     }
 
-    /// Adds a member found in a directory, behind all before it unless it `may_wait`: its headers, and its content, or room for that,
-    /// if it has any; or puts it off.
+    /// Adds a member found in a directory: its headers, and its content or room for it. A member
+    /// without `may_wait` is never buffered: it goes to the end of the archive, or is deferred.
     pub(super) fn add(
         &mut self,
         found_in: usize,
@@ -206,14 +212,15 @@ impl<L> Order<L> {
         })
     }
 
-    /// Ends a directory: everything found in it was added, and what is below it is over.
+    /// Completes a directory: everything found in it was added, and its subdirectories
+    /// are complete.
     pub(super) fn end(&mut self, number: usize) {
         if number != self.tip {
             self.add_headers(number);
         }
         let Branch { above, place, on_path, .. } = self.branches[number];
         if on_path {
-            // It was the tip: what is below it is over.
+            // It is the tip, because everything below it is complete.
             self.leave_tip();
             return self.go_down();
         }
@@ -235,17 +242,17 @@ impl<L> Order<L> {
         }
     }
 
-    /// Takes what was put off until now.
+    /// Takes the deferred members that are due.
     pub(super) fn take_due(&mut self) -> Vec<L> {
         std::mem::take(&mut self.due)
     }
 
-    /// True if members found in a directory are added at the end of the archive now.
+    /// True if members found in a directory are appended to the archive now.
     pub(super) fn is_last(&self, found_in: usize) -> bool {
         found_in == self.tip
     }
 
-    /// Tells whether a member would be put off.
+    /// True if the member would be deferred.
     fn puts_off(&self, found_in: usize, stored: u64, may_wait: bool) -> bool {
         let waits = |stored| {
             stored == 0
@@ -254,21 +261,23 @@ impl<L> Order<L> {
         found_in != self.tip && !(may_wait && usize::try_from(stored).is_ok_and(waits))
     }
 
-    /// Takes the segments that have got their places.
+    /// Takes the segments whose offset became final.
     pub(super) fn take_placed(&mut self) -> Vec<Arc<Segment>> {
         std::mem::take(&mut self.placed)
     }
 
-    /// Ends the archive, when all directories are over; returns how long it is. The last segment is among those placed.
+    /// Ends the archive once all directories are complete; returns its length. The last segment is
+    /// then among the placed ones.
     pub(super) fn finish(&mut self) -> u64 {
         self.end_last(0);
         self.last_offset
     }
 
-    /// Goes down the path, if more waits than a small directory has, to the directories that the walk meets first; what was put
-    /// off in the tip is due then.
+    /// Moves the tip down to the directories that the walk meets first, while members are deferred
+    /// or more is buffered than a small directory holds. The deferred members of the last tip are
+    /// due then.
     fn go_down(&mut self) {
-        // Operands come in the order in which they were named, small or not.
+        // Operands are written in the order in which they were named, small or not.
         while self.tip == TOP || self.put_off > 0 || self.waiting_bytes > WHOLE_BYTES {
             let Some((_, number)) = self.branches[self.tip].below.pop_first() else {
                 let later = std::mem::take(&mut self.branches[self.tip].later);
@@ -284,7 +293,7 @@ impl<L> Order<L> {
         }
     }
 
-    /// Makes the directory above the tip the tip, which is over.
+    /// Completes the tip and makes its parent the tip.
     fn leave_tip(&mut self) {
         let above = std::mem::take(&mut self.branches[self.tip]).above;
         self.unused.push(self.tip);
@@ -292,7 +301,7 @@ impl<L> Order<L> {
         self.place_waiting(above);
     }
 
-    /// Adds a directory's headers to what waits in it, if they are still to come.
+    /// Buffers a directory's headers, unless they were added before.
     fn add_headers(&mut self, number: usize) {
         if std::mem::take(&mut self.branches[number].is_new) {
             let headers = self.branches[number].headers.clone();
@@ -300,7 +309,7 @@ impl<L> Order<L> {
         }
     }
 
-    /// Adds a member to what waits in a directory.
+    /// Buffers a member with its directory.
     fn add_waiting(&mut self, number: usize, headers: &[u8], (content, stored): Stored<'_>) -> Option<Room> {
         self.add_headers(number);
         let branch = &mut self.branches[number];
@@ -331,7 +340,7 @@ impl<L> Order<L> {
         room
     }
 
-    /// Ends the last segment and begins another, behind so many bytes of room.
+    /// Ends the last segment and begins another, `room` bytes behind it.
     fn end_last(&mut self, room: u64) {
         self.last_offset += self.last_bytes as u64 + room;
         if self.last_bytes == 0 {
@@ -343,7 +352,7 @@ impl<L> Order<L> {
         self.last_bytes = 0;
     }
 
-    /// Gives what waits in a directory its place, at the end.
+    /// Allocates a directory's buffer at the end of the archive.
     fn place_waiting(&mut self, number: usize) {
         if std::mem::take(&mut self.branches[number].is_new) {
             let headers = self.branches[number].headers.clone();
@@ -357,7 +366,8 @@ impl<L> Order<L> {
         }
     }
 
-    /// Gives a segment its place, at the end: if it is whole and short, with others in one.
+    /// Allocates a segment at the end of the archive. A short one without open rooms is merged with
+    /// its neighbours.
     fn place(&mut self, segment: Arc<Segment>) {
         let length = segment.bytes().len();
         if length <= SEGMENT_BYTES / 4 && segment.is_whole() {

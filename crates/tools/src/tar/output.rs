@@ -1,7 +1,9 @@
-//! Where an archive goes: to places in a file that was begun empty, in any order, or on to the end of a stream, in order.
+//! Destination of an archive: a file that was opened empty, written at any offset in any order, or
+//! a stream, written in order.
 //!
-//! One worker writes at a time. Where there are places several could, but the kernel lets only one write to a file, and the
-//! others would wait for it; so whoever has something to write meanwhile leaves it to the one that writes, and goes on.
+//! One worker writes at a time. With positioned writes several could, but the kernel lets only one
+//! write to a file, and the others would wait for it. So a worker that has something to write
+//! meanwhile queues it for the one that writes, and goes on.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,40 +18,41 @@ use super::options::{Archive, Compression, Options};
 use super::segment::Memory;
 use super::wording;
 
-/// How much may wait to be written, in bytes, before those who bring more wait as well.
+/// Maximum bytes queued before workers that bring more block.
 const WAITING_BYTES: usize = 4 << 20;
 
-/// How many pieces are written by who brings one, where all take turns: one more than they bring, so that they become less.
+/// Pieces written by each call that takes turns: one more than it brings, so that the
+/// queue shrinks.
 const IN_TURN: usize = 2;
 
-/// Where an archive goes.
+/// Destination of an archive.
 pub(super) struct Output {
     file: Arc<Fd>,
     name: Vec<u8>,
     has_places: bool,
-    /// The program of `-I`, which reads what is written here.
+    /// Program of `-I`, which reads what is written here.
     filter: Option<Filter>,
     row: Mutex<Row>,
-    /// Nobody is writing.
+    /// Signalled when a worker stops writing.
     free: Condvar,
-    /// What has failed first.
+    /// The first failure.
     failure: OnceLock<Problem>,
-    /// Memory of pieces that were written, for others.
+    /// Recycled buffers of pieces that were written.
     pub(super) memory: Arc<Memory>,
-    /// Which file it is, unless it is a terminal or a pipe.
+    /// Identity of the archive, if it is a regular file.
     pub(super) identity: Option<Identity>,
 }
 
-/// Pieces that wait to be written.
+/// Pieces queued for writing.
 #[derive(Default)]
 struct Row {
-    /// The piece that is written next, where there are no places.
+    /// Number of the piece to write next, in a stream.
     next: usize,
-    /// Pieces with the places they belong at.
+    /// Pieces by number, with their offsets.
     waiting: BTreeMap<usize, (u64, Vec<u8>)>,
-    /// How long they are.
+    /// Total bytes queued.
     waiting_bytes: usize,
-    /// Whether somebody is writing.
+    /// True while a worker writes.
     writing: bool,
 }
 
@@ -74,10 +77,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Output {
-    /// Opens the file of an archive, made empty, or standard output.
+    /// Opens the archive file, emptied, or standard output.
     ///
     /// # Errors
-    /// What keeps the archive from being written, to be told.
+    /// The reason that the archive cannot be written, to be reported.
     pub(super) fn create(options: &Options) -> Result<Self, Problem> {
         let Options { archive, compression, program, .. } = options;
         let (name, opened) = match archive {
@@ -93,7 +96,8 @@ impl Output {
         let is_file = is.kind == FileType::Regular;
         let is_plain = *compression == Compression::None && program.is_empty();
         let has_places = is_file && *archive != Archive::Standard && is_plain;
-        // Not what is empty already: ext4 writes a file that was truncated to the disk when it is closed, and that is waited for.
+        // Only if it has content: ext4 flushes a truncated file to disk when it is closed, and the
+        // close waits for that.
         if is_file && *archive != Archive::Standard && is.size > 0 {
             truncate(&file, 0).map_err(cannot)?;
         }
@@ -119,31 +123,33 @@ impl Output {
         })
     }
 
-    /// Tells whether every byte has a place that it can be written to at any time.
+    /// True if every byte can be written at its offset at any time.
     pub(super) fn has_places(&self) -> bool {
         self.has_places
     }
 
-    /// Tells whether writing has failed; then nothing more needs to be made.
+    /// True if writing has failed; then nothing more needs to be made.
     pub(super) fn is_broken(&self) -> bool {
         self.failure.get().is_some()
     }
 
-    /// Keeps the first failure.
+    /// Records a failure, if it is the first.
     pub(super) fn fail(&self, problem: Problem) {
         self.failure.get_or_init(|| problem);
     }
 
-    /// Takes the `number`-th piece, which belongs at `offset` if there are places. Returns how many pieces were written by
-    /// this: none if one before it is missing, or somebody is writing, and others if they had waited.
+    /// Writes or queues the `number`-th piece, which goes to `offset` with positioned writes.
+    /// Returns the number of pieces that this call wrote: 0 if an earlier piece is missing or
+    /// another worker is writing, more than 1 if others were queued.
     pub(super) fn take(&self, number: usize, offset: u64, bytes: Vec<u8>) -> usize {
         let mut row = lock(&self.row);
         row.add(number, offset, bytes);
         if row.writing { 0 } else { self.write_some(row, usize::MAX) }
     }
 
-    /// Takes the `number`-th piece as [`take`](Self::take) does, but writes few others, so that nobody is kept long from what
-    /// others may wait for; where much waits, this waits until it may write. The last are written by [`finish`](Self::finish).
+    /// Writes or queues the `number`-th piece as [`take`](Self::take) does, but writes few others,
+    /// so that no worker keeps others waiting for what it would do next. Blocks while too much is
+    /// queued. The last pieces are written by [`finish`](Self::finish).
     pub(super) fn take_in_turn(&self, number: usize, offset: u64, bytes: Vec<u8>) {
         let mut row = lock(&self.row);
         row.add(number, offset, bytes);
@@ -156,7 +162,7 @@ impl Output {
         self.write_some(row, IN_TURN);
     }
 
-    /// Writes so many pieces, if they are there, while nobody else does. Returns how many there were.
+    /// Writes up to `most` pieces that are ready, as the only writer. Returns their number.
     fn write_some<'a>(&'a self, mut row: MutexGuard<'a, Row>, most: usize) -> usize {
         row.writing = true;
         let mut written = 0;
@@ -175,7 +181,7 @@ impl Output {
         written
     }
 
-    /// Writes a piece, unless writing has failed before.
+    /// Writes a piece, unless a write has failed before.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
         if self.is_broken() {
             return;
@@ -189,10 +195,11 @@ impl Output {
         }
     }
 
-    /// Ends the archive with its last bytes, at `offset` if there are places, and closes it.
+    /// Ends the archive with its last bytes, which go to `offset` with positioned writes, and
+    /// closes it.
     ///
     /// # Errors
-    /// What has failed first, to be told.
+    /// The first failure, to be reported.
     pub(super) fn finish(self, offset: u64, bytes: &[u8]) -> Result<(), Problem> {
         self.write_some(lock(&self.row), usize::MAX);
         self.write(offset, bytes);
@@ -200,7 +207,8 @@ impl Output {
         let closed = Arc::into_inner(file).map_or(Ok(()), Fd::close);
         let ended = filter.map_or(Ok(Ok(())), Filter::finish);
         match (failure.into_inner(), closed.and(ended)) {
-            // A program that has failed takes no more, which is the lesser news.
+            // A program that fails also breaks the pipe; its exit status says more than the
+            // failed write.
             (_, Ok(Err(status))) => {
                 Err(Problem::new(wording::CHILD_FAILED).naming(name.as_slice()).naming(status.to_string()))
             }
@@ -213,7 +221,7 @@ impl Output {
     }
 }
 
-/// Writes all bytes at a place.
+/// Writes all bytes at `offset`.
 pub(super) fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<(), Error> {
     let mut done = 0;
     while done < bytes.len() {
@@ -222,7 +230,7 @@ pub(super) fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<(), Erro
     Ok(())
 }
 
-/// Writes all bytes where the descriptor stands.
+/// Writes all bytes at the file position.
 fn write_all_on(file: &Fd, bytes: &[u8]) -> Result<(), Error> {
     let mut done = 0;
     while done < bytes.len() {

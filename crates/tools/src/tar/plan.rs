@@ -1,11 +1,13 @@
-//! What goes where in an archive: members in order, each with its offset, cut in spans that are written in one call.
+//! Archive layout for the two-pass writer: members in order, each with its offset, cut into spans
+//! that are written in one call.
 //!
-//! Directories come before what is in them, files of a directory before its subdirectories (or all by name, if that order was
-//! asked for), and a file before its other names. A member's offset is the sum of what the members before it take, so that any
-//! worker can write any span at any time. A span is a row of whole members, or a piece of a large one.
+//! A directory precedes its contents, and a file its hard links. Within a directory, files precede
+//! subdirectories, unless the order by name was requested. A member's offset is the total size of
+//! the members before it, so any worker can write any span at any time. A span is a run of whole
+//! members, or a piece of a large one.
 //!
-//! Invariant: the spans follow each other without a gap from 0 to the end of the last member, and every member's content is in
-//! exactly one span, or in pieces that follow each other (test: `spans_cover_everything_once`).
+//! Invariant: spans are contiguous from 0 to the end of the last member, and each member's content
+//! is in exactly one span, or in consecutive pieces (test: `spans_cover_everything_once`).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,40 +22,39 @@ use super::naming::Naming;
 use super::options::{Links, MemberOrder, Options};
 use super::wording;
 
-/// A member with its place.
+/// A member and its offset.
 pub(super) struct Planned {
-    /// The number of the directory that it was found in.
+    /// Index in [`Plan::listings`] of its directory.
     pub(super) listing: u32,
-    /// Where its headers begin.
+    /// Offset of its first header.
     pub(super) offset: u64,
-    /// What it is.
     pub(super) entry: Entry,
 }
 
 impl Planned {
-    /// Returns where its content begins.
+    /// Returns the offset of its content.
     pub(super) fn content(&self) -> u64 {
         self.offset + u64::from(self.entry.header_bytes)
     }
 
-    /// Returns where the next member begins.
+    /// Returns the offset of the next member.
     fn end(&self) -> u64 {
         self.content() + in_blocks(self.entry.stored_bytes())
     }
 }
 
-/// A part of the archive that is made as a whole.
+/// A part of the archive that is made as a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Where in the archive it is.
+    /// Byte range in the archive.
     pub(super) bytes: Range<u64>,
-    /// The members in it.
+    /// Indices of its members.
     pub(super) members: Range<usize>,
-    /// Whether it is a piece of a large member: its only one.
+    /// True if it is a piece of a large member, which is then its only member.
     pub(super) is_piece: bool,
 }
 
-/// Where everything goes.
+/// The archive's layout.
 pub(super) struct Plan {
     pub(super) listings: Vec<Arc<Listing>>,
     pub(super) members: Vec<Planned>,
@@ -61,8 +62,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Puts what was found below the places of operands in order. Tells of what cannot be archived, and returns whether
-    /// everything can be.
+    /// Orders everything found below the operands' parent directories (`places`). Reports what
+    /// cannot be archived; the flag is true if everything can.
     pub(super) fn new(
         places: Vec<Arc<Listing>>,
         options: &Options,
@@ -80,7 +81,7 @@ impl Plan {
         (plan, all_fit)
     }
 
-    /// Adds everything below a place, without recursion however deep it is.
+    /// Adds everything below a directory. Iterative, because trees can be very deep.
     fn add_all_below(&mut self, place: Arc<Listing>, order: MemberOrder) {
         let mut stack = vec![self.open(place, order)];
         while let Some((listing, rest)) = stack.last_mut() {
@@ -94,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// Numbers a directory and takes its entries, in order.
+    /// Numbers a directory and takes its entries out, in order.
     fn open(&mut self, listing: Arc<Listing>, order: MemberOrder) -> (u32, std::vec::IntoIter<Entry>) {
         let mut entries =
             std::mem::take(&mut *listing.entries.lock().unwrap_or_else(PoisonError::into_inner));
@@ -108,18 +109,17 @@ impl Plan {
         (self.listings.len() as u32 - 1, entries.into_iter())
     }
 
-    /// Returns the name of a member.
     pub(super) fn member_path(&self, member: &Planned, options: &Options) -> Vec<u8> {
         self.listings[member.listing as usize].member_path(&member.entry, options)
     }
 
-    /// Makes links of further names of a file, and leaves out those that the format has no room for; returns whether there
-    /// are none.
+    /// Turns further names of a file into hard links, and drops the ones that do not fit the
+    /// format; returns true if all fit.
     fn link(&mut self, options: &Options, people: &People, report: &dyn Report) -> bool {
         let naming = Naming::new(options.confinement);
         let mut firsts: HashMap<FileKey, usize> = HashMap::new();
         let mut unfit = Vec::new();
-        // Of several operands a later one may name, or contain, what an earlier one does; and so may a link that is followed.
+        // A later operand may name or contain what an earlier one does, and so may a followed link.
         let may_repeat = options.named.len() > 1 || options.links == Links::Followed;
         for index in 0..self.members.len() {
             let entry = &self.members[index].entry;
@@ -142,13 +142,14 @@ impl Plan {
             }
         }
         let all_fit = unfit.is_empty();
+        // From the back, so that the other indices stay valid.
         for index in unfit.into_iter().rev() {
             self.members.remove(index);
         }
         all_fit
     }
 
-    /// Gives each member its offset.
+    /// Assigns each member its offset.
     fn place(&mut self) {
         let mut offset = 0;
         for member in &mut self.members {
@@ -157,12 +158,13 @@ impl Plan {
         }
     }
 
-    /// Returns where the last member ends.
+    /// Returns the end of the last member.
     pub(super) fn end(&self) -> u64 {
         self.members.last().map_or(0, Planned::end)
     }
 
-    /// Cuts the members in spans of about so many bytes; if that is wanted, so that files in one are of one directory.
+    /// Cuts the members into spans of about `span_bytes`. With `by_directory`, the files of a span
+    /// are all in one directory.
     fn cut(&mut self, span_bytes: u64, by_directory: bool) {
         let mut begun = 0;
         for index in 0..self.members.len() {
@@ -178,6 +180,7 @@ impl Plan {
                 self.close_span(begun..index);
                 let mut at = offset;
                 while at < end {
+                    // The first piece also holds the headers.
                     let to = end.min(at.max(content) + span_bytes);
                     self.spans.push(Span { bytes: at..to, members: index..index + 1, is_piece: true });
                     at = to;
@@ -200,7 +203,7 @@ impl Plan {
         }
     }
 
-    /// Tells whether a member's content has to be read from its file.
+    /// True if the member's content is read from its file.
     pub(super) fn is_read(&self, index: usize) -> bool {
         let entry = &self.members[index].entry;
         entry.kind == Kind::Regular && entry.stored_bytes() > 0
@@ -215,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// Nobody, who is told nothing.
+    /// A reporter that expects no problem.
     struct Silent;
 
     impl Report for Silent {

@@ -1,28 +1,29 @@
-//! Parts of an archive that is being written: each in memory until all its content is there, and then written in one call.
+//! Segments of an archive being written: each is in memory until its content is complete, and is
+//! then written in one call.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::format::in_blocks;
 
-/// How long a segment may become: large enough that writing it is worth a call, small enough that it stays in the second-level cache
-/// until then.
+/// Maximum length of a segment, in bytes: long enough to be worth a call, short enough to stay in
+/// the L2 cache until it is written.
 pub(super) const SEGMENT_BYTES: usize = 128 << 10;
 
-/// Memory for segments, used again and again.
+/// Recycled segment buffers.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<Vec<Vec<u8>>>);
 
-/// How much memory is kept for later, in segments.
+/// Maximum number of buffers kept.
 const KEPT_SEGMENTS: usize = 64;
 
 impl Memory {
-    /// Gives memory, which is empty.
+    /// Returns an empty buffer.
     pub(super) fn take(&self) -> Vec<u8> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    /// Takes memory back.
+    /// Recycles a buffer.
     pub(super) fn give(&self, mut memory: Vec<u8>) {
         memory.clear();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,29 +33,29 @@ impl Memory {
     }
 }
 
-/// The offset of a segment that has no place yet.
+/// Offset of a segment that has none yet.
 const NOWHERE: u64 = u64::MAX;
 
 /// A part of the archive that is written in one call.
 pub(super) struct Segment {
-    /// Where in the archive it begins.
+    /// Offset in the archive.
     offset: AtomicU64,
-    /// Its headers, and content as far as it has come, with zeros where it has not.
+    /// Headers, and the content that has arrived; zeros elsewhere.
     bytes: Mutex<Vec<u8>>,
-    /// Who holds it: rooms in it, and who decides on its place until that is fixed.
+    /// Refcount: one for each open room, and one for whoever assigns the offset, until then.
     holders: AtomicUsize,
 }
 
-/// The content of a member that is added.
+/// Content of a member to add.
 pub(super) enum Content<'a> {
-    /// It comes later: so many bytes.
+    /// This many bytes, which arrive later.
     Later(u64),
-    /// This is all of it.
+    /// All of it.
     Here(&'a [u8]),
 }
 
 impl Content<'_> {
-    /// How many bytes it takes in an archive: whole blocks.
+    /// Returns the bytes it takes in an archive, in whole blocks.
     pub(super) fn stored_bytes(&self) -> u64 {
         in_blocks(match self {
             Self::Later(bytes) => *bytes,
@@ -63,38 +64,38 @@ impl Content<'_> {
     }
 }
 
-/// Room for the content of a member. It has to be given back.
+/// Space for a member's content. It must be released.
 pub(super) enum Room {
-    /// In a segment, from a position.
+    /// In a segment, at this position.
     Within(Arc<Segment>, usize),
-    /// At an offset of the archive, between segments.
+    /// Between segments, at this offset in the archive.
     Between(u64),
 }
 
 impl Segment {
-    /// Begins an empty one without a place, held by who decides on that, in memory that may have been used before.
+    /// Creates an unplaced segment in a recycled buffer. The caller holds a reference until the
+    /// offset is assigned.
     pub(super) fn new(memory: Vec<u8>) -> Arc<Self> {
         let (offset, holders) = (AtomicU64::new(NOWHERE), AtomicUsize::new(1));
         Arc::new(Self { offset, bytes: Mutex::new(memory), holders })
     }
 
-    /// Returns its bytes.
     pub(super) fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives it its place.
+    /// Assigns its offset.
     pub(super) fn place(&self, offset: u64) {
         self.offset.store(offset, Ordering::Relaxed);
     }
 
-    /// Returns where in the archive it begins, if that is fixed.
+    /// Returns its offset, if assigned.
     pub(super) fn offset(&self) -> Option<u64> {
         Some(self.offset.load(Ordering::Relaxed)).filter(|offset| *offset != NOWHERE)
     }
 
-    /// Adds the headers of a member, and behind them its content or room for that: `stored` bytes. Returns the room, unless none is
-    /// needed, and how long the segment is now.
+    /// Adds a member's headers, followed by its content or by `stored` bytes of room for it.
+    /// Returns the room, if any is needed, and the segment's new length.
     pub(super) fn add(
         self: &Arc<Self>,
         headers: &[u8],
@@ -115,12 +116,12 @@ impl Segment {
         (Some(Room::Within(Arc::clone(self), begins)), end)
     }
 
-    /// Tells whether nobody has room in it, where nobody is given any meanwhile.
+    /// True if no room is open. Only reliable while no room is being handed out.
     pub(super) fn is_whole(&self) -> bool {
         self.holders.load(Ordering::Acquire) == 1
     }
 
-    /// Gives up a hold. The last to do so gets the bytes and where they go.
+    /// Drops a reference. The last one gets the bytes and their offset.
     pub(super) fn let_go(&self) -> Option<(u64, Vec<u8>)> {
         if self.holders.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;

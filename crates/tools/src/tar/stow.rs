@@ -1,21 +1,24 @@
-//! Making an archive in one run: members are added to its end as they are found, by all workers.
+//! The appender: creates an archive in one pass. All workers add members to its end as they
+//! find them.
 //!
 //! ```text
-//! directory entered ─► headers added
-//! small file, read  ─► headers and content added
-//! any other file    ─► headers added, with room ─► content put there as it is read ─► room given back
-//! directory over    ─► room for another beside it (order.rs)
+//! directory entered   ─► headers added
+//! small file, read    ─► headers and content added
+//! any other file      ─► headers added, with room ─► content written when read ─► room released
+//! directory completed ─► the next one may be written (order.rs)
 //! ```
 //!
-//! So nothing has to be known of what comes later, and each file is opened and looked at once. It wants an archive with places;
-//! what wants more is surveyed first (`survey.rs`, `fill.rs`).
+//! Nothing needs to be known about later members, and each file is opened and examined once. The
+//! archive must support positioned writes; other cases need a survey first (`survey.rs`, `fill/`).
 //!
-//! A file may be put off before it is added: then it is opened again when its directory is written. Whatever changes the order may
-//! make it due, so each change says what is. One with other names always is, so that its names are added in the order in which
-//! they are in the archive.
+//! A file may be deferred before it is added; it is opened again when its directory is written.
+//! Every change of the order can make deferred files due, so every change returns them. A file with
+//! several names is always deferred unless its directory is being written, so that its names are
+//! added in archive order.
 //!
-//! Invariants: room is given back once, whatever becomes of the file: when it ends. What was not read of it is zeros. A file
-//! comes before its other names, which are added under the lock of the table in which it is found.
+//! Invariants: each room is released once, when its file ends, whatever happened to it. Content
+//! that was not read is zeros. A file precedes its hard links, which are added under the lock of
+//! the table that finds them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -36,45 +39,43 @@ use super::tail::{Due, Tail};
 use super::telling::Telling;
 use super::wording;
 
-/// Appends members as they are found.
 pub(super) struct Stow {
     look: Look,
     tail: Tail<Found<Stow>>,
     telling: Telling,
-    /// The members that files with other names became.
+    /// For each file with several names, the member that holds its content.
     firsts: Mutex<HashMap<FileKey, Vec<u8>>>,
 }
 
 thread_local! {
-    /// Memory for the headers of one member.
+    /// Recycled buffer for the headers of one member.
     static HEADERS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What has become of a member.
+/// Result of adding a member.
 enum Outcome {
-    /// Its headers are in the archive, and room for its content.
+    /// Its headers are in the archive, with room for its content.
     Room(Room),
-    /// All of it is in the archive: with so many bytes of content.
+    /// It is in the archive, with this many bytes of content.
     Whole(u64),
-    /// It comes again.
+    /// It was deferred and will be retried.
     PutOff,
-    /// It is not in the archive.
+    /// It does not fit the format.
     LeftOut,
 }
 
 impl Stow {
-    /// Begins with nothing written.
     pub(super) fn new(look: Look, output: Output) -> Self {
         Self { telling: Telling::new(&look.options), look, tail: Tail::new(output), firsts: Mutex::default() }
     }
 
-    /// Begins the place of the `place`-th operand.
+    /// Begins the parent directory of the `place`-th operand.
     pub(super) fn begin_operand(&self, place: usize, listing: &Listing) {
-        // Nothing was put off before there was anything.
+        // Nothing can be due: nothing was deferred before.
         listing.number.get_or_init(|| self.tail.begin(TOP, place as u64, Vec::new()).0);
     }
 
-    /// Writes what is left; returns how long the members are, and where they went.
+    /// Writes the rest; returns the length of all members, and the output.
     pub(super) fn finish(self, report: &dyn Report) -> (u64, Output) {
         let (end, times_put_off, output) = self.tail.finish();
         if report.wants_debug() {
@@ -83,12 +84,11 @@ impl Stow {
         (end, output)
     }
 
-    /// Begins a directory.
     fn begin_directory(&self, desk: &Desk<'_, Self>, above: &Listing, entry: &Entry) {
         let path = above.member_path(entry, &self.look.options);
-        // Without headers, what is in it is archived all the same.
+        // If its headers do not fit the format, its contents are archived all the same.
         let headers = self.with_headers(desk, entry, &path, <[u8]>::to_vec).unwrap_or_default();
-        // As the walk sorts directories.
+        // The walk sorts directories by inode.
         let place = entry.stat.identity.inode;
         let (number, due) = self.tail.begin(number_of(above), place, headers);
         come_again(desk, due);
@@ -103,7 +103,7 @@ impl Stow {
         self.telling.tell(entry, path, options, people, desk.report());
     }
 
-    /// Adds a member, or a link to it if it was before; with its content, if that is known.
+    /// Adds a member with its content, if known; or a hard link, if the file was added before.
     fn add(
         &self,
         desk: &Desk<'_, Self>,
@@ -153,7 +153,8 @@ impl Stow {
         room.map_or(Outcome::Whole(written), Outcome::Room)
     }
 
-    /// Makes the headers of a member, unless the format has no room for something, and gives them to `take`.
+    /// Encodes a member's headers and passes them to `take`; `None` if they do not fit the format,
+    /// which is reported.
     fn with_headers<R>(
         &self,
         desk: &Desk<'_, Self>,
@@ -168,7 +169,7 @@ impl Stow {
         })
     }
 
-    /// Tells that a file is not what it was when it was opened, or has become shorter by so many bytes.
+    /// Reports a file that changed since it was opened, or shrank by `missing` bytes.
     fn tell_difference(
         &self,
         desk: &Desk<'_, Self>,
@@ -187,8 +188,8 @@ impl Stow {
 }
 
 impl Stow {
-    /// Which files are probed: those of the directory at the end of the archive, and of others those that may be members before
-    /// their directory is there, as the others are put off.
+    /// Probes every file of the directory at the end of the archive. Of others only those that can be
+    /// buffered are: the rest would be deferred.
     fn probe(&self, found: &Found<Self>) -> Probe {
         if self.tail.is_last(number_of(&found.node.own)) {
             return Probe::ALWAYS;
@@ -197,12 +198,12 @@ impl Stow {
     }
 }
 
-/// Has files come again that were put off until now.
+/// Retries deferred files that are due.
 fn come_again(desk: &Desk<'_, Stow>, due: Due<Found<Stow>>) {
     due.0.into_iter().for_each(|found| desk.retry(found));
 }
 
-/// Returns the number of a directory, which it has from its beginning.
+/// Returns a directory's number, which it has from its beginning.
 fn number_of(listing: &Listing) -> usize {
     listing.number.get().copied().unwrap_or(TOP)
 }
@@ -260,7 +261,7 @@ impl Tool for Stow {
             |content: &&[u8]| content.len() as u64 == opened.stat.size && content.len() <= WITHIN_BYTES;
         let content = opened.first.filter(is_whole);
         match self.add(desk, found, entry, content) {
-            // Room is zeros, as holes are.
+            // New room is zeros, and so are holes.
             Outcome::Room(own) => Start::Inspect { own, transfer: Transfer::Blocks(Holes::Skip) },
             Outcome::Whole(bytes) => {
                 if bytes > 0 {
@@ -275,6 +276,7 @@ impl Tool for Stow {
     }
 
     fn block(&self, file: &OpenFile<Self>, Block { offset, bytes, .. }: Block<'_>) -> Write {
+        // The header has the size at opening time; anything the file grew by does not fit.
         let left = file.stat.size.saturating_sub(offset);
         let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
         self.tail.put(&file.own, offset, &bytes[..taken]);

@@ -1,9 +1,9 @@
-//! The first run of making an archive in which members' places have to be known before they are read: everything that is to be
-//! in it is looked at, by all workers.
+//! First pass of the two-pass writer, for archives in which offsets must be known before content is
+//! read: all workers examine everything that goes into the archive.
 //!
-//! Each directory gets a [`Listing`] of what was found in it; the plan (`plan.rs`) puts them in order. Only what a header says
-//! is read here: the content comes in the second run (`fill.rs`). Files that may turn out not to be readable are opened here
-//! already, so that they are not in the archive.
+//! Each directory gets a [`Listing`] of its entries, which the plan (`plan.rs`) puts in order. This
+//! pass reads only what headers say; the second one reads content (`fill/`). Files that may be
+//! unreadable are opened here already, so that they are left out of the archive.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::entry::{Entry, Listing};
 use super::look::Look;
 use super::options::Links;
 
-/// Looks at everything.
+/// The survey pass.
 pub(super) struct Survey(pub(super) Look);
 
 impl Survey {
-    /// Measures an entry's headers and adds it to what was found, unless the format has no room for it.
+    /// Measures an entry's headers and adds it to the listing, unless it does not fit the format.
     fn keep(&self, desk: &Desk<'_, Self>, listing: &Listing, mut entry: Entry) {
         let path = listing.member_path(&entry, &self.0.options);
         match entry.measure(&path, &self.0.options, &self.0.people) {

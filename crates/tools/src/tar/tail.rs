@@ -1,10 +1,13 @@
-//! The end of an archive with places, where members are given room in the right order (`order.rs`), by all workers.
+//! The end of an archive that supports positioned writes: all workers get room for members there,
+//! in the right order (`order.rs`).
 //!
-//! A member's place in the order is fixed when it is added, under one lock that is held for a copy of its headers. Its content comes
-//! later, from any worker; a segment that has its place and all content is written in one call. What is too large for a segment has
-//! its room between two of them and is written there directly.
+//! A member's position in the order is fixed when it is added, under one lock that is held while
+//! its headers are copied. Its content comes later, from any worker. A segment with an offset and
+//! all its content is written in one call. Content too large for a segment has its room between two
+//! of them and is written there directly.
 //!
-//! Invariant: each segment is written once, when nobody has room in it any more (test: `members_are_where_their_headers_are`).
+//! Invariant: each segment is written once, when no room in it is open any more
+//! (test: `members_are_where_their_headers_are`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +18,11 @@ use super::order::{Order, PutOff, WAITING_BYTES};
 use super::output::Output;
 use super::segment::{Content, Room, Segment};
 
-/// What was put off until now, and comes again.
+/// Deferred entries that are due for a retry.
 #[must_use]
 pub(super) struct Due<L>(pub(super) Vec<L>);
 
-/// The end of an archive; `L` is what was found and put off.
+/// The end of an archive; `L` is a deferred entry.
 pub(super) struct Tail<L> {
     output: Output,
     order: Mutex<Order<L>>,
@@ -28,31 +31,30 @@ pub(super) struct Tail<L> {
 }
 
 impl<L> Tail<L> {
-    /// Begins an archive at its beginning.
     pub(super) fn new(output: Output) -> Self {
         let order = Order::new(Arc::clone(&output.memory), WAITING_BYTES);
         let waiting = Gauge::new(WAITING_BYTES as u64 / 2);
         Self { output, order: Mutex::new(order), waiting, written: AtomicUsize::new(0) }
     }
 
-    /// Tells whether writing has failed; then nothing more needs to be added.
+    /// True if writing has failed; then nothing more needs to be added.
     pub(super) fn is_broken(&self) -> bool {
         self.output.is_broken()
     }
 
-    /// Begins a directory found in another, or the place of an operand, which has no headers; returns its number. The walk meets
-    /// those of one directory in the order of `place`.
+    /// Begins a directory found in `above`, or the parent directory of an operand, which has no
+    /// headers; returns its number. The walk meets siblings in the order of `place`.
     pub(super) fn begin(&self, above: usize, place: u64, headers: Vec<u8>) -> (usize, Due<L>) {
         self.change(|order| order.begin(above, place, headers))
     }
 
-    /// Ends a directory: everything in it was added.
+    /// Completes a directory: everything in it was added.
     pub(super) fn end(&self, directory: usize) -> Due<L> {
         self.change(|order| order.end(directory)).1
     }
 
-    /// Adds a member found in a directory, behind all before it unless it `may_wait`: its headers, and its content, or room for that,
-    /// if it has any; or puts it off until directories end.
+    /// Adds a member found in a directory: its headers, and its content or room for it. A member
+    /// without `may_wait` is never buffered: it goes to the end of the archive, or is deferred.
     pub(super) fn add(
         &self,
         found_in: usize,
@@ -64,17 +66,19 @@ impl<L> Tail<L> {
         self.change(|order| order.add(found_in, headers, content, may_wait, later))
     }
 
-    /// True if members found in a directory are added at the end of the archive now.
+    /// True if members found in a directory are appended to the archive now.
     pub(super) fn is_last(&self, found_in: usize) -> bool {
         self.order.lock().unwrap_or_else(PoisonError::into_inner).is_last(found_in)
     }
 
-    /// Bytes that wait for their place. Over its limit nearly as much waits as may; the rest is for what is in hand.
+    /// Bytes in the buffer. The gauge is over its limit when half of the buffer is used; the other
+    /// half is for members in flight.
     pub(super) fn waiting(&self) -> Gauge {
         self.waiting.clone()
     }
 
-    /// Puts content in its room, from a position of it. What is not put is zeros.
+    /// Writes content to its room, `position` bytes into it. Bytes that are never written
+    /// are zeros.
     pub(super) fn put(&self, room: &Room, position: u64, content: &[u8]) {
         match room {
             Room::Within(segment, begins) => {
@@ -85,21 +89,22 @@ impl<L> Tail<L> {
         }
     }
 
-    /// Gives room back whose content is there, as far as it will come.
+    /// Releases a room whose content is complete, or will not come.
     pub(super) fn release(&self, room: Room) {
         if let Room::Within(segment, _) = room {
             self.let_go(&segment);
         }
     }
 
-    /// Writes what is left, when everything is over and all room was given back; returns how long the archive is, how often a
-    /// member was put off, and where the archive goes.
+    /// Writes the rest once all directories are complete and all rooms released; returns the
+    /// archive's length, the number of deferrals, and the output.
     pub(super) fn finish(self) -> (u64, usize, Output) {
         let ((end, times_put_off), _) = self.change(|order| (order.finish(), order.times_put_off));
         (end, times_put_off, self.output)
     }
 
-    /// Changes the order, and lets go of what has got its place by that. Whatever is changed, something that was put off may be due.
+    /// Applies a change to the order, and drops the references to segments that it allocated. Any
+    /// change can make deferred entries due.
     fn change<R>(&self, change: impl FnOnce(&mut Order<L>) -> R) -> (R, Due<L>) {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut order);
@@ -110,7 +115,7 @@ impl<L> Tail<L> {
         (result, due)
     }
 
-    /// Gives up a hold on a segment; the last one writes it.
+    /// Drops a reference to a segment; the last one writes it.
     fn let_go(&self, segment: &Segment) {
         if let Some((offset, bytes)) = segment.let_go() {
             self.output.take_in_turn(self.written.fetch_add(1, Ordering::Relaxed), offset, bytes);
@@ -150,7 +155,8 @@ mod tests {
         ];
         let members: Vec<_> = sizes.iter().cycle().take(60).zip(1_u8..).collect();
         let (directory, _) = tail.begin(TOP, 0, Vec::new());
-        // Four workers add, put the content in two halves, and give the room back late and in another order.
+        // Four workers add members, write the content in two halves, and release the rooms late and
+        // in another order.
         std::thread::scope(|scope| {
             for share in members.chunks(15) {
                 let tail = &tail;

@@ -1,4 +1,4 @@
-//! Lines about members that are archived: `-v`.
+//! Output of `-v` for members that are archived.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,20 +11,19 @@ use super::options::Options;
 use super::read::member::{Kind, Member};
 use super::wording;
 
-/// Tells of members as they are archived, if that is wanted.
+/// Prints members as they are archived, if requested.
 pub(super) struct Telling {
     verbose: u8,
     lines: Mutex<Lines>,
 }
 
 impl Telling {
-    /// Begins with nothing told.
     pub(super) fn new(options: &Options) -> Self {
         let lines = Mutex::new(Lines::new(options.verbose, options.numeric_owner));
         Self { verbose: options.verbose, lines }
     }
 
-    /// Tells of a member of this name: of that only, or all about it, as a listing of the archive would.
+    /// Prints a member: its name, or with `-vv` the line that a listing of the archive would have.
     pub(super) fn tell(
         &self,
         entry: &Entry,
@@ -45,7 +44,7 @@ impl Telling {
     }
 }
 
-/// Says of an entry what a listing of the archive will.
+/// Returns the member that a listing of the archive will show for an entry.
 fn listed(entry: &Entry, name: Vec<u8>, options: &Options, people: &People) -> Member {
     let (user, user_name) = people.owner(entry.stat.owner);
     let (group, group_name) = people.group(entry.stat.group);

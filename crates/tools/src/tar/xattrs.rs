@@ -1,12 +1,12 @@
-//! Which extended attributes are archived and set: `--xattrs-include` and `--xattrs-exclude`.
+//! Selection of extended attributes to archive and to set: `--xattrs-include`, `--xattrs-exclude`.
 //!
-//! As in GNU tar, an archive may hold `security.*` and `trusted.*` of anybody's choice, so extraction sets only `user.*` unless
-//! the user asks for more by a pattern.
+//! An archive may hold `security.*` and `trusted.*` of anybody's choice. So extraction sets only
+//! `user.*` unless a pattern of the user asks for more, as in GNU tar.
 
 use super::options::Options;
 use crate::grep::glob::{End, Glob};
 
-/// The patterns of a run.
+/// Compiled patterns of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct XattrSelection {
     include: Vec<Glob>,
@@ -14,7 +14,6 @@ pub(crate) struct XattrSelection {
 }
 
 impl XattrSelection {
-    /// Prepares the patterns.
     pub(crate) fn new(options: &Options) -> Self {
         let globs =
             |patterns: &[Vec<u8>]| patterns.iter().map(|pattern| Glob::new(pattern, options.utf8)).collect();

@@ -1,11 +1,12 @@
-//! Giving what was extracted its attributes, in the one order that is right:
+//! Sets the attributes of extracted files, in the only order that works:
 //!
 //! ```text
 //! content ─► owner ─► extended attributes ─► mode ─► access lists ─► times
 //! ```
 //!
-//! A change of owner clears set-id bits and capabilities, so it comes first; the mode may take away the right to set
-//! attributes; an access list is more than a mode says. Set-id bits are not given where the owner could not be.
+//! Changing the owner clears set-id bits and capabilities, so it comes first. The mode may take
+//! away the right to set attributes. An access list says more than a mode. Set-id bits are left out
+//! if the owner could not be set.
 
 use std::ffi::{CStr, CString};
 
@@ -25,12 +26,12 @@ use crate::tar::{Attributes, Options, Ownership, wording};
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 
-/// What gets attributes: always an object, never a name, which somebody else may have exchanged since.
+/// Object that gets attributes. Never a name, which somebody else may have exchanged since.
 #[derive(Clone, Copy)]
 pub(super) enum Object<'a> {
     /// An open file or directory.
     Open(&'a Fd),
-    /// What cannot be opened.
+    /// An entry that cannot be opened.
     Pinned(&'a Pinned),
 }
 
@@ -64,7 +65,7 @@ impl Object<'_> {
     }
 }
 
-/// What members' attributes come to here, by what was asked for and who asks.
+/// Maps members' attributes to this system, by the options and the identity of the process.
 #[derive(Debug)]
 pub(super) struct Rights {
     owners: Owners,
@@ -75,11 +76,11 @@ pub(super) struct Rights {
     touch: bool,
     attributes: Attributes,
     xattrs: XattrSelection,
-    /// The start of the run, as what it makes is born later.
+    /// Start of the run; everything that the run makes is born later.
     start: Creation,
 }
 
-/// The attributes of a member, without its name.
+/// Attributes that a member is to get, without its name.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Wanted {
     kind: Kind,
@@ -115,12 +116,12 @@ impl Rights {
         }
     }
 
-    /// Returns the umask that was in force where the run was started.
+    /// Returns the umask of the process that started the run.
     pub(super) fn umask(&self) -> Mode {
         self.umask
     }
 
-    /// Says which attributes a member is to have.
+    /// Returns the attributes that a member is to get, and moves its extras there.
     pub(super) fn wanted(&self, member: &mut Member) -> Wanted {
         let mode = match self.same_permissions {
             true => member.mode,
@@ -132,7 +133,8 @@ impl Rights {
         Wanted { kind: member.kind, mode, owner, modified: member.modified, extras }
     }
 
-    /// Tells whether a file that belongs to this process and has the mode it was made with needs no more of either.
+    /// True if a file needs no change after its creation, provided that it was created with this
+    /// process's owner and group, and with the mode that was requested.
     pub(super) fn can_be_born(&self, wanted: &Wanted) -> bool {
         let ours = (self.process.user, self.process.group);
         wanted.owner.is_none_or(|owner| owner == ours)
@@ -140,35 +142,35 @@ impl Rights {
             && wanted.extras.is_none()
     }
 
-    /// Checks that something root is about to give a further name, in a directory where others may exchange entries, was made by
-    /// this run: an older file of root's may be private.
+    /// Checks that a file that root is about to hard-link was made by this run. Used where others
+    /// may exchange entries: an older file of root's may be private.
     ///
     /// # Errors
-    /// `ESTALE` when it is older.
+    /// `ESTALE` if it is older.
     pub(super) fn check_linked(&self, directory: &Fd, source: &haul_sys::Stat) -> Result<(), Error> {
         if self.process.user != 0 || source.owner != 0 {
             return Ok(());
         }
-        // Of any type, and with other names already.
+        // Any file type and link count will do, but the check expects a new regular file.
         let alike = haul_sys::Stat { kind: FileType::Regular, links: 1, ..*source };
         self.start.check(directory, &alike)
     }
 
-    /// Tells whether something is as it was made by this process.
+    /// True if an entry has the user's owner and group, and this mode.
     pub(super) fn is_ours(&self, made: &haul_sys::Stat, mode: Mode) -> bool {
         (made.owner, made.group) == (self.process.user, self.process.group) && made.mode == mode
     }
 }
 
 impl Wanted {
-    /// Returns the mode.
     pub(super) fn mode(&self) -> Mode {
         self.mode
     }
 }
 
 impl Extractor {
-    /// Gives something its attributes; owner and mode only if it does not have them from birth.
+    /// Sets attributes of an object; owner and mode only if it was not created with
+    /// them (`is_born`).
     pub(super) fn give(
         &self,
         desk: &Desk<'_, Self>,
@@ -189,6 +191,7 @@ impl Extractor {
             if let Some((user, group)) = wanted.owner
                 && !check(wording::CANNOT_OWN, object.own(Owner { user: Some(user), group: Some(group) }))
             {
+                // Set-id bits would act for the wrong owner.
                 mode = mode.and(Mode::ALL);
             }
             self.give_xattrs(desk, object, wanted, path);
@@ -216,7 +219,7 @@ impl Extractor {
             }
             if let Err(cause) = object.set(&name, value) {
                 let problem = Problem::new(wording::CANNOT_SET_XATTR).naming(path).naming(key.as_slice());
-                // A warning, as in GNU tar: the file system may have no attributes at all.
+                // A warning, as in GNU tar: the file system may not support attributes at all.
                 desk.problem(problem.because(cause).as_warning());
             }
         }

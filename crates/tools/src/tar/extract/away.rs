@@ -1,16 +1,18 @@
-//! Groups of members that other processes make.
+//! Groups of members made by other processes.
 //!
 //! ```text
-//! launch process: reader ─► piece ─► groups, each of one directory ─► operands ─► parts ─► any rank: reads the archive itself
-//!                                       │ names under way                                   │ makes the members
-//!                                       └─ ended when the group is over ◄── what has to wait ◄─┘
+//! launch process                                     any rank
+//! reader ─► piece ─► groups, one directory each ───► reads the archive itself, makes the members
+//!                      │ names in flight               │
+//!                      └─ until the group completes ◄──┴── members that have to wait
 //! ```
 //!
-//! Directories, further names, and what has to wait for its turn are made in the launch process: the latter when no group is
-//! out, as then everything before is done. The names of what waits are under way until then, so nothing overtakes it.
+//! The launch process makes directories, hard links, and members that have to wait for their turn.
+//! It makes the latter when no group is out, because everything before them is complete then. Their
+//! names stay in flight until that time, so nothing overtakes them.
 //!
-//! Only where the archive can be sought in, and where what is there is replaced: a group may be begun again after a rank was
-//! lost, and must not take what it made itself for something to be kept.
+//! Only used if the archive is seekable and existing files are replaced: a group may be repeated
+//! after a rank was lost, and must not mistake its own files for ones to keep.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,14 +32,15 @@ use super::places::{Spot, c_string};
 use super::{Extractor, State, lock};
 use crate::tar::read::member::Member;
 
-/// Groups that may be out; beyond that this process makes them itself, which bounds its memory.
+/// Maximum groups that are out. Beyond that, this process makes them itself, which bounds
+/// its memory.
 const GROUPS_MAX: usize = 4096;
 
-/// What the tool keeps for the place of an operand.
+/// Data that an operand carries.
 pub enum Place {
     /// The archive as a whole.
     Archive,
-    /// Some members of it, all of one directory.
+    /// Some members of the archive, all in one directory.
     Group(Group),
 }
 
@@ -45,11 +48,11 @@ pub enum Place {
 pub struct Group {
     spot: Arc<Spot>,
     items: Mutex<Vec<Item>>,
-    /// The names that are under way until it is over.
+    /// Names that are in flight until the group completes.
     names: Vec<Trace>,
 }
 
-/// A group on its way.
+/// A group as it is sent.
 #[derive(Serialize, Deserialize)]
 struct PackedGroup {
     directory: Way,
@@ -65,10 +68,10 @@ struct PackedItem {
     wanted: Wanted,
 }
 
-/// What of an extraction is out, and what waits for it.
+/// Groups of an extraction that are out, and the pieces that wait for them.
 #[derive(Default)]
 pub(super) struct Out {
-    /// The archive's directory and name; none where nothing goes out.
+    /// Directory and name of the archive; `None` if no groups are sent.
     archive: Mutex<Option<(Arc<Held>, Name)>>,
     groups: AtomicUsize,
     waiting: Mutex<Waiting>,
@@ -77,24 +80,24 @@ pub(super) struct Out {
 #[derive(Default)]
 struct Waiting {
     pieces: VecDeque<(Vec<Item>, Vec<Trace>)>,
-    /// Whether the last piece was put.
+    /// True after the last piece was put.
     ended: bool,
 }
 
 impl Out {
-    /// Has groups go out: whoever makes them opens the archive as this entry.
+    /// Starts to send groups. Whoever makes them opens the archive as this entry.
     pub(super) fn open(&self, found: &Found<Extractor>) {
         *lock(&self.archive) = Some((Arc::clone(&found.node.source), found.name.clone()));
     }
 
-    /// Tells whether groups go out.
+    /// True if groups are sent.
     pub(super) fn is_open(&self) -> bool {
         lock(&self.archive).is_some()
     }
 }
 
 impl State {
-    /// Sends out what of a piece can be made anywhere; returns the rest, with its names.
+    /// Sends the members of a piece that can be made anywhere; returns the rest, with its names.
     pub(super) fn send(&self, desk: &Desk<'_, Extractor>, items: Vec<Item>) -> (Vec<Item>, Vec<Trace>) {
         let (mut rest, mut names) = (Vec::new(), Vec::new());
         let mut group: Option<(Arc<Spot>, Vec<Item>, Vec<Trace>)> = None;
@@ -134,11 +137,11 @@ impl State {
         desk.offer(Operand { place, names: entry, own: Place::Group(group) });
     }
 
-    /// Keeps members of a group that have to wait, whose names stay under way.
+    /// Keeps members of a group that have to wait. Their names stay in flight.
     fn take_back(&self, group: &Group, waiting: &[u32]) {
         let mut items = lock(&group.items);
         let mut kept = Vec::new();
-        // From the last on, so that the places of the others stay.
+        // From the back, so that the other indices stay valid.
         for index in waiting.iter().rev().filter_map(|index| usize::try_from(*index).ok()) {
             if index < items.len() {
                 kept.push(items.remove(index));
@@ -159,14 +162,14 @@ impl State {
         self.make_waiting(desk, None, false);
     }
 
-    /// Makes what waits, if nothing is out. Ends the extraction if that was the last.
+    /// Makes the members that wait, if no group is out. Ends the extraction after the last piece.
     pub(super) fn make_waiting(
         &self,
         desk: &Desk<'_, Extractor>,
         more: Option<(Vec<Item>, Vec<Trace>)>,
         is_end: bool,
     ) {
-        // Held while it is made: it is made in order, and by one.
+        // Held throughout, so that they are made in order and by one worker.
         let mut waiting = lock(&self.out.waiting);
         waiting.pieces.extend(more);
         waiting.ended |= is_end;
@@ -185,7 +188,7 @@ impl State {
 }
 
 impl Extractor {
-    /// Makes the members of a group; returns which of them have to wait.
+    /// Makes the members of a group; returns the indices of those that have to wait.
     fn make_group(&self, desk: &Desk<'_, Self>, group: &Group) -> Vec<u32> {
         let mut waiting = Vec::new();
         let mut items = lock(&group.items);
@@ -218,12 +221,12 @@ impl Extractor {
         waiting
     }
 
-    /// Makes a group in whichever process was given it.
+    /// Makes a group, in the process that received it.
     pub(super) fn handle_group(&self, desk: &Desk<'_, Self>, found: &Found<Self>, group: &Group) -> Handled {
         if self.archive.get().is_none() {
             let opened = desk.cache().open(&found.node.source);
             match opened.and_then(|place| open(&place, found.name(), Open::READ.following())) {
-                // Another worker may have been faster; theirs is as good.
+                // If another worker was faster, its handle serves as well.
                 Ok(archive) => drop(self.archive.set(Seekable::new(Arc::new(archive)))),
                 Err(cause) => {
                     desk.problem(way_problem(&found.path(), cause));
@@ -239,7 +242,7 @@ impl Extractor {
         Handled::Over
     }
 
-    /// Hears, in the launch process, which members of a group have to wait.
+    /// Called in the launch process with the members of a group that have to wait.
     pub(super) fn group_told(&self, group: &Group, result: &[u8]) {
         let (indices, _) = result.as_chunks::<4>();
         let waiting: Vec<_> = indices.iter().map(|index| u32::from_le_bytes(*index)).collect();
@@ -248,7 +251,7 @@ impl Extractor {
         }
     }
 
-    /// Hears, in the launch process, that a group is over.
+    /// Called in the launch process when a group is complete.
     pub(super) fn group_left(&self, desk: &Desk<'_, Self>, group: &Group) {
         if let Some(state) = &self.state {
             state.group_is_over(desk, group);
@@ -256,7 +259,7 @@ impl Extractor {
     }
 }
 
-/// Packs a group for another process.
+/// Encodes a group for another process.
 pub(super) fn pack(group: &Group) -> Vec<u8> {
     let items = lock(&group.items);
     let items = items.iter().filter_map(|item| match &item.at {
@@ -276,7 +279,7 @@ pub(super) fn pack(group: &Group) -> Vec<u8> {
     postcard::to_allocvec(&packed).unwrap_or_default()
 }
 
-/// Unpacks a group in the process that makes it.
+/// Decodes a group, in the process that makes it.
 pub(super) fn unpack(packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Place, (Vec<u8>, Error)> {
     let wrong = || {
         let cause = Error::new(haul_sys::Operation::Openat, "a group".to_owned(), haul_sys::Errno::INVAL);

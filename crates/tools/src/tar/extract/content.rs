@@ -1,4 +1,5 @@
-//! The content of a file: bytes that came with a piece, or a range of the archive, put where they belong.
+//! Content of files: writes bytes that came with a piece, or a range of the archive, to
+//! their offsets.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,16 +11,16 @@ use crate::tar::read::sparse::Extent;
 /// Bytes read from the archive at a time.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Where the bytes are that a member stores.
+/// Location of the bytes that a member stores.
 #[derive(Clone, Debug)]
 pub(super) enum Stored<'a> {
     /// In memory.
     Bytes(&'a [u8]),
-    /// In an archive that can be sought in: where, and how many.
+    /// In a seekable archive: offset and length.
     Archive(&'a Seekable, u64, u64),
 }
 
-/// An archive that can be sought in, and blocks to read it into: as many as were in use at once.
+/// A seekable archive, with recycled blocks to read it into: as many as were in use at once.
 #[derive(Debug)]
 pub(super) struct Seekable {
     file: Arc<Fd>,
@@ -27,22 +28,21 @@ pub(super) struct Seekable {
 }
 
 impl Seekable {
-    /// Reads from an open archive.
     pub(super) fn new(file: Arc<Fd>) -> Self {
         Self { file, blocks: Mutex::default() }
     }
 }
 
-/// What of a file the archive holds, searched by how much of it was stored before.
+/// Extents of a sparse file, searchable by stored offset.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     extents: Vec<Extent>,
-    /// For each extent, how many bytes are stored before it.
+    /// Bytes stored before each extent.
     before: Vec<u64>,
 }
 
 impl Map {
-    /// Takes a map that was checked.
+    /// Creates a map from extents that were checked.
     pub(super) fn new(extents: Vec<Extent>) -> Self {
         let mut sum = 0;
         let before = extents.iter().map(|extent| {
@@ -54,7 +54,7 @@ impl Map {
         Self { extents, before }
     }
 
-    /// Returns where the byte is that is stored as the `stored`-th, and how many follow it there.
+    /// Returns the file offset of the `stored`-th stored byte, and how many bytes follow it there.
     fn place(&self, stored: u64) -> Option<(u64, u64)> {
         let index = self.before.partition_point(|before| *before <= stored).checked_sub(1)?;
         let (extent, inside) = (self.extents[index], stored - self.before[index]);
@@ -62,17 +62,17 @@ impl Map {
     }
 }
 
-/// Why content was not put in its place.
+/// Reason that content was not copied.
 pub(super) enum Failure {
     /// The file cannot be written.
     Write(Error),
     /// The archive cannot be read.
     Read(Error),
-    /// The archive is shorter than it was.
+    /// The archive is shorter than its headers say.
     Ended,
 }
 
-/// Writes stored bytes, the first of which is the `start`-th of the file's, where they belong.
+/// Writes stored bytes to their offsets in the file; `start` is the stored offset of the first one.
 pub(super) fn put(file: &Fd, stored: &Stored<'_>, start: u64, map: Option<&Map>) -> Result<(), Failure> {
     match *stored {
         Stored::Bytes(bytes) => put_bytes(file, bytes, start, map).map_err(Failure::Write),
@@ -86,7 +86,7 @@ pub(super) fn put(file: &Fd, stored: &Stored<'_>, start: u64, map: Option<&Map>)
     }
 }
 
-/// Writes a range of the archive, block by block.
+/// Copies a range of the archive, block by block.
 fn put_range(
     file: &Fd,
     (archive, at, length): (&Fd, u64, u64),
@@ -111,7 +111,7 @@ fn put_bytes(file: &Fd, mut bytes: &[u8], mut start: u64, map: Option<&Map>) -> 
     while !bytes.is_empty() {
         let (offset, room) = match map {
             None => (start, u64::MAX),
-            // A map that was checked has a place for every byte.
+            // A map that was checked has an offset for every byte.
             Some(map) => map.place(start).ok_or_else(misplaced)?,
         };
         let length = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));

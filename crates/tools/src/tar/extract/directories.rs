@@ -1,5 +1,5 @@
-//! The attributes of directories: given at the end, the deepest first, as whatever is made in a directory changes its times, and
-//! its mode may forbid to make anything in it.
+//! Attributes of directories: set at the end, deepest first. Creating entries changes a directory's
+//! times, and its mode may forbid to create any.
 //!
 //! Bound: one record for each directory of the archive, some hundreds of bytes.
 
@@ -16,12 +16,11 @@ use super::make::way_problem;
 use super::places::Spot;
 use crate::tar::wording;
 
-/// Directories that are to get attributes, in the order of the archive.
+/// Directories that still need attributes, in archive order.
 #[derive(Debug, Default)]
 pub(super) struct Directories(Vec<(Arc<Spot>, Wanted, Vec<u8>)>);
 
 impl Directories {
-    /// Records a directory.
     pub(super) fn record(&mut self, spot: Arc<Spot>, wanted: Wanted, path: Vec<u8>) {
         self.0.push((spot, wanted, path));
     }
@@ -29,16 +28,16 @@ impl Directories {
 
 impl Drop for Directories {
     fn drop(&mut self) {
-        // Each holds those above it, which were recorded before it.
+        // From the back: each holds its parents, which were recorded before it.
         while self.0.pop().is_some() {}
     }
 }
 
 impl Extractor {
-    /// Gives all directories their attributes.
+    /// Sets the attributes of all directories.
     pub(super) fn finish_directories(&self, desk: &Desk<'_, Self>, directories: &Mutex<Directories>) {
         let mut directories = std::mem::take(&mut *super::lock(directories));
-        // What the archive says last of a directory counts.
+        // If the archive has a directory more than once, the last record counts.
         let mut finished = HashSet::new();
         while let Some((spot, wanted, path)) = directories.0.pop() {
             let held = &spot.held;
@@ -62,5 +61,5 @@ impl Extractor {
     }
 }
 
-/// A directory by itself, where its descriptor serves only to find names.
+/// The directory itself, for a descriptor that serves only to resolve names.
 const HERE: &CStr = c".";

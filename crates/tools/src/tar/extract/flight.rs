@@ -1,47 +1,47 @@
-//! Names that are being made, or will be, before it is their turn.
+//! Names in flight: those being made, or to be made in turn.
 //!
-//! Members are made by many workers at once, but what becomes of a name that comes twice, or of a file below a name that was
-//! a link before, must not depend on who is faster. So the reader records every name that a piece touches until the piece
-//! was put; a member that meets one of them, as its own name or as a directory above it, is not made in parallel but when
-//! its piece is put, after everything before it.
+//! Many workers make members at once. But the fate of a name that comes twice, or of a file below a
+//! name that was a link before, must not depend on who is faster. So the reader records every name
+//! that a piece touches until the piece was put. A member that meets one of them, as its own name
+//! or as a directory above it, is not made in parallel, but when its piece is put, after everything
+//! before it.
 //!
-//! Names are known by hashes of the way to them. Two that have the same hash are taken for one, which costs time only.
+//! Names are identified by hashes of their paths. A collision costs only time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Stands for the way to a name.
+/// Hash of a name's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Trace(pub(super) u64);
 
 impl Trace {
-    /// The place where everything is extracted to.
+    /// The extraction root.
     pub(super) const ROOT: Trace = Trace(0);
 
-    /// Stands for a name in the directory that this stands for.
+    /// Returns the hash of a name in this directory.
     pub(super) fn of(self, name: &[u8]) -> Self {
         Self(xxh3_64_with_seed(name, self.0 ^ 0x9e37_79b9_7f4a_7c15))
     }
 }
 
-/// The names under way, and how many pieces touch each.
+/// Names in flight, and the number of pieces that touch each.
 #[derive(Debug, Default)]
 pub(super) struct Flight(Mutex<HashMap<Trace, u32>>);
 
 impl Flight {
-    /// Tells whether a name is under way.
+    /// True if a name is in flight.
     pub(super) fn has(&self, name: Trace) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&name)
     }
 
-    /// Records a name.
     pub(super) fn begin(&self, name: Trace) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += 1;
     }
 
-    /// Takes the names of a piece out, each as often as it was recorded.
+    /// Removes the names of a piece, each as often as it was recorded.
     pub(super) fn end(&self, names: &[Trace]) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for name in names {

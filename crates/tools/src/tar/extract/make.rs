@@ -1,10 +1,12 @@
-//! Making one member: a file, a link, a special file, a directory.
+//! Makes one member: a file, link, special file or directory.
 //!
-//! What is there already is dealt with as GNU tar does. By default it goes; a directory that stands where something else is to
-//! be goes only when everything before it in the archive is done, and is empty.
+//! Existing entries are treated as in GNU tar. By default they are removed; a directory in the
+//! place of something else is only removed if it is empty, and once everything before it in the
+//! archive is complete.
 //!
-//! Nothing here follows a link: files are made by `O_EXCL`, or opened by `O_NOFOLLOW` with `--overwrite`. Whatever else was made
-//! is pinned, and checked to be what was made where others may exchange it, before it gets attributes ([`Creation`]).
+//! Nothing here follows a link: files are created with `O_EXCL`, or opened with `O_NOFOLLOW` for
+//! `--overwrite`. Anything else is pinned before it gets attributes and, where others may exchange
+//! it, checked to be what was made ([`Creation`]).
 
 use std::ffi::CStr;
 
@@ -21,42 +23,43 @@ use super::places::{Spot, c_string};
 use crate::tar::read::member::{Kind, Member};
 use crate::tar::{Existing, wording};
 
-/// When a member is made.
+/// Time at which a member is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// While others before it may be under way.
+    /// While earlier members may be in flight.
     Early,
-    /// After all before it.
+    /// After all earlier members.
     InTurn,
 }
 
-/// What became of a member.
+/// Outcome of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
-    /// It is made, or stays away as asked, or could not be, which was told.
+    /// It was made, was skipped as requested, or failed and was reported.
     Over,
-    /// It has to wait until all before it are done.
+    /// It has to wait until all earlier members are complete.
     Waits,
 }
 
-/// What making a name came to.
+/// Outcome of making a name.
 pub(super) enum Place<T> {
-    /// It is made.
+    /// It was made.
     New(T),
-    /// What was there stays, as asked.
+    /// An existing entry stays, as requested.
     Kept,
-    /// A directory is in the place, and may go only in turn.
+    /// A directory is in the way, and may only be removed in turn.
     Waits,
 }
 
-/// A new file, and whether it has owner and mode already.
+/// A new file; `is_born` is true if it has its owner and mode already.
 pub(super) struct NewFile {
     pub(super) fd: Fd,
     pub(super) is_born: bool,
 }
 
 impl Extractor {
-    /// Makes a name by `make`, which must fail with `EEXIST` where there is one; deals with what is there.
+    /// Makes a name with `make`, which must fail with `EEXIST` if there is one, and deals with an
+    /// existing entry.
     pub(super) fn in_place<T>(
         &self,
         directory: &Fd,
@@ -89,7 +92,7 @@ impl Extractor {
         make().map(Place::New)
     }
 
-    /// Makes the file of a member, empty.
+    /// Creates the file of a member, empty.
     pub(super) fn new_file(
         &self,
         (spot, directory): (&Spot, &Fd),
@@ -122,7 +125,7 @@ impl Extractor {
         })
     }
 
-    /// Makes a regular file with all its content.
+    /// Makes a regular file with all of its content.
     pub(super) fn make_file(
         &self,
         desk: &Desk<'_, Self>,
@@ -146,7 +149,7 @@ impl Extractor {
         Made::Over
     }
 
-    /// Gives a file that has its content its attributes, and closes it.
+    /// Sets the attributes of a file after its content, and closes it.
     pub(super) fn end_file(
         &self,
         desk: &Desk<'_, Self>,
@@ -168,7 +171,7 @@ impl Extractor {
         }
     }
 
-    /// Words why content is missing.
+    /// Returns the problem of content that is missing.
     pub(super) fn content_problem(&self, failure: content::Failure, path: &[u8]) -> Problem {
         match failure {
             content::Failure::Write(cause) => Problem::new(wording::CANNOT_WRITE).naming(path).because(cause),
@@ -236,7 +239,7 @@ impl Extractor {
         }
     }
 
-    /// Gives a member that was made a further name.
+    /// Makes a hard link to a member that was made.
     pub(super) fn make_link(
         &self,
         desk: &Desk<'_, Self>,
@@ -280,7 +283,7 @@ impl Extractor {
         }
     }
 
-    /// Pins what gets a further name, where others may exchange it; `None` where they can't.
+    /// Pins the source of a hard link where others may exchange it; `None` where they cannot.
     fn link_source(&self, (spot, above, leads_to): (&Spot, &Fd, &CStr)) -> Result<Option<Pinned>, Error> {
         if !spot.is_shared(above) {
             return Ok(None);
@@ -290,8 +293,8 @@ impl Extractor {
         Ok(Some(pinned))
     }
 
-    /// Makes a directory, or takes the one that is there. Returns how it was made if it is new; `None` if there is none that gets
-    /// attributes.
+    /// Makes a directory, or uses an existing one. The outer `None` means that no directory gets
+    /// attributes, the inner one that the directory existed.
     pub(super) fn make_directory_at(
         &self,
         desk: &Desk<'_, Self>,
@@ -336,24 +339,26 @@ impl Extractor {
     }
 }
 
-/// A new symbolic link.
+/// Creation request of a symbolic link.
 const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, device_number: 0 };
 
-/// A new directory of a mode.
+/// Returns the creation request of a directory.
 pub(super) fn directory_of(mode: Mode) -> Special {
     Special { kind: FileType::Directory, mode, device_number: 0 }
 }
 
-/// Tells whether a link leads to a directory, wherever that is. That is only looked at: who goes through the link has it
-/// resolved below the root.
+/// True if a link leads to a directory, wherever that is. It is only examined: whoever goes through
+/// the link resolves it below the root.
 fn leads_to_directory(directory: &Fd, name: &CStr) -> bool {
     stat_path(Some(directory), name, true).is_ok_and(|there| there.kind == FileType::Directory)
 }
 
-/// Opens a regular file that is there to be written anew; `None` if there is none, so that one is to be made.
+/// Opens an existing regular file to be overwritten; `None` if there is none, so that one is to
+/// be created.
 fn overwritten(directory: &Fd, name: &CStr) -> Result<Option<Fd>, Error> {
     let fd = match open(directory, name, Open::WRITE) {
         Ok(fd) => fd,
+        // `ELOOP` is a symbolic link, `ENXIO` a FIFO without a reader or a socket.
         Err(cause) if matches!(cause.errno(), Errno::NOENT | Errno::LOOP | Errno::NXIO) => {
             return Ok(None);
         }
@@ -366,7 +371,7 @@ fn overwritten(directory: &Fd, name: &CStr) -> Result<Option<Fd>, Error> {
     Ok(Some(fd))
 }
 
-/// Returns what of a mode nobody but the owner has: what is made has no more until it has its owner.
+/// Returns the owner's bits of a mode: a new entry has no others until its owner is set.
 fn private(mode: Mode) -> Mode {
     mode.and(Mode::OWNER).or(Mode::OWNER_WRITE)
 }
@@ -376,7 +381,7 @@ pub(super) fn fail(desk: &Desk<'_, Extractor>, problem: Problem) -> Made {
     Made::Over
 }
 
-/// Names the reason why a way cannot be gone.
+/// Returns the problem of a path that cannot be resolved.
 pub(super) fn way_problem(path: &[u8], cause: Error) -> Problem {
     let wording: Wording = match cause.errno() {
         Errno::XDEV => wording::LEADS_OUT,

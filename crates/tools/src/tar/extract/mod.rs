@@ -1,18 +1,21 @@
-//! `haul tar -x`: members made by all workers at once, as if they had been made one after the other.
+//! `haul tar -x`: all workers make members at once, with the result of making them one after
+//! the other.
 //!
 //! ```text
-//! reader (one at a time)       all workers             in the archive's order
-//! headers, directories ─► piece: files, links ─► what had to wait ─► at the end: attributes of directories
+//! reader (one at a time)       all workers             in archive order
+//! headers, directories ─► piece: files, links ─► members that wait ─► at the end: directories
 //! ```
 //!
-//! A piece is about a mebibyte of members, or a part of a large one. Where the archive can be sought in, a large file's bytes are
-//! read by whoever writes them; all else is read by the reader. What a member's turn decides, because its name or a directory above
-//! it is under way (`flight.rs`), or because it is a further name of something that is, waits for its piece's turn.
+//! A piece is about a mebibyte of members, or a part of a large one. If the archive is seekable, a
+//! large file's bytes are read by whoever writes them; everything else is read by the reader. A
+//! member whose result depends on the order waits for its piece's turn: its name, or a directory
+//! above it, is in flight (`flight.rs`), or it is a hard link, whose source may be.
 //!
-//! Under ranks, groups of members are made by whoever is free (`away.rs`).
+//! With several ranks, groups of members are made by any free rank (`away.rs`).
 //!
-//! `places.rs` finds the directories, and is where extraction is confined; `make.rs` makes one member, `attributes.rs` gives it
-//! what it is to have, `content.rs` its bytes, `directories.rs` finishes the directories.
+//! `places.rs` resolves directories, and confines the extraction; `make.rs` makes one member,
+//! `attributes.rs` sets its attributes, `content.rs` writes its bytes, `directories.rs` finishes
+//! the directories.
 
 mod attributes;
 mod away;
@@ -49,13 +52,14 @@ use super::read::archive;
 use super::read::members::Members;
 use super::{Archive, Confinement, Existing, Options, wording};
 
-/// The exit status of a run in which something failed.
+/// Exit status of a run in which something failed.
 const FAILED: u8 = 2;
 
-/// Pieces under way for each worker.
+/// Pieces in flight per worker.
 const PIECES_EACH: usize = 4;
 
-/// Extracts an archive, its members made by an executor; returns the exit status.
+/// Extracts an archive, with its members made by the processes of `executor`; returns the
+/// exit status.
 pub fn extract(
     executor: &impl Executor<Extractor>,
     options: &Options,
@@ -86,7 +90,8 @@ pub fn extract(
     if status == Status::Failure || missing { FAILED } else { 0 }
 }
 
-/// Makes the one operand of a run: the archive, where other processes find it too; or anything, where there is no such place.
+/// Makes the only operand of a run: the archive, so that other processes find it too, or a
+/// placeholder if it has no path.
 fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<Held>) -> Operand<Extractor> {
     let named = match &options.archive {
         Archive::File(path) => {
@@ -106,13 +111,13 @@ fn refuse(problem: Problem, report: &dyn Report) -> u8 {
     FAILED
 }
 
-/// The directories that members are extracted to: where the program was started, or `-C` has led.
+/// Directories that members are extracted to: the working directory at startup, or where `-C` led.
 struct Roots {
     held: Vec<(Option<CString>, Arc<Held>)>,
 }
 
 impl Roots {
-    /// Holds them all; the first is the one of an operand, or of everything.
+    /// Takes handles of them all. The first one belongs to an operand, or to everything.
     fn hold(options: &Options, session: &Session<'_>) -> Result<Self, Problem> {
         let all = options.directory.clone();
         let mut wanted: Vec<_> = options.named.iter().map(|named| named.directory.clone()).collect();
@@ -134,7 +139,7 @@ impl Roots {
         Ok(Self { held })
     }
 
-    /// Returns which of them an operand's members go to.
+    /// Returns the index of the directory that an operand's members go to.
     fn of(&self, options: &Options, operand: Option<usize>) -> usize {
         let directory = operand.and_then(|index| options.named.get(index)).map(|named| &named.directory);
         let is_it = |(known, _): &(Option<CString>, _)| directory.is_some_and(|directory| known == directory);
@@ -142,29 +147,29 @@ impl Roots {
     }
 }
 
-/// Answers the framework's questions about an extraction.
+/// The extraction, as a tool of the framework.
 pub struct Extractor {
     options: Arc<Options>,
     rights: Rights,
-    /// What the launch process, which reads the archive, keeps.
+    /// State of the launch process, which reads the archive; `None` elsewhere.
     state: Option<Arc<State>>,
-    /// The archive, if it can be sought in; in other processes once it is needed.
+    /// The archive, if it is seekable; other processes open it when they need it.
     archive: OnceLock<Seekable>,
-    /// Whether there are other processes: they were told what is to be done.
+    /// True if there are other processes, to which the init message was sent.
     has_others: AtomicBool,
 }
 
-/// What the stages of the sequence share.
+/// State shared by the stages of the sequence.
 struct State {
     reader: Mutex<Reader>,
     flight: Flight,
-    /// For what is made in its turn, by root.
+    /// Resolvers for members that are made in turn, by root.
     late: Mutex<Vec<Places>>,
     directories: Mutex<Directories>,
-    /// Whether the archive could not be read to its end.
+    /// True if the archive could not be read to its end.
     broken: AtomicBool,
     found: Mutex<Option<Found<Extractor>>>,
-    /// What other processes make.
+    /// Groups that other processes make.
     out: Out,
 }
 
@@ -203,14 +208,15 @@ impl Extractor {
 }
 
 impl State {
-    /// Tells of operands that were not found; not if the archive could not be read, as nobody knows then.
+    /// Reports operands that were not found, unless the archive could not be read: then they
+    /// may exist.
     fn tell_missing(&self, report: &dyn Report) -> bool {
         !self.broken.load(Ordering::Relaxed) && lock(&self.reader).tell_missing(report)
     }
 }
 
 impl Extractor {
-    /// Begins to read the archive.
+    /// Starts to read the archive.
     fn begin_reading(&self, desk: &Desk<'_, Self>, found: &Found<Self>, state: &Arc<State>) {
         let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
         let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).is_in_turn();
@@ -267,7 +273,7 @@ impl Distributed for Extractor {
 
     fn brief(&self) -> Vec<u8> {
         self.has_others.store(true, Ordering::Relaxed);
-        // Writing to memory cannot fail; an empty brief would be refused.
+        // Writing to memory cannot fail; an empty init message would be refused.
         postcard::to_allocvec(&(&*self.options, self.rights.umask())).unwrap_or_default()
     }
 
@@ -279,7 +285,8 @@ impl Distributed for Extractor {
         Some(Self { options: Arc::new(options), rights, state: None, archive, has_others })
     }
 
-    /// The archive is read where the run was started; what is in it may be made anywhere.
+    /// The archive is read where the run was started; only groups of its members may be
+    /// made elsewhere.
     fn may_travel(&self, node: &Node<Self>) -> bool {
         matches!(node.own, Place::Group(_))
     }

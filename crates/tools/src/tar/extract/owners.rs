@@ -1,4 +1,4 @@
-//! Whose the extracted files are: the numbers of users and groups by their names, each asked of the system once.
+//! Owners of extracted files: user and group numbers by name, each looked up once.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -9,12 +9,12 @@ use haul_sys::{group_number, user_number};
 use crate::tar::read::acl;
 use crate::tar::read::member::Member;
 
-/// Answers at most: a hostile archive has as many names as members.
+/// Maximum cached answers: a hostile archive can have as many names as members.
 const ANSWERS_MAX: usize = 1 << 16;
 
 type Answers = Mutex<HashMap<Vec<u8>, Option<u32>>>;
 
-/// What the system has said of names.
+/// Cached answers of the user database.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     numeric: bool,
@@ -23,12 +23,12 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Begins with nothing asked; `numeric` says that names do not count.
+    /// Creates an empty cache. With `numeric`, names are ignored.
     pub(super) fn new(numeric: bool) -> Self {
         Self { numeric, ..Self::default() }
     }
 
-    /// Returns the numbers of the user and group that a member is to have here.
+    /// Returns the numbers of the user and group that a member gets here.
     pub(super) fn of(&self, member: &Member) -> (u32, u32) {
         let user = acl::Names::user(self, &member.user_name).unwrap_or(member.user);
         let group = acl::Names::group(self, &member.group_name).unwrap_or(member.group);
@@ -54,7 +54,7 @@ fn ask(answers: &Answers, name: &[u8], system: impl Fn(&std::ffi::CStr) -> Optio
     if let Some(answer) = known().get(name) {
         return *answer;
     }
-    // Asked without the lock: the answer may come from another machine.
+    // Looked up without the lock: the answer may come from another machine.
     let answer = CString::new(name).ok().and_then(|name| system(&name));
     let mut answers = known();
     if answers.len() < ANSWERS_MAX {

@@ -1,4 +1,4 @@
-//! What the reader hands to the workers.
+//! Work that the reader hands to the workers.
 
 use std::ffi::CString;
 use std::ops::Range;
@@ -14,84 +14,79 @@ use crate::tar::read::member::Member;
 
 /// Some members, or a part of one.
 pub(super) struct Piece {
-    /// What is to be done.
     pub(super) load: Load,
-    /// The names that it touches; they are under way until it was put.
+    /// Names that it touches. They are in flight until it was put.
     pub(super) names: Vec<Trace>,
 }
 
-/// What a piece is.
+/// Contents of a piece.
 pub(super) enum Load {
-    /// Whole members, in their order.
+    /// Whole members, in order.
     Members(Vec<Item>),
     /// A part of a large file.
     Part(Part),
 }
 
-/// A member to be made.
+/// A member to make.
 pub(super) struct Item {
     /// The member; its attributes are in `wanted`.
     pub(super) member: Member,
-    /// What it is to have.
+    /// Attributes to set.
     pub(super) wanted: Wanted,
-    /// Its path below the root.
+    /// Path below the root.
     pub(super) path: Vec<u8>,
-    /// Which root.
+    /// Index of the root.
     pub(super) root: usize,
-    /// Where it belongs.
     pub(super) at: At,
-    /// Its content, if it was read; else whoever makes it reads it in the archive.
+    /// Content, if the reader has read it. Otherwise whoever makes the member reads it from
+    /// the archive.
     pub(super) content: Option<Chunk>,
-    /// The names that it touches.
+    /// Names that it touches.
     pub(super) names: Vec<Trace>,
 }
 
-/// Where a member belongs, as far as the reader knows.
+/// Location of a member, as far as the reader knows it.
 pub(super) enum At {
-    /// There.
+    /// A name in a directory.
     Here(Arc<Spot>, CString),
-    /// There, a further name of that.
+    /// A name in a directory, as a hard link to the other one.
     Link(Arc<Spot>, CString, Arc<Spot>, CString),
-    /// Found when it is its turn.
+    /// To be resolved when it is its turn.
     InTurn,
 }
 
 /// A large file being made.
 pub(super) struct Large {
-    /// Its member, attributes and place.
+    /// Its member, attributes and location.
     pub(super) item: Mutex<Item>,
-    /// What it is to have.
+    /// Attributes to set.
     pub(super) wanted: Wanted,
-    /// Where its parts go, if it has holes.
+    /// Offsets of its parts, if it has holes.
     pub(super) map: Option<Map>,
-    /// The file; none before it is made, or if it cannot be.
+    /// The file; `None` before it is created, or if it cannot be.
     pub(super) file: Mutex<Option<Arc<NewFile>>>,
-    /// Why it is not whole, if it is not.
+    /// The first failure, which leaves the file incomplete.
     pub(super) failed: Mutex<Option<super::content::Failure>>,
-    /// Whether all is done in turn.
+    /// True if everything is done in turn.
     pub(super) in_turn: bool,
 }
 
-/// Where the bytes of a part are.
+/// Location of a part's bytes.
 pub(super) enum PartBytes {
-    /// They were read.
+    /// In memory.
     Read(Chunk),
     /// In the archive.
     InArchive(Range<u64>),
-    /// In the file, where they belong.
+    /// Already in the file.
     Put,
 }
 
 /// A part of a large file.
 pub(super) struct Part {
-    /// The file.
     pub(super) large: Arc<Large>,
-    /// Which of the bytes that are stored comes first.
+    /// Stored offset of its first byte.
     pub(super) start: u64,
-    /// Where the bytes are.
     pub(super) bytes: PartBytes,
-    /// Whether it is the first.
     pub(super) is_first: bool,
-    /// Whether it is the last.
     pub(super) is_last: bool,
 }

@@ -1,23 +1,24 @@
-//! The directories that members are made in: found, or made, one component after the other, none through a symbolic link.
+//! Directories that members are made in: found or created one component at a time, never through a
+//! symbolic link.
 //!
-//! Members of one directory follow each other, so the way to the last one is kept, as a stack of held directories; the next
-//! member's way has most of it in common. Nothing is resolved from a path twice, and no name but single components is ever
-//! given to the kernel.
+//! Members of one directory follow each other, so the path to the last one is kept, as a stack of
+//! directory handles; the next member shares most of it. No path is resolved twice, and the kernel
+//! only gets single components.
 //!
 //! ```text
 //! member a/b/c          stack: root ─ a ─ b        name: c
 //! member a/d/e          stack: root ─ a ─ d        name: e      (b was left, d opened or made)
 //! ```
 //!
-//! With `--keep-directory-symlink`, a link in the place of a directory is followed if it stays below the root: its text is
-//! taken apart like the member's name, and a `..` in it leads back along the stack. With `-P` the user has asked for names to
-//! lead where they like.
+//! With `--keep-directory-symlink`, a link in the place of a directory is followed if it stays
+//! below the root: its text is split like a member's name, and a `..` in it pops the stack. With
+//! `-P`, names may lead anywhere.
 //!
-//! Where others may exchange the entries of a directory, a new one is checked to be what was made ([`Creation`]), and its name
-//! has to lead to the same one from then on ([`NewDirectories`]).
+//! Where others may exchange the entries of a directory, a new one is checked to be what was made
+//! ([`Creation`]), and its name has to lead to the same one from then on ([`NewDirectories`]).
 //!
-//! Invariant: unless `-P` was given, every directory on the stack was found in the one before it by a single component
-//! without following a link, or is the root (tests: the hostile archives).
+//! Invariant: without `-P`, every directory on the stack was found in the one before it by a single
+//! component without following a link, or is the root (tests: the hostile archives).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, CString};
@@ -33,26 +34,25 @@ use haul_sys::{
 use super::flight::{Flight, Trace};
 use super::make::directory_of;
 
-/// Links followed on the way to one member at most, as in the kernel.
+/// Maximum links followed on the path to one member, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// A directory that members are made in.
 #[derive(Debug)]
 pub(super) struct Spot {
-    /// The directory.
     pub(super) held: Arc<Held>,
-    /// What it stands for among the names under way.
+    /// Hash of its path, for the names in flight.
     pub(super) trace: Trace,
-    /// Whether its attributes can be set through its descriptor.
+    /// True if its attributes can be set through its descriptor.
     pub(super) is_readable: bool,
-    /// Whether this run has made it.
+    /// True if this run made it.
     is_new: bool,
-    /// What is known of new files in it: the bits of a mode that were asked for and were there, and the marks below.
+    /// Modes of new files in it: the bits that were requested and granted, and the two flags below.
     births: AtomicU32,
     shared: OnceLock<bool>,
 }
 
-/// The directories that a run made where others may exchange them, by their ways from one root.
+/// Directories that a run made where others may exchange them, by path below one root.
 ///
 /// Bound: one record for each such directory.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ pub(super) struct NewDirectories(Mutex<Made>);
 struct Made {
     /// `None` is a name that led to another directory than was made.
     ways: HashMap<Trace, Option<Identity>>,
-    /// With their times of birth, as an inode may be used again.
+    /// With their birth times, because inode numbers are reused.
     all: HashSet<(Identity, Option<(i64, u32)>)>,
 }
 
@@ -71,7 +71,7 @@ impl NewDirectories {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a directory; false if it was made under another name.
+    /// Records a directory; returns false if it was made under another name.
     fn record(&self, way: Trace, made: &Stat) -> bool {
         let mut known = self.lock();
         let is_another =
@@ -91,9 +91,9 @@ impl NewDirectories {
     }
 }
 
-/// Somebody has looked at a new file.
+/// A new file was examined.
 const LOOKED: u32 = 1 << 16;
-/// It was not as asked.
+/// It did not get the requested owner, group or mode.
 const OTHERWISE: u32 = 1 << 17;
 
 impl Spot {
@@ -109,73 +109,73 @@ impl Spot {
         })
     }
 
-    /// Makes one of a directory that another process has found; `is_new` says whether the run has made it.
+    /// Creates a spot for a directory that another process found; `is_new` is true if the run
+    /// made it.
     pub(super) fn of_another(held: Arc<Held>, is_new: bool) -> Arc<Self> {
         Self::new(held, Trace::ROOT, false, is_new)
     }
 
     /// True if others may exchange its entries; `directory` is its descriptor.
     pub(super) fn is_shared(&self, directory: &Fd) -> bool {
-        // What cannot be looked at is checked all the more.
+        // If it cannot be examined, check all the more.
         let look = || stat(directory).map_or(true, |seen| is_shared(&seen, effective_identity().user));
         *self.shared.get_or_init(look)
     }
 
-    /// Tells whether this run has made it.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Tells whether new files in it may have the user's owner and group and the mode that is asked for.
+    /// True if new files in it may get the user's owner and group, and the requested mode.
     pub(super) fn births_may_be_as_asked(&self) -> bool {
         self.births.load(Ordering::Relaxed) & OTHERWISE == 0
     }
 
-    /// Tells whether a new file of a mode is known to be as asked. A default ACL takes some bits away and leaves others, so what
-    /// one file had from birth says nothing of bits that were not asked for it.
+    /// True if a new file of this mode is known to get it. A default ACL clears some bits and keeps
+    /// others, so what one file got says nothing about bits that it did not request.
     pub(super) fn is_born_as_asked(&self, mode: Mode) -> bool {
         let known = self.births.load(Ordering::Relaxed);
         known & (OTHERWISE | LOOKED) == LOOKED && mode.without(Mode::new(known)).is_empty()
     }
 
-    /// Records what was found of a new file of a mode. What was once otherwise stays so.
+    /// Records what a new file of this mode got. One mismatch is final.
     pub(super) fn learn(&self, mode: Mode, as_asked: bool) {
         let found = if as_asked { LOOKED | mode.bits() } else { OTHERWISE };
         self.births.fetch_or(found, Ordering::Relaxed);
     }
 }
 
-/// Where a member belongs.
+/// Result of resolving a path.
 pub(super) enum Way {
-    /// There: a name in a directory.
+    /// A name in a directory.
     To(Arc<Spot>, CString),
-    /// It is the root itself.
+    /// The root itself.
     Root(Arc<Spot>),
-    /// Something on the way is not yet what it will be.
+    /// Something on the path is in flight.
     Busy,
 }
 
-/// What is done where a directory on the way is missing.
+/// Policy for missing directories on the path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// It is made, subject to the umask.
+    /// Make them, subject to the umask.
     Make,
-    /// That is an error.
+    /// Fail.
     Fail,
 }
 
-/// How links on the way are treated.
+/// Treatment of links on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Following {
-    /// They are refused.
+    /// Refuse them.
     Never,
-    /// They are followed within the root (`--keep-directory-symlink`).
+    /// Follow them within the root (`--keep-directory-symlink`).
     Within,
-    /// They are followed, and so is `..` (`-P`).
+    /// Follow them, and `..` too (`-P`).
     Anywhere,
 }
 
-/// The way to the member that came last.
+/// Resolver of paths, which keeps the directories on the path to the last member.
 pub(super) struct Places {
     following: Following,
     new: Arc<NewDirectories>,
@@ -184,18 +184,18 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Begins at the root.
     pub(super) fn new(root: &Arc<Held>, following: Following, new: &Arc<NewDirectories>) -> Self {
         let root = Spot::new(Arc::clone(root), Trace::ROOT, false, false);
         Self { following, new: Arc::clone(new), root, stack: Vec::new() }
     }
 
-    /// Goes back to the root: what is on the way may have changed.
+    /// Returns to the root, because directories on the path may have changed.
     pub(super) fn reset(&mut self) {
         self.leave(0);
     }
 
-    /// Leaves directories until so many are on the stack, the deepest first, as each holds the one above it.
+    /// Leaves directories until `depth` are on the stack, deepest first, because each holds
+    /// its parent.
     fn leave(&mut self, depth: usize) {
         while self.stack.len() > depth {
             self.stack.pop();
@@ -206,11 +206,12 @@ impl Places {
         self.stack.last().map_or(&self.root, |(_, spot)| spot)
     }
 
-    /// Finds where a member belongs: the directory of `path`, and the last component. With `flight`, the way ends where
-    /// something is under way.
+    /// Resolves a path to its directory and its last component. With `flight`, stops at a name
+    /// in flight.
     ///
     /// # Errors
-    /// The kernel's, for a directory on the way; `ENOTDIR` where a link is in its place.
+    /// The kernel's, for a directory on the path; `ENOTDIR` for a link in its place; `EXDEV` for a
+    /// path that leads out.
     pub(super) fn find(
         &mut self,
         cache: &HeldCache,
@@ -239,7 +240,7 @@ impl Places {
         let mut links = 0;
         while let Some((component, missing)) = rest.pop_front() {
             if component == b".." {
-                // Only the text of a link has one.
+                // Only a link's text can have one.
                 if self.stack.pop().is_none() {
                     return Err(refused(path));
                 }
@@ -264,7 +265,7 @@ impl Places {
                     let parts = text.to_bytes().split(|byte| *byte == b'/').rev();
                     parts
                         .filter(|part| !part.is_empty() && *part != b".")
-                        // The archive has not named what a link leads to.
+                        // Not made if missing: the archive does not name it, the link does.
                         .for_each(|part| rest.push_front((part.to_vec(), Missing::Fail)));
                 }
                 Err(cause) => return Err(cause),
@@ -273,7 +274,7 @@ impl Places {
         Ok(Way::To(Arc::clone(self.here()), c_string(last)?))
     }
 
-    /// Finds a member's place where names may lead anywhere.
+    /// Resolves a path that may lead anywhere.
     fn find_anywhere(
         &mut self,
         cache: &HeldCache,
@@ -294,7 +295,7 @@ impl Places {
         Ok(Way::To(Arc::clone(self.here()), c_string(last)?))
     }
 
-    /// Opens a directory in the one that comes last, or makes it.
+    /// Opens a directory in the current one, or makes it.
     fn enter(
         &self,
         cache: &HeldCache,
@@ -314,7 +315,7 @@ impl Places {
         }
     }
 
-    /// Holds a directory that was just made.
+    /// Takes a handle of a directory that was just made.
     fn hold_new(
         &self,
         cache: &HeldCache,
@@ -337,7 +338,7 @@ impl Places {
         Ok(Spot::new(held, trace, true, true))
     }
 
-    /// Holds a directory that was there.
+    /// Takes a handle of an existing directory.
     fn hold(
         &self,
         cache: &HeldCache,
@@ -347,7 +348,7 @@ impl Places {
         trace: Trace,
     ) -> Result<Arc<Spot>, Error> {
         let identity = stat(&fd)?.identity;
-        // With -P, a trace does not stand for one name.
+        // With -P, a hash does not stand for one name.
         if self.following != Following::Anywhere && !self.new.admits(trace, identity) {
             return Err(stale(name));
         }
@@ -356,7 +357,7 @@ impl Places {
         Ok(Spot::new(held, trace, is_readable, false))
     }
 
-    /// Takes a directory that was just made, or found, in a place that was found: the next members may be in it.
+    /// Enters a directory that was just made or found in `above`: the next members may be in it.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -392,7 +393,8 @@ impl Drop for Places {
     }
 }
 
-/// Opens a directory to list it, as its attributes can then be set through the descriptor; or else only to find names in.
+/// Opens a directory for reading, so that attributes can be set through the descriptor; falls back
+/// to one that only resolves names.
 fn open_directory(above: &Fd, name: &CStr, following: Following) -> Result<(Fd, Open), Error> {
     let follow = |how: Open| if following == Following::Anywhere { how.following() } else { how };
     let (read, search) = (follow(Open::DIRECTORY), follow(Open::SEARCH));
@@ -402,7 +404,7 @@ fn open_directory(above: &Fd, name: &CStr, following: Following) -> Result<(Fd, 
     }
 }
 
-/// Makes a name for the kernel; there is no NUL in names that come from archives, as those that have one are refused.
+/// Makes a name for the kernel. Names with a NUL never get here: the reader refuses them.
 pub(super) fn c_string(name: &[u8]) -> Result<CString, Error> {
     CString::new(name).map_err(|_| refused(name))
 }

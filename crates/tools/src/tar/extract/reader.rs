@@ -1,4 +1,5 @@
-//! The reader: goes over the members, makes directories as they come, and cuts the rest in pieces.
+//! The reader: goes through the members, makes directories as they come, and cuts the rest
+//! into pieces.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,26 +23,26 @@ use crate::tar::read::members::Members;
 use crate::tar::read::select::{Selection, confined};
 use crate::tar::{Confinement, Options, wording};
 
-/// Members of one piece at most.
+/// Maximum members of one piece.
 const MEMBERS_MAX: usize = 256;
-/// A piece is full when its content and its members take so much memory.
+/// Memory that content and members of a full piece take, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
-/// Content up to this is read by the reader, with the headers around it.
+/// Maximum content that the reader reads along with the headers around it, in bytes.
 const SMALL_BYTES: usize = 64 << 10;
-/// Files are made in parts of this, if they are longer.
+/// Files longer than this are made in parts of this length, in bytes.
 const RANGE_BYTES: u64 = 4 << 20;
 
-/// Who reads the content of a member.
+/// Reader of a member's content.
 enum Reading {
-    /// The reader: so many bytes.
+    /// The archive's reader: this many bytes.
     Here(usize),
-    /// Whoever makes it: of the archive, which has so many bytes from there on.
+    /// Whoever makes the member. The archive has this many bytes from there on.
     There(u64),
-    /// It is cut in parts.
+    /// Several workers, in parts.
     InParts,
 }
 
-/// Goes over an archive.
+/// Goes through an archive.
 pub(super) struct Reader {
     members: Members,
     options: Arc<Options>,
@@ -49,16 +50,15 @@ pub(super) struct Reader {
     naming: Naming,
     lines: Lines,
     roots: Roots,
-    /// The ways to members, and to what further names lead to, by root.
+    /// Resolvers by root, for members and for the targets of hard links.
     places: [Vec<Places>; 2],
-    /// Whether everything is made in turn, as links on the way make two names one.
+    /// True if everything is made in turn, because links on the path make two names one.
     in_turn: bool,
     large: Option<(Arc<Large>, Vec<Trace>, u64, u64)>,
     over: bool,
 }
 
 impl Reader {
-    /// Begins with the first member.
     pub(super) fn new(
         members: Members,
         options: &Arc<Options>,
@@ -80,12 +80,11 @@ impl Reader {
         }
     }
 
-    /// Tells whether everything is made in turn.
     pub(super) fn is_in_turn(&self) -> bool {
         self.in_turn
     }
 
-    /// Tells of operands that were not found; returns whether there are any.
+    /// Reports operands that were not found; returns true if there are any.
     pub(super) fn tell_missing(&self, report: &dyn Report) -> bool {
         self.selection.tell_missing(report)
     }
@@ -95,14 +94,14 @@ impl Reader {
         if self.large.is_some() {
             return self.next_part(desk, state);
         }
-        // Whoever makes a member elsewhere reads its content there.
+        // When groups are sent, whoever makes a member reads its content.
         let (goes_out, mut weight) = (state.out.is_open(), 0_usize);
         let (mut items, mut names) = (Vec::new(), Vec::new());
         while !self.over && items.len() < MEMBERS_MAX && weight < PIECE_BYTES {
             let Some(member) = self.next_member(desk, state) else { break };
             let is_directory = member.kind == Kind::Directory;
             let Some(mut item) = self.prepare(desk, state, member) else {
-                // What comes next is in another directory, which another worker need not wait for.
+                // The next members are in another directory, so another worker can start on them.
                 if is_directory && (weight >= PIECE_BYTES / 4 || items.len() >= MEMBERS_MAX / 4) {
                     break;
                 }
@@ -120,10 +119,10 @@ impl Reader {
                     if self.large.is_some() {
                         break;
                     }
-                    // It is kept as it is, or cannot be made: the archive goes on behind it.
+                    // It was skipped or cannot be made: go on after it.
                     continue;
                 }
-                // What is missing at the end is told when the reader comes there.
+                // A shortfall at the end is reported when the reader gets there.
                 Reading::There(there) => item.member.stored = item.member.stored.min(there),
             }
             if !goes_out {
@@ -140,7 +139,7 @@ impl Reader {
         }
     }
 
-    /// Says who reads the content of a member.
+    /// Decides who reads a member's content.
     fn reading(&self, member: &Member, goes_out: bool) -> Reading {
         let input = self.members.input();
         match (usize::try_from(member.stored), input.size()) {
@@ -155,7 +154,7 @@ impl Reader {
         }
     }
 
-    /// Reads the next member's header.
+    /// Reads the header of the next member.
     fn next_member(&mut self, desk: &Desk<'_, Extractor>, state: &State) -> Option<Member> {
         let mut problems = Vec::new();
         let next = self.members.next(&mut problems);
@@ -174,14 +173,15 @@ impl Reader {
         None
     }
 
-    /// Ends the reading of an archive that cannot be read on.
+    /// Ends reading an archive that cannot be read further.
     fn broken(&mut self, desk: &Desk<'_, Extractor>, state: &State, failure: input::Failure) {
         self.over = true;
         state.broken.store(true, Ordering::Relaxed);
         desk.problem(archive::problem(&self.options, failure));
     }
 
-    /// Says what is to be made of a member, and which names that touches. Directories are made at once, if they can be.
+    /// Prepares a member: decides what to make and which names that touches. Directories are made
+    /// immediately, if possible.
     fn prepare(&mut self, desk: &Desk<'_, Extractor>, state: &State, mut member: Member) -> Option<Item> {
         let operand = self.selection.wants(&member.name)?;
         if member.refused || member.kind == Kind::Volume {
@@ -203,7 +203,8 @@ impl Reader {
         if member.kind == Kind::HardLink {
             let link = self.confined(desk, &member.link, wording::REMOVING_LINK_PREFIX);
             let Some(link) = stripped(link, self.options.strip_components) else {
-                // It leads to a member that has no name left, and is nowhere.
+                // It leads to a member whose name was stripped completely, so there is no
+                // such file.
                 let absent = Error::new(Operation::Linkat, String::new(), Errno::NOENT);
                 desk.problem(Problem::new(wording::CANNOT_LINK).naming(path).naming("").because(absent));
                 return None;
@@ -223,7 +224,7 @@ impl Reader {
         confined(&self.naming, &self.options, name, wording, desk.report())
     }
 
-    /// Returns the path of a member below the root; `None` if it is not to be extracted.
+    /// Returns the path of a member below the root; `None` if it is not extracted.
     fn path(&self, desk: &Desk<'_, Extractor>, name: &[u8]) -> Option<Vec<u8>> {
         let path = match name.is_empty() {
             true => &b"."[..],
@@ -237,7 +238,7 @@ impl Reader {
         stripped(path, self.options.strip_components)
     }
 
-    /// Finds where a member belongs. What can be made at once, is.
+    /// Resolves the path of a member. A directory is made immediately, if possible.
     fn place(&mut self, desk: &Desk<'_, Extractor>, state: &State, mut item: Item) -> Option<Item> {
         let (cache, flight) = (desk.cache(), Some(&state.flight));
         let [members, links] = &mut self.places;
@@ -279,7 +280,7 @@ impl Reader {
         }
     }
 
-    /// Makes a large file, and hands it out in parts.
+    /// Creates a large file, to be handed out in parts.
     fn begin_large(&mut self, desk: &Desk<'_, Extractor>, state: &State, mut item: Item) {
         let names = std::mem::take(&mut item.names);
         let early = match &item.at {
@@ -307,7 +308,7 @@ impl Reader {
         let (bytes, length) = match self.members.input().size() {
             Some(size) => {
                 let at = lock(&large.item).member.content_at + start;
-                // A header may say more than there is.
+                // A header may claim more than there is.
                 let there = size.saturating_sub(at).min(left).min(RANGE_BYTES);
                 if there == 0 {
                     self.broken(desk, state, input::Failure::Ended);
@@ -332,7 +333,7 @@ impl Reader {
     }
 }
 
-/// Records what the archive says of the root itself; nothing but a directory can be there.
+/// Records what the archive says about the root itself. Only a directory can be there.
 pub(super) fn root_is(
     desk: &Desk<'_, Extractor>,
     state: &State,
@@ -345,7 +346,7 @@ pub(super) fn root_is(
     }
 }
 
-/// Leaves a member to its turn: everything on the way to it is under way until then.
+/// Leaves a member to its turn: every name on its path is in flight until then.
 fn in_turn(mut item: Item) -> Item {
     let names = &mut item.names;
     let mut record = |path: &[u8]| {
@@ -364,7 +365,7 @@ fn in_turn(mut item: Item) -> Item {
     item
 }
 
-/// Takes leading components away; `None` if nothing is left.
+/// Strips leading components; `None` if nothing is left.
 fn stripped(path: &[u8], count: usize) -> Option<Vec<u8>> {
     let mut rest = path;
     for _ in 0..count {

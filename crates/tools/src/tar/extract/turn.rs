@@ -1,4 +1,5 @@
-//! The stages of an extraction: pieces cut off, made by all workers, and what had to wait made in turn.
+//! Stages of an extraction: pieces are cut off, made by all workers, and members that had to wait
+//! are made in turn.
 
 use std::ffi::CString;
 use std::sync::atomic::Ordering;
@@ -75,7 +76,7 @@ impl Stages<Extractor> for State {
 }
 
 impl State {
-    /// Finishes the directories, when all else is done.
+    /// Finishes the directories, once everything else is complete.
     pub(super) fn finish(&self, desk: &Desk<'_, Extractor>) {
         desk.tool().finish_directories(desk, &self.directories);
         if let Some(found) = lock(&self.found).take() {
@@ -83,13 +84,13 @@ impl State {
         }
     }
 
-    /// Makes a member beside others.
+    /// Makes a member in parallel with others.
     fn make_early(&self, desk: &Desk<'_, Extractor>, item: &mut Item) -> Made {
-        // Taken out so that the item can be changed, and given back if it has to wait.
+        // Moved out so that the item can be changed, and restored in case it has to wait.
         let at = std::mem::replace(&mut item.at, At::InTurn);
         let made = match &at {
             At::InTurn => Made::Waits,
-            // What it leads to may be under way: in this very piece, for one.
+            // Its source may be in flight, for example in this very piece.
             At::Link(..) => Made::Waits,
             At::Here(spot, name) => self.make(desk, item, (spot, name), When::Early),
         };
@@ -97,7 +98,7 @@ impl State {
         made
     }
 
-    /// Makes a member after all before it.
+    /// Makes a member after all earlier ones.
     pub(super) fn make_in_turn(&self, desk: &Desk<'_, Extractor>, mut item: Item) {
         let at = std::mem::replace(&mut item.at, At::InTurn);
         match at {
@@ -128,20 +129,20 @@ impl State {
         }
     }
 
-    /// Finds where a member belongs, when nothing on the way is under way any more.
+    /// Resolves the path of a member, once nothing on it is in flight.
     fn find(&self, desk: &Desk<'_, Extractor>, item: &mut Item) -> Option<(Arc<Spot>, CString)> {
         let found = lock(&self.late)[item.root].find(desk.cache(), &item.path, Missing::Make, None);
         match found {
             Ok(Way::To(spot, name)) => return Some((spot, name)),
             Ok(Way::Root(spot)) => root_is(desk, self, item, spot),
-            // Nothing is asked for that is under way.
+            // Never: no names in flight were passed.
             Ok(Way::Busy) => {}
             Err(cause) => desk.problem(way_problem(&item.path, cause)),
         }
         None
     }
 
-    /// Makes anything but a directory or a further name.
+    /// Makes any member but a directory or a hard link.
     fn make(
         &self,
         desk: &Desk<'_, Extractor>,
@@ -168,7 +169,7 @@ impl State {
         extractor.make_file(desk, (spot, &directory, name), (member, wanted, path), &stored, when)
     }
 
-    /// Finds what a further name leads to, and makes it.
+    /// Resolves the source of a hard link, and makes it.
     fn find_and_link(&self, desk: &Desk<'_, Extractor>, item: &Item, (spot, name): (&Arc<Spot>, &CString)) {
         let found = lock(&self.late)[item.root].find(desk.cache(), &item.member.link, Missing::Fail, None);
         match found {
@@ -203,7 +204,6 @@ impl State {
         }
     }
 
-    /// Writes a part of a large file.
     fn put_part(&self, desk: &Desk<'_, Extractor>, part: &Part) {
         let large = &part.large;
         let Some(file) = lock(&large.file).clone() else { return };
@@ -220,7 +220,7 @@ impl State {
         }
     }
 
-    /// Takes a part in its turn: finishes the file behind the last one.
+    /// Takes a part in its turn; the last one finishes the file.
     fn end_part(&self, desk: &Desk<'_, Extractor>, part: &Part) {
         let large = &part.large;
         if large.in_turn {
@@ -259,7 +259,8 @@ impl State {
 }
 
 impl Extractor {
-    /// Makes the file of a large member, with its length if it has holes. `None` if it cannot be made, which was told.
+    /// Creates the file of a large member, at full length if it has holes. `None` if that fails,
+    /// which is reported.
     pub(super) fn make_large(
         &self,
         desk: &Desk<'_, Self>,
@@ -280,7 +281,7 @@ impl Extractor {
         .ok()
     }
 
-    /// Makes a directory of the archive, and records that it gets attributes at the end.
+    /// Makes a directory of the archive, and records it to get its attributes at the end.
     pub(super) fn make_directory_member(
         &self,
         desk: &Desk<'_, Self>,

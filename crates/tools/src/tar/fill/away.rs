@@ -1,9 +1,10 @@
-//! Spans that other processes make.
+//! Spans made by other processes.
 //!
-//! Each group of files is then a span of its own. It travels with the blocks of its headers, with what is wanted of each file,
-//! and with the way to the archive; the process that gets it puts the content between the headers and writes the span in its
-//! place. What became of each file is told where the walk is ([`Outcome`](super::wanted::Outcome)). A span that was lost with
-//! its process is made again, and written to the same place.
+//! Each group of files is then a span of its own. It is sent with its header blocks, the wanted
+//! part of each file, and the path to the archive. The process that receives it puts the content
+//! between the headers and writes the span at its offset. The outcome of each file is sent back to
+//! the process that walks ([`Outcome`](super::wanted::Outcome)). A span that was lost with its
+//! process is made again, and written to the same place.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,28 +25,28 @@ use crate::tar::wording;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// Where the archive is: its directory and its name there.
+/// Location of the archive: its directory, and its name there.
 #[derive(Clone)]
 pub(super) struct Archive {
     directory: Arc<Held>,
     name: CString,
 }
 
-/// A group on its way.
+/// A group as it is sent.
 #[derive(Serialize, Deserialize)]
 struct PackedGroup {
     archive: Way,
     name: CString,
-    /// Where in the archive the span begins, and how long it is.
+    /// Offset in the archive and length of the span.
     offset: u64,
     length: usize,
-    /// What is in it before any file is read: runs of blocks, and where they begin.
+    /// Contents before any file is read: runs of blocks, each with its offset in the span.
     blocks: Vec<(usize, Vec<u8>)>,
     files: Vec<Wanted>,
 }
 
 impl Fill {
-    /// Lets other processes make spans, if the archive is a file that they can find; returns its directory then.
+    /// Lets other processes make spans if they can find the archive; returns its directory then.
     pub(in crate::tar) fn share(&mut self, cache: &haul_flow::HeldCache) -> Option<Arc<Held>> {
         let whole = self.whole.as_mut()?;
         let options::Archive::File(path) = &self.options.archive else { return None };
@@ -58,14 +59,14 @@ impl Fill {
 }
 
 impl Group {
-    /// Writes the span to its place in the archive, in a process that was given it.
+    /// Writes the span to the archive, in the process that received it.
     pub(super) fn write_there(&self, desk: &Desk<'_, Fill>) {
         let Some(archive) = &self.archive else { return };
         let bytes = std::mem::take(&mut *lock(&self.filling.bytes));
         let written = desk.cache().open(&archive.directory).and_then(|directory| {
             let file = open(&*directory, &archive.name, Open::WRITE.following())?;
             let written = write_all(&file, self.filling.offset, &bytes);
-            // What was written may be lost still.
+            // A write error may still surface when the file is closed.
             written.and(file.close())
         });
         if let Err(cause) = written {
@@ -75,7 +76,7 @@ impl Group {
     }
 }
 
-/// Takes the blocks of a span that are not zeros.
+/// Returns the blocks of a span that are not all zeros.
 fn blocks_of(bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let mut runs: Vec<(usize, Vec<u8>)> = Vec::new();
     for (number, block) in bytes.chunks(BLOCK).enumerate() {
@@ -91,7 +92,7 @@ fn blocks_of(bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
     runs
 }
 
-/// Puts blocks where they were; `None` if they do not fit.
+/// Restores a span from its blocks; `None` if they do not fit.
 fn span_of(length: usize, blocks: Vec<(usize, Vec<u8>)>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
     for (at, run) in blocks {

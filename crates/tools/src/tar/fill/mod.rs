@@ -1,23 +1,26 @@
-//! The second run of making an archive: the content of files is put between the headers, by all workers.
+//! Second pass of the two-pass writer: all workers read file content and put it between
+//! the headers.
 //!
 //! ```text
-//! span begins ─► groups: its files, by directory ─► flow opens and fetches them
+//! span begins ─► groups: its files, by directory ─► flow opens and prefetches them
 //!                                                     │ content between the headers, in a buffer
 //! next span ◄── written ◄── (compressed) ◄── last group of the span ◄──┘
 //! ```
 //!
-//! A span is in memory from its beginning until it is written; a written span begins the next, so that no more than
-//! `in_flight` are in memory. In an archive with places any span can be written at any time; in a stream each waits for those
-//! before it ([`Output::take`]). A large member's pieces are spans, whose files the tool reads by itself (`wanted.rs`). Other
-//! processes make spans too (`away.rs`).
+//! A span is in memory from its beginning until it is written, and a written span begins the next,
+//! so at most `in_flight` are in memory. With positioned writes a span can be written at any time;
+//! in a stream each waits for the spans before it ([`Output::take`]). The pieces of a large member
+//! are spans too; their files are read here, not by flow (`wanted.rs`). Other processes also make
+//! spans (`away.rs`).
 //!
-//! Where a member begins is fixed before it is read. So a file that has become shorter is filled up with zeros, and in the
-//! place of one that cannot be opened any more are blocks that say nothing (`format/filler.rs`).
+//! A member's offset is fixed before it is read. So a file that shrank is padded with zeros, and
+//! one that cannot be opened any more is replaced by filler blocks (`format/filler.rs`).
 //!
-//! Termination: every span that begins has groups, each an operand that is settled once, or is written at once.
+//! Termination: every span that begins either has groups, each an operand that completes once, or
+//! is written at once.
 //!
-//! Invariant: whatever happens to its files, a span is written once, with as many bytes as the plan gave it (test: the fault
-//! sweep over archives).
+//! Invariant: whatever happens to its files, a span is written once, with as many bytes as the plan
+//! gave it (test: the fault sweep over archives).
 
 mod away;
 mod wanted;
@@ -48,68 +51,69 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A span in the making.
+/// A span being filled.
 struct Filling {
-    /// Its number in the plan.
+    /// Index in the plan.
     number: usize,
-    /// Where in the archive it begins.
+    /// Offset in the archive.
     offset: u64,
-    /// Its bytes; none before the first of them are wanted.
+    /// Headers and content; empty until the first byte is needed.
     bytes: Mutex<Vec<u8>>,
-    /// Groups that are not settled.
+    /// Groups that are not complete.
     groups: AtomicUsize,
-    /// Whether another process makes and writes it.
+    /// True if another process makes and writes it.
     away: AtomicBool,
 }
 
-/// Files of a directory whose content belongs in one span.
+/// Files of one directory whose content belongs in one span.
 pub struct Group {
     filling: Arc<Filling>,
     /// The files, sorted by name.
     files: Vec<Wanted>,
-    /// Where the archive is, in a process that writes the span there itself.
+    /// Location of the archive, if another process may write the span.
     archive: Option<Archive>,
 }
 
-/// A file whose content is put in a span.
+/// A file whose content is copied into a span.
 pub struct Filled {
-    /// Its place in the group.
+    /// Index in the group.
     place: usize,
-    /// Bytes that were read.
+    /// Bytes read so far.
     got: AtomicU64,
 }
 
-/// What the pieces of a large member have in common.
+/// State shared by the pieces of a large member.
 struct Large {
-    /// Pieces that are not over.
+    /// Pieces that are not complete.
     pieces: AtomicUsize,
     verdict: AtomicU8,
-    /// Bytes that were not there.
+    /// Bytes missing from the file.
     missing: AtomicU64,
     changed: AtomicBool,
 }
 
-/// Whether a large member is in the archive, decided by the piece that comes first.
+/// Verdict on a large member, in the archive or not: the first piece that is opened, or fails to
+/// open, decides.
 const UNDECIDED: u8 = 0;
 const KEPT: u8 = 1;
 const VOID: u8 = 2;
 
-/// What only the process knows that has looked at everything.
+/// State that only the process that made the survey has.
 struct Whole {
     plan: Plan,
     people: Arc<People>,
     telling: Telling,
     output: Output,
-    /// The span that begins next.
+    /// Span to begin next.
     next: Mutex<usize>,
     large: HashMap<usize, Large>,
     /// Members that are not in the archive after all.
     void: Mutex<Vec<usize>>,
-    /// Where other processes find the archive.
+    /// Location of the archive, for other processes.
     archive: Option<Archive>,
 }
 
-/// Puts content between headers.
+/// Positioned writer: puts file content between the headers.
 pub struct Fill {
     options: Arc<Options>,
     status: Arc<ExitStatus>,
@@ -117,7 +121,6 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Begins with nothing written.
     pub(super) fn new(
         plan: Plan,
         options: Arc<Options>,
@@ -149,7 +152,8 @@ impl Fill {
         Self { options, status, whole }
     }
 
-    /// Begins as many spans as may be in memory at once; those without content are written at once.
+    /// Begins as many spans as may be in memory at once. Spans without content are
+    /// written immediately.
     pub(super) fn first(&self, in_flight: usize, report: &dyn Report) -> Vec<Operand<Self>> {
         let mut operands = Vec::new();
         if let Some(whole) = &self.whole {
@@ -158,13 +162,14 @@ impl Fill {
         operands
     }
 
-    /// Gives back what is needed to end the archive: the plan, what is not in it after all, and the output.
+    /// Returns what is needed to end the archive: the plan, the members that are not in it after
+    /// all, and the output.
     pub(super) fn finish(self) -> Option<(Plan, Vec<usize>, Output)> {
         let Whole { plan, void, output, .. } = self.whole?;
         Some((plan, void.into_inner().unwrap_or_else(PoisonError::into_inner), output))
     }
 
-    /// Returns the bytes of a span, in which headers are in their places.
+    /// Returns the bytes of a span, with the headers in place.
     fn bytes<'a>(&self, filling: &'a Filling) -> MutexGuard<'a, Vec<u8>> {
         let mut bytes = lock(&filling.bytes);
         if let (true, Some(whole)) = (bytes.is_empty(), &self.whole) {
@@ -173,33 +178,35 @@ impl Fill {
         bytes
     }
 
-    /// Takes a span that another process was given and did not do, to be done here.
+    /// Takes a span back from another process that did not complete it, to fill it here.
     fn take_back(&self, filling: &Filling) {
         if self.whole.is_some() {
             filling.away.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Tells that something is not as it was.
+    /// Reports that a file changed.
     fn tell(&self, desk: &Desk<'_, Self>, problem: Problem) {
         self.status.at_least(1);
         desk.problem(problem.as_warning());
     }
 
-    /// Tells of a file that was read whether it has become shorter, or has changed.
+    /// Reports a file that shrank or changed, after reading it.
     fn tell_differences(&self, desk: &Desk<'_, Self>, found: &Found<Self>, missing: u64, changed: bool) {
         if let Some(problem) = difference(found.path(), missing, changed) {
             self.tell(desk, problem);
         }
     }
 
-    /// Says whether a large member is in the archive; those of other processes are.
+    /// Returns the verdict on a large member, which is `verdict` if none was reached. Other
+    /// processes always keep it.
     fn decide(&self, member: usize, verdict: u8) -> u8 {
         let large = self.whole.as_ref().and_then(|whole| whole.large.get(&member));
         large.map_or(KEPT, |large| large.decide(verdict))
     }
 
-    /// Reads a file by itself, rather than have flow do it from beginning to end: a piece of a large one, or one with a map.
+    /// Reads a file here rather than have flow read it from start to end: a piece of a large file,
+    /// or a file with a hole map.
     fn read_alone(
         &self,
         desk: &Desk<'_, Self>,
@@ -228,7 +235,7 @@ impl Fill {
 }
 
 impl Whole {
-    /// Begins so many spans, and one more for each that was written meanwhile.
+    /// Begins `spans` spans, and one more for each that was written meanwhile.
     fn advance(
         &self,
         options: &Options,
@@ -247,7 +254,7 @@ impl Whole {
         }
     }
 
-    /// Begins the next span, unless there is none, or nothing can be written any more.
+    /// Begins the next span; `None` if there is none, or if writing has failed.
     fn begin_span(
         &self,
         options: &Options,
@@ -281,7 +288,7 @@ impl Whole {
         Some((filling, operands))
     }
 
-    /// Names the members that begin in a span.
+    /// Prints the members that begin in a span.
     fn tell_members(&self, span: &Span, options: &Options, report: &dyn Report) {
         for member in &self.plan.members[span.members.clone()] {
             if member.offset >= span.bytes.start {
@@ -291,7 +298,7 @@ impl Whole {
         }
     }
 
-    /// Makes the bytes of a span, with headers in their places and zeros elsewhere.
+    /// Makes the bytes of a span, with headers in place and zeros elsewhere.
     fn headers(&self, span: &Span, options: &Options) -> Vec<u8> {
         let in_span = |offset: u64| (offset - span.bytes.start) as usize;
         let length = in_span(span.bytes.end);
@@ -303,7 +310,8 @@ impl Whole {
             bytes.resize(in_span(member.offset), 0);
             let path = self.plan.member_path(member, options);
             let encoded = member.entry.encode(&path, options, &self.people, &mut bytes);
-            // Its length was measured from the same facts, and what did not fit was left out then.
+            // The length was measured from the same data, and members that did not fit were
+            // left out.
             assert!(
                 encoded.is_ok() && bytes.len() == in_span(member.content()),
                 "a header has another length"
@@ -313,7 +321,7 @@ impl Whole {
         bytes
     }
 
-    /// Makes the operand of some files of a directory.
+    /// Makes an operand of a directory's files.
     fn operand(
         &self,
         listing: u32,
@@ -335,7 +343,8 @@ impl Whole {
         Some(Operand { place, names, own })
     }
 
-    /// Ends the archive before what says nothing, in its last span: some readers want a member behind each extended header.
+    /// Ends the archive before the filler in its last span: some readers require a member after
+    /// each extended header.
     fn end_early(&self, filling: &Filling, bytes: &mut [u8]) {
         let span = &self.plan.spans[filling.number];
         if filling.number + 1 < self.plan.spans.len() {
@@ -351,7 +360,7 @@ impl Whole {
         }
     }
 
-    /// Writes a span that is complete, or lays it where it waits for its turn; returns how many were written.
+    /// Writes a complete span, or queues it until its turn; returns the number of spans written.
     fn write(&self, options: &Options, filling: &Filling) -> usize {
         let mut bytes = std::mem::take(&mut *lock(&filling.bytes));
         self.end_early(filling, &mut bytes);
@@ -364,7 +373,7 @@ impl Whole {
 }
 
 impl Group {
-    /// Finds a file by its name.
+    /// Finds the index of a file by its name.
     fn place_of(&self, name: &CStr) -> Option<usize> {
         self.files.binary_search_by(|file| file.name.as_c_str().cmp(name)).ok()
     }
@@ -375,7 +384,7 @@ impl Group {
 }
 
 impl Large {
-    /// Decides what becomes of the member, if nobody has; returns what was decided.
+    /// Sets the verdict on the member unless there is one; returns the one that counts.
     fn decide(&self, verdict: u8) -> u8 {
         let decided = self.verdict.compare_exchange(UNDECIDED, verdict, Ordering::AcqRel, Ordering::Acquire);
         decided.map_or_else(|decided| decided, |_| verdict)
@@ -422,7 +431,7 @@ impl Tool for Fill {
         let written = if filling.away.load(Ordering::Relaxed) {
             1
         } else {
-            // None of its files may have come to be read.
+            // If none of its files was read, it has no headers yet.
             drop(self.bytes(filling));
             whole.write(&self.options, filling)
         };
@@ -450,7 +459,7 @@ impl Tool for Fill {
             self.read_alone(desk, found, opened, wanted);
             return Start::Done;
         }
-        // Before the blocks come, which have no desk.
+        // Encode the headers before the first block arrives.
         drop(self.bytes(&group.filling));
         let transfer = if opened.stat.size == 0 { Transfer::Nothing } else { Transfer::Blocks(Holes::Read) };
         Start::Inspect { own: Filled { place, got: AtomicU64::new(0) }, transfer }
@@ -477,7 +486,8 @@ impl Tool for Fill {
         true
     }
 
-    /// Takes what became of a file, or of a piece: tells of it, when all pieces are over.
+    /// Called with the outcome of a file or piece. Reports a large file once all its pieces
+    /// are complete.
     fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
         let (Some(whole), Some(wanted)) = (&self.whole, found.node.own.file(found.name())) else { return };
         let outcome = Outcome::unpack(result);

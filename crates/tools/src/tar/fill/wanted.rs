@@ -1,4 +1,4 @@
-//! What of a file is wanted in a span, and what became of it.
+//! The part of a file that a span wants, and the outcome of reading it.
 
 use std::ffi::CString;
 use std::ops::Range;
@@ -9,57 +9,57 @@ use serde::{Deserialize, Serialize};
 use crate::tar::format::{SparseMap, Stored, in_blocks};
 use crate::tar::plan::{Planned, Span};
 
-/// A file of which something belongs in a span.
+/// A file with content in a span.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Wanted {
-    /// Its name in its directory.
+    /// Name in its directory.
     pub(super) name: CString,
-    /// What it was when it was looked at.
+    /// Its `stat` from the survey.
     pub(super) stat: Stat,
-    /// The number of the member.
+    /// Index of the member.
     pub(super) member: usize,
-    /// Which bytes of what is stored of it are wanted.
+    /// Wanted range of the stored content.
     pub(super) stored: Range<u64>,
-    /// Where they go, in the span.
+    /// Offset in the span where that goes.
     pub(super) at: usize,
-    /// What of the span is the member's: headers, content, and zeros behind it.
+    /// The member's range of the span: headers, content, and padding.
     pub(super) span: Range<usize>,
-    /// Whether it is a piece of a large member.
+    /// True if it is a piece of a large member.
     pub(super) is_piece: bool,
-    /// Whether the member begins here.
+    /// True if the member begins here.
     pub(super) is_first: bool,
-    /// Where its data is, and that as text, if it is stored without its holes.
+    /// Data ranges, and the same as text, if the file is stored without its holes.
     pub(super) map: Option<(SparseMap, Vec<u8>)>,
 }
 
-/// What became of it.
+/// Outcome of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Outcome {
     /// It is not in the archive.
     Void,
-    /// It was read; or as much of it as could be, if an error was told.
+    /// It was read, completely or, if an error was reported, as far as possible.
     Read {
-        /// Bytes that were not there.
+        /// Bytes missing from the file.
         missing: u64,
-        /// Whether it is not what it was.
+        /// True if the file changed since the survey.
         changed: bool,
     },
 }
 
 impl Outcome {
-    /// Packs it to be told.
+    /// Encodes it for the process that walks.
     pub(super) fn packed(self) -> Vec<u8> {
         postcard::to_allocvec(&self).unwrap_or_default()
     }
 
-    /// Unpacks it; what cannot be is a change, so that it is told of.
+    /// Decodes it. Malformed bytes count as a change, so that the file is reported.
     pub(super) fn unpack(packed: &[u8]) -> Self {
         postcard::from_bytes(packed).unwrap_or(Self::Read { missing: 0, changed: true })
     }
 }
 
 impl Wanted {
-    /// Says what of a member is wanted in a span.
+    /// Returns the part of a member that a span wants.
     pub(super) fn of(member: usize, planned: &Planned, span: &Span) -> Self {
         let (entry, content) = (&planned.entry, planned.content());
         let whole = entry.stored_bytes();
@@ -80,7 +80,7 @@ impl Wanted {
         }
     }
 
-    /// Reads what is wanted into the span; returns how many bytes were not there.
+    /// Reads the wanted content into the span; returns the number of bytes missing from the file.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -110,13 +110,13 @@ impl Wanted {
     }
 }
 
-/// Asks the kernel for a range, and as much behind it, which somebody will want next.
+/// Prefetches a range, and as much behind it, which will be wanted next.
 fn fetch_ahead(file: &Fd, range: &Range<u64>) {
-    // Only advice: a refusal changes nothing but the speed.
+    // Only advice: a failure costs nothing but speed.
     advise_range(file, Advice::WillNeed, range.start, 2 * (range.end - range.start)).unwrap_or_default();
 }
 
-/// Reads until the bytes are full or the file ends; returns how many were read.
+/// Reads until the buffer is full or the file ends; returns the number of bytes read.
 fn read_all(file: &Fd, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
     let mut done = 0;
     while done < bytes.len() {

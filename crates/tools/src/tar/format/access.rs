@@ -1,9 +1,11 @@
-//! Access lists as text: the kernel's form (`system.posix_acl_access`) to that of `SCHILY.acl.access`.
+//! Access lists as text: from the kernel's form (`system.posix_acl_access`) to that
+//! of `SCHILY.acl.access`.
 
-/// The version of the kernel's form: `POSIX_ACL_XATTR_VERSION` of `linux/posix_acl_xattr.h`.
+/// Version of the kernel's form: `POSIX_ACL_XATTR_VERSION` of `linux/posix_acl_xattr.h`.
 const VERSION: u32 = 2;
 
-/// Writes an access list as lines; `None` if it is not in the form that is known. `user` and `group` say names of numbers.
+/// Formats an access list, one entry per line; `None` if its form is unknown. `user` and `group`
+/// return the names of numbers.
 #[must_use]
 pub fn access_text(
     list: &[u8],

@@ -1,17 +1,17 @@
-//! Blocks that say nothing: they take the place of a member that could not be read after its place was fixed.
+//! Filler blocks: they replace a member that could not be read after its offset was fixed.
 //!
-//! They are global extended headers with a comment, which every reader that knows POSIX.1-2001 passes over. Each is short, so
-//! that no reader needs much memory for it.
+//! They are global extended headers with a comment, which every POSIX.1-2001 reader skips. Each is
+//! short, so that no reader needs much memory for it.
 
 use super::BLOCK_BYTES;
 use super::header::{Block, Field, Magic};
 
-/// Blocks of one header and its comment, at most.
+/// Maximum blocks of one header and its comment.
 const BLOCKS_MAX: usize = 128;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// Fills whole blocks with nothing.
+/// Overwrites whole blocks with filler.
 pub fn fill(blocks: &mut [u8]) {
     for part in blocks.chunks_mut(BLOCKS_MAX * BLOCK) {
         let bytes = part.len() - BLOCK;

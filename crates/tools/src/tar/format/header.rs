@@ -1,17 +1,17 @@
-//! One header block.
+//! Encodes one header block.
 
 use super::BLOCK_BYTES;
 
-/// The size of a block, for arrays.
+/// Size of a block in bytes, for arrays.
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// The room that a header has for a name, and for what stands before it.
+/// Maximum length of a name, and of the prefix before it, in bytes.
 pub(super) const NAME_BYTES: usize = 100;
 pub(super) const PREFIX_BYTES: usize = 155;
-/// Of the name of an owner or a group, which a NUL ends.
+/// Maximum length of an owner's or group's name in bytes, without the NUL that ends it.
 pub(super) const OWNER_BYTES: usize = 31;
 
-/// A field of digits: where it is, and how long, with the NUL that ends it.
+/// Offset and length of a field of digits, including the NUL that ends it.
 pub(super) struct Field {
     start: usize,
     bytes: usize,
@@ -26,24 +26,24 @@ impl Field {
     pub(super) const DEVICE_MAJOR: Field = Field { start: 329, bytes: 8 };
     pub(super) const DEVICE_MINOR: Field = Field { start: 337, bytes: 8 };
 
-    /// Tells whether a number fits as octal digits.
+    /// True if a number fits as octal digits.
     pub(super) fn holds(&self, number: i64) -> bool {
         number >= 0 && number >> (3 * (self.bytes - 1)) == 0
     }
 }
 
-/// Which flavour of the format a block is.
+/// Flavour of a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Magic {
     Posix,
     Gnu,
 }
 
-/// A header block in the making.
+/// A header block being made.
 pub(super) struct Block([u8; BLOCK]);
 
 impl Block {
-    /// Begins a block of a type. What is not put in it is empty, and its numbers are 0.
+    /// Creates a block of a type. Fields are empty, and numbers are 0.
     pub(super) fn new(kind: u8, magic: Magic) -> Self {
         let mut block = Self([0; BLOCK]);
         block.0[156] = kind;
@@ -64,12 +64,12 @@ impl Block {
         self.0[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Puts a name, as far as there is room.
+    /// Sets the name, truncated if necessary.
     pub(super) fn name(&mut self, name: &[u8]) {
         self.put(0, &name[..name.len().min(NAME_BYTES)]);
     }
 
-    /// Puts a name of several parts, as far as there is room.
+    /// Sets the name from several parts, truncated if necessary.
     pub(super) fn name_parts(&mut self, parts: [&[u8]; 4]) {
         let mut at = 0;
         for part in parts {
@@ -79,23 +79,23 @@ impl Block {
         }
     }
 
-    /// Puts what stands before the name and a slash.
+    /// Sets the prefix, which precedes the name and a slash, truncated if necessary.
     pub(super) fn prefix(&mut self, prefix: &[u8]) {
         self.put(345, &prefix[..prefix.len().min(PREFIX_BYTES)]);
     }
 
-    /// Puts what a link leads to, as far as there is room.
+    /// Sets the target of a link, truncated if necessary.
     pub(super) fn link(&mut self, link: &[u8]) {
         self.put(157, &link[..link.len().min(NAME_BYTES)]);
     }
 
-    /// Puts the names of owner and group, as far as there is room beside a NUL.
+    /// Sets the names of owner and group, truncated if necessary to leave room for a NUL.
     pub(super) fn names(&mut self, owner: &[u8], group: &[u8]) {
         self.put(265, &owner[..owner.len().min(OWNER_BYTES)]);
         self.put(297, &group[..group.len().min(OWNER_BYTES)]);
     }
 
-    /// Puts a number that fits in octal digits.
+    /// Sets a number that fits in octal digits.
     pub(super) fn number(&mut self, field: &Field, number: u64) {
         let mut rest = number;
         for place in (field.start..field.start + field.bytes - 1).rev() {
@@ -104,7 +104,7 @@ impl Block {
         }
     }
 
-    /// Puts any number: in base 256, which GNU's format has for those that do not fit in digits.
+    /// Sets any number: in base 256, as in GNU's format, if it does not fit in digits.
     pub(super) fn any_number(&mut self, field: &Field, number: i64) {
         if field.holds(number) {
             return self.number(field, number.unsigned_abs());
@@ -118,8 +118,9 @@ impl Block {
         self.0[field.start] |= 0x80;
     }
 
-    /// Ends the block with the sum of its bytes.
+    /// Sets the checksum and returns the block.
     pub(super) fn finished(mut self) -> [u8; BLOCK] {
+        // The checksum counts its own field as blanks.
         self.0[148..156].fill(b' ');
         let sum = self.0.iter().map(|byte| u32::from(*byte)).sum::<u32>();
         for (place, shift) in (148..154).zip([15, 12, 9, 6, 3, 0]) {
@@ -129,7 +130,7 @@ impl Block {
         self.0
     }
 
-    /// Ends the block, and appends it.
+    /// Sets the checksum and appends the block to `out`.
     pub(super) fn finish(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.finished());
     }

@@ -1,32 +1,33 @@
-//! The index that may follow an archive: where each member is.
+//! The index that may follow an archive: the offset of each member.
 //!
-//! It stands behind the zeros that end the archive, where no tar looks: first the entries, filled up to whole blocks, then one
-//! block with a magic word, the length of the members, the length of the entries and their hash. An archive that another tar has
-//! appended to may still end with the old index; but then no zeros are where its members ended, and it is not believed.
+//! It is behind the zeros that end the archive, where no tar looks: first the entries, padded to
+//! whole blocks, then one block with a magic string, the end of the members, the length of the
+//! entries, and their hash. If another tar appends to the archive, the old index may still be at
+//! its end. But there are no zeros where the members ended then, and the index is rejected.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{BLOCK_BYTES, in_blocks};
 
-/// What the last block begins with.
+/// First bytes of the last block.
 const MAGIC: &[u8; 16] = b"haul tar index 1";
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// Where a member is.
+/// Location of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Indexed {
-    /// Where its first header begins.
+    /// Offset of its first header.
     pub offset: u64,
-    /// Its name, a directory's with a slash at the end.
+    /// Name; a directory's has a slash at the end.
     pub path: Vec<u8>,
 }
 
-/// Writes the index of an archive whose members end at `members_end`.
+/// Encodes the index of an archive whose members end at `members_end`.
 ///
 /// # Errors
-/// When it cannot be encoded, which is a mistake of the program.
+/// When it cannot be encoded, which is a bug.
 pub fn write_index(members: &[Indexed], members_end: u64) -> Result<Vec<u8>, postcard::Error> {
     let mut bytes = postcard::to_stdvec(members)?;
     let length = bytes.len() as u64;
@@ -40,8 +41,8 @@ pub fn write_index(members: &[Indexed], members_end: u64) -> Result<Vec<u8>, pos
     Ok(bytes)
 }
 
-/// Reads the index at the end of an archive of `length` bytes; `None` if there is none that fits it. `read` fills a buffer
-/// from an offset, and says whether it could.
+/// Reads the index at the end of an archive of `length` bytes; `None` if there is none that fits
+/// it. `read` fills a buffer from an offset and returns true if it could.
 pub fn read_index(length: u64, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<Vec<Indexed>> {
     let last_at = length.checked_sub(BLOCK_BYTES)?;
     let mut last = [0; BLOCK];
@@ -49,7 +50,7 @@ pub fn read_index(length: u64, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> 
     let (numbers, _) = rest.as_chunks::<8>();
     let [members_end, bytes, hash] = [0, 1, 2].map(|place| u64::from_le_bytes(numbers[place]));
     let begins = last_at.checked_sub(bytes.checked_next_multiple_of(BLOCK_BYTES)?)?;
-    // The two blocks of zeros, behind which the index is.
+    // Two blocks of zeros end the archive; the index is behind them.
     let mut zeros = [1; 2 * BLOCK];
     if members_end.checked_add(2 * BLOCK_BYTES)? > begins
         || !read(members_end, &mut zeros)
@@ -57,7 +58,7 @@ pub fn read_index(length: u64, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> 
     {
         return None;
     }
-    // No longer than the file.
+    // No longer than the file, as checked above.
     let mut entries = vec![0; usize::try_from(bytes).ok()?];
     if !read(begins, &mut entries) || xxh3_64(&entries) != hash {
         return None;
@@ -102,14 +103,14 @@ mod tests {
         let (bytes, _) = archive();
         assert_eq!(read(&bytes[..10240]), None);
         assert_eq!(read(&[]), None);
-        // Something was appended to the archive where its zeros were.
+        // Something was appended to the archive in the place of its zeros.
         let mut appended = bytes.clone();
         appended[4100] = 1;
         assert_eq!(read(&appended), None);
         for place in (10240..bytes.len() - BLOCK + 40).step_by(3) {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0x55;
-            // Behind the entries and the numbers there is only what fills blocks.
+            // After the entries and the numbers there is only padding.
             let before = read(&bytes);
             let found = read(&damaged);
             assert!(found.is_none() || found == before);

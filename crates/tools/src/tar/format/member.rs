@@ -1,4 +1,5 @@
-//! Everything that stands before a member's content: its header, and the extended headers where that is too small.
+//! Encodes everything before a member's content: its header, and extended headers for what does not
+//! fit in it.
 
 use haul_sys::Timestamp;
 
@@ -6,13 +7,13 @@ use super::header::{Block, Field, Magic, NAME_BYTES, OWNER_BYTES, PREFIX_BYTES};
 use super::{BLOCK_BYTES, in_blocks};
 use crate::tar::options::Format;
 
-/// What a member is, by the letter that its header has.
+/// Type of a member, by the letter in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A file with content.
+    /// A regular file.
     Regular = b'0',
-    /// Another name of a member before.
+    /// A hard link to an earlier member.
     HardLink = b'1',
     /// A symbolic link.
     Symlink = b'2',
@@ -26,52 +27,52 @@ pub enum Kind {
     Fifo = b'6',
 }
 
-/// What is said of a member.
+/// Description of a member.
 #[derive(Clone, Debug)]
 pub struct Member<'a> {
-    /// Its name, a directory's with a slash at the end.
+    /// Name; a directory's has a slash at the end.
     pub path: &'a [u8],
-    /// What it is.
+    /// Type.
     pub kind: Kind,
     /// Its permission and special bits.
     pub mode: u32,
-    /// The owner's number.
+    /// Number of the owner.
     pub owner: u32,
-    /// The group's number.
+    /// Number of the group.
     pub group: u32,
-    /// The owner's name, if it is to be said.
+    /// Name of the owner; empty to leave it out.
     pub owner_name: &'a [u8],
-    /// The group's name, if it is to be said.
+    /// Name of the group; empty to leave it out.
     pub group_name: &'a [u8],
-    /// Bytes that are stored.
+    /// Number of bytes stored.
     pub size: u64,
-    /// The length of the file, if it is stored with a map of its holes before the data.
+    /// Length of the file, if a map of its holes is stored before the data.
     pub sparse_size: Option<u64>,
-    /// Last modification.
+    /// Time of the last modification.
     pub modified: Timestamp,
-    /// What a link leads to.
+    /// Target of a link.
     pub link: &'a [u8],
-    /// A device's number.
+    /// Number of a device.
     pub device: u64,
-    /// Further records: extended attributes and access lists, with the keys that they have in extended headers.
+    /// Further records: extended attributes and access lists, with their keys in extended headers.
     pub records: &'a [(Vec<u8>, Vec<u8>)],
 }
 
-/// Why something cannot be archived in a format.
+/// Reason that a member does not fit a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// Its name is too long, or cannot be cut at a slash where it must be.
+    /// The name is too long, or has no slash where it has to be split.
     Name,
-    /// What it leads to is too long.
+    /// The target of a link is too long.
     Link,
-    /// A number is too large, or negative: what it is of, the number, and the largest there may be.
+    /// A number is too large or negative: its type, the number, and the maximum.
     Number(&'static str, i64, i64),
 }
 
-/// Appends the headers of a member.
+/// Appends the headers of a member to `out`.
 ///
 /// # Errors
-/// When the format has no room for something; nothing was appended then.
+/// When something does not fit the format; nothing is appended then.
 pub fn encode(format: Format, member: &Member<'_>, out: &mut Vec<u8>) -> Result<(), Unfit> {
     match format {
         Format::Pax => pax(member, out),
@@ -84,7 +85,7 @@ pub fn encode(format: Format, member: &Member<'_>, out: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-/// Makes a header with what every format has in the same way.
+/// Creates a header with the fields that are the same in every format.
 fn begin(member: &Member<'_>, magic: Magic) -> Block {
     let mut block = Block::new(member.kind as u8, magic);
     block.number(&Field::MODE, u64::from(member.mode & 0o7777));
@@ -101,26 +102,26 @@ fn begin(member: &Member<'_>, magic: Magic) -> Block {
     block
 }
 
-/// Splits a device's number as the kernel does (`makedev`).
+/// Splits a device number as the kernel does (`makedev`).
 pub(crate) fn device(number: u64) -> (u64, u64) {
     let major = ((number >> 32) & 0xffff_f000) | ((number >> 8) & 0xfff);
     let minor = ((number >> 12) & 0xffff_ff00) | (number & 0xff);
     (major, minor)
 }
 
-/// Splits a name so that both halves have room in a header.
+/// Splits a name so that both halves fit in a header.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     if path.len() <= NAME_BYTES {
         return Some((b"", path));
     }
-    // The slash at a directory's end is no place to cut at.
+    // The slash at a directory's end is no place to split at.
     let last = path.len() - 1;
     let slash = path[..last.min(PREFIX_BYTES + 1)].iter().rposition(|byte| *byte == b'/')?;
     let (prefix, name) = (&path[..slash], &path[slash + 1..]);
     (!prefix.is_empty() && name.len() <= NAME_BYTES).then_some((prefix, name))
 }
 
-/// The numbers of a header: what they are of, where they go, and their values.
+/// Returns the numbers of a header: their types, fields, and values.
 fn numbers(member: &Member<'_>) -> [(&'static str, Field, i64); 4] {
     [
         ("uid_t", Field::OWNER, i64::from(member.owner)),
@@ -171,7 +172,8 @@ fn gnu(member: &Member<'_>, out: &mut Vec<u8>) {
 }
 
 fn pax(member: &Member<'_>, out: &mut Vec<u8>) {
-    // Records are written where they belong, behind room for their header; if there are none, nothing was.
+    // Records are written in their final place, behind room for their header. Without records the
+    // room is removed.
     let begins = out.len();
     let records_begin = begins + BLOCK_BYTES as usize;
     out.resize(records_begin, 0);
@@ -190,7 +192,7 @@ fn pax(member: &Member<'_>, out: &mut Vec<u8>) {
     block.finish(out);
 }
 
-/// Makes the header of a member, and appends records of what it has no room for.
+/// Creates the header of a member, and appends records for what does not fit in it.
 fn describe(member: &Member<'_>, records: &mut Vec<u8>) -> Block {
     let mut block = begin(member, Magic::Posix);
     let parts = split(member.path);
@@ -211,7 +213,7 @@ fn describe(member: &Member<'_>, records: &mut Vec<u8>) -> Block {
     ];
     let recorded = texts.iter().filter(|(.., is_recorded)| *is_recorded);
     if recorded.clone().any(|(_, text, _)| std::str::from_utf8(text).is_err()) {
-        // What is text in records is taken for UTF-8 otherwise.
+        // Text in records is taken for UTF-8 unless it is declared binary.
         record(records, b"hdrcharset", b"BINARY");
     }
     recorded.for_each(|(key, text, _)| record(records, key, text));
@@ -243,7 +245,8 @@ fn describe(member: &Member<'_>, records: &mut Vec<u8>) -> Block {
     block
 }
 
-/// Returns the name of something that belongs to a member, in parts: in a directory beside it.
+/// Returns the name of an auxiliary member, in parts: in a directory beside the member it
+/// belongs to.
 fn beside<'a>(path: &'a [u8], directory: &'a [u8]) -> [&'a [u8]; 4] {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -252,10 +255,11 @@ fn beside<'a>(path: &'a [u8], directory: &'a [u8]) -> [&'a [u8]; 4] {
     [before, directory, b"/", name]
 }
 
-/// The longest text of a moment: a sign, digits of 64 bits, a point and nine more.
+/// Maximum length of a time as text, in bytes: a sign, digits of 64 bits, a point and nine
+/// more digits.
 const MOMENT_BYTES: usize = 1 + 20 + 1 + 9;
 
-/// Writes a time as an extended header has it: as a decimal fraction, also before 1970.
+/// Formats a time for an extended header: as a decimal fraction, also before 1970.
 fn moment(time: Timestamp, text: &mut [u8; MOMENT_BYTES]) -> &[u8] {
     let Timestamp { seconds, nanoseconds } = time;
     let is_fraction_before = seconds < 0 && nanoseconds > 0;
@@ -287,7 +291,8 @@ fn moment(time: Timestamp, text: &mut [u8; MOMENT_BYTES]) -> &[u8] {
     &text[..length]
 }
 
-/// Appends a record of an extended header: its length, which counts its own digits, the key, and the value.
+/// Appends a record of an extended header: its length, which counts its own digits, the key, and
+/// the value.
 fn record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + 3;
     let mut bytes = rest + 1;
@@ -333,7 +338,8 @@ mod tests {
         out
     }
 
-    /// Reads the only member of an archive by another implementation, and shows its path, link and records to `check`.
+    /// Reads the only member of an archive with another implementation, and passes its path, link
+    /// and records to `check`.
     fn read_back(
         mut archive: Vec<u8>,
         check: impl FnOnce(&tar::Header, Vec<u8>, Vec<u8>, Vec<(String, Vec<u8>)>),

@@ -1,10 +1,10 @@
-//! The format of archives, as far as writing and the index need it.
+//! The tar format, as far as writing and the index need it.
 //!
-//! An archive is a row of blocks. Each member is a header block, perhaps after extended headers that say what does not fit
-//! in it, and its content, filled up to whole blocks. Two blocks of zeros end it, and more fill the last record. `header.rs`
-//! writes one block, `member.rs` everything that stands before a member's content, `sparse.rs` the map of one with holes,
-//! `access.rs` access lists as text, `filler.rs` blocks that say nothing,
-//! `index.rs` what may follow the archive.
+//! An archive is a sequence of blocks. A member is a header block, possibly after extended headers
+//! for what does not fit in it, and its content, padded to whole blocks. Two blocks of zeros end
+//! the archive, and more fill the last record. `header.rs` encodes one block, `member.rs`
+//! everything before a member's content, `sparse.rs` hole maps, `access.rs` access lists as text,
+//! `filler.rs` filler blocks, `index.rs` the index that may follow.
 
 mod access;
 mod filler;
@@ -20,19 +20,20 @@ pub(crate) use member::device;
 pub use member::{Kind, Member, Unfit, encode};
 pub use sparse::{SparseMap, Stored};
 
-/// Bytes of a block.
+/// Size of a block, in bytes.
 pub const BLOCK_BYTES: u64 = 512;
 
-/// Bytes of a record: twenty blocks, as all tars have it unless told otherwise.
+/// Size of a record, in bytes: twenty blocks, the default of all tars.
 pub const RECORD_BYTES: u64 = 20 * BLOCK_BYTES;
 
-/// Returns how many bytes whole blocks take that hold so many.
+/// Returns `bytes` rounded up to whole blocks.
 #[must_use]
 pub const fn in_blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES) * BLOCK_BYTES
 }
 
-/// Returns how long an archive is whose members take so many bytes: with two blocks of zeros, in whole records.
+/// Returns the length of an archive whose members take `members` bytes: with two blocks of zeros,
+/// in whole records.
 #[must_use]
 pub const fn archive_bytes(members: u64) -> u64 {
     (members + 2 * BLOCK_BYTES).div_ceil(RECORD_BYTES) * RECORD_BYTES

@@ -1,4 +1,5 @@
-//! Members with holes, as GNU's sparse format 1.0 has them: what is stored begins with a map of where the data goes.
+//! Files with holes in GNU's sparse format 1.0: the stored bytes begin with a map of where the
+//! data goes.
 
 use std::ops::Range;
 
@@ -6,29 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use super::in_blocks;
 
-/// Where the data of a file with holes is.
+/// Data ranges of a file with holes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SparseMap {
-    /// Ranges of data, in order, with something between them.
+    /// Ranges of data, in order, with gaps between them.
     pub data: Vec<Range<u64>>,
-    /// The length of the file.
+    /// Length of the file, in bytes.
     pub size: u64,
 }
 
-/// A range of a file, or bytes of the map, that follow each other in what is stored.
+/// A run of stored bytes: a part of the map, or a range of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// These bytes of the map's text.
+    /// Bytes of the map's text.
     Map(Range<usize>),
-    /// These bytes of the file.
+    /// Bytes of the file.
     Data(Range<u64>),
 }
 
 impl SparseMap {
-    /// Writes the map as it stands before the data: numbers in lines, filled up to whole blocks.
+    /// Encodes the map as it precedes the data: one number per line, padded to whole blocks.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
-        // A hole at the end shows only by an empty range behind it.
+        // A hole at the end only shows by an empty range behind it.
         let last =
             Some(self.size..self.size).filter(|_| self.data.last().is_none_or(|last| last.end < self.size));
         let ranges: Vec<_> = self.data.iter().cloned().chain(last).collect();
@@ -41,13 +42,13 @@ impl SparseMap {
         text
     }
 
-    /// Returns how many bytes are stored, with the map, which has `map_bytes`.
+    /// Returns the number of stored bytes, including the map's `map_bytes`.
     #[must_use]
     pub fn stored_bytes(&self, map_bytes: usize) -> u64 {
         map_bytes as u64 + self.data.iter().map(|range| range.end - range.start).sum::<u64>()
     }
 
-    /// Says what the bytes `wanted` of what is stored are.
+    /// Splits the range `wanted` of the stored bytes into parts of the map and of the file.
     #[must_use]
     pub fn stored(&self, map_bytes: usize, wanted: Range<u64>) -> Vec<Stored> {
         let map_end = map_bytes as u64;

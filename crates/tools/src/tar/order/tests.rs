@@ -1,14 +1,15 @@
-//! A tree that is written by many, each at another place; what has to hold of the archive.
+//! A tree written by many workers, each in another place, and what must hold for the archive.
 
 use super::*;
 
-/// A tree: for each directory the one above, and how many files are in it; the first is an operand's place.
+/// A tree: the parent of each directory, and its number of files. The first directory is an
+/// operand's parent.
 struct Tree {
     above: Vec<usize>,
     files: Vec<usize>,
 }
 
-/// A small generator of numbers, so that a failure can be repeated.
+/// A seeded generator, so that failures can be reproduced.
 struct Dice(u64);
 
 impl Dice {
@@ -27,11 +28,10 @@ fn header(directory: usize, file: Option<usize>) -> Vec<u8> {
     bytes
 }
 
-/// An archive that is being written.
 struct Writing {
     order: Order<(usize, usize)>,
     archive: Vec<u8>,
-    /// Room, and how long the content is that goes there.
+    /// Open rooms, each with the length of its content.
     rooms: Vec<(Room, usize)>,
 }
 
@@ -50,14 +50,14 @@ impl Writing {
         }
     }
 
-    /// Writes what has its place.
+    /// Writes the segments that have an offset.
     fn write_placed(&mut self) {
         for segment in self.order.take_placed() {
             self.let_go(&segment);
         }
     }
 
-    /// Fills a room and gives it back.
+    /// Fills a room and releases it.
     fn fill(&mut self, index: usize) {
         let (room, bytes) = self.rooms.swap_remove(index);
         match room {
@@ -80,7 +80,7 @@ impl Writing {
     }
 }
 
-/// A directory at work.
+/// Progress of one directory.
 #[derive(Clone, Default)]
 struct Work {
     number: Option<usize>,
@@ -89,8 +89,8 @@ struct Work {
     below: usize,
 }
 
-/// Adds the tree as several workers would, each at another place; returns the archive, in which content is `x`, and the files that
-/// could not wait, in the order in which they were added.
+/// Adds the tree as several workers would, each in another place. Returns the archive, in which
+/// content is `x`, and the files that must not be buffered, in the order in which they were added.
 fn written(tree: &Tree, dice: &mut Dice, may_wait_bytes: usize) -> (Vec<u8>, Vec<(usize, Option<usize>)>) {
     let order = Order::new(Arc::default(), may_wait_bytes);
     let mut writing = Writing { order, archive: Vec::new(), rooms: Vec::new() };
@@ -109,7 +109,7 @@ fn written(tree: &Tree, dice: &mut Dice, may_wait_bytes: usize) -> (Vec<u8>, Vec
             busy.push(next);
             next += 1;
         } else if let Some(file) = works[directory].files.pop() {
-            // A file stays what it is when it comes again.
+            // The same when the file is retried.
             let may_wait = !(directory + file).is_multiple_of(3);
             if add(&mut writing, &mut works[directory], (directory, file), dice, may_wait) && !may_wait {
                 in_order.push((directory, Some(file)));
@@ -138,7 +138,7 @@ fn written(tree: &Tree, dice: &mut Dice, may_wait_bytes: usize) -> (Vec<u8>, Vec
     (writing.finish(), in_order)
 }
 
-/// Adds a file of a size that chance decides, unless it is put off; tells whether it was added.
+/// Adds a file of random size unless it is deferred; returns true if it was added.
 fn add(
     writing: &mut Writing,
     work: &mut Work,
@@ -178,7 +178,8 @@ fn is_below(tree: &Tree, mut directory: usize, other: usize) -> bool {
     directory == other
 }
 
-/// Checks that everything is there, and that nothing from elsewhere is between a directory's headers and what is in it.
+/// Checks that everything is there, and that nothing from elsewhere is between a directory's
+/// headers and its contents.
 fn check(tree: &Tree, members: &[(usize, Option<usize>)]) {
     for (directory, files) in tree.files.iter().enumerate() {
         let in_it = |member: &&(usize, Option<usize>)| member.0 == directory && member.1.is_some();

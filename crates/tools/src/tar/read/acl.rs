@@ -1,22 +1,21 @@
-//! Access lists: from the text of an extended header to the form the kernel takes.
+//! Access lists: from the text of an extended header to the kernel's form.
 
-/// The version of the kernel's form (`POSIX_ACL_XATTR_VERSION`).
+/// Version of the kernel's form (`POSIX_ACL_XATTR_VERSION`).
 const VERSION: u32 = 2;
-/// What entries that name nobody have instead of a number (`ACL_UNDEFINED_ID`).
+/// Number in entries that name nobody (`ACL_UNDEFINED_ID`).
 const NOBODY: u32 = u32::MAX;
-/// Entries of one list at most: more than a file system takes.
+/// Maximum entries of one list: more than any file system accepts.
 const ENTRIES_MAX: usize = 8192;
 
 /// Looks up the numbers of users and groups.
 pub(crate) trait Names {
-    /// Returns a user's number.
     fn user(&self, name: &[u8]) -> Option<u32>;
-    /// Returns a group's number.
     fn group(&self, name: &[u8]) -> Option<u32>;
 }
 
-/// Makes the kernel's form of a list: entries between commas or at line ends, each a tag, a name or number, permissions, and
-/// perhaps a number. `None` if the text is no list, or names somebody whom nobody here knows.
+/// Converts a list to the kernel's form. Entries are separated by commas or newlines; each is a
+/// tag, a name or number, permissions, and optionally a number. `None` if the text is not a list,
+/// or names somebody unknown here.
 pub(crate) fn kernel_form(text: &[u8], names: &impl Names) -> Option<Vec<u8>> {
     let mut entries = Vec::new();
     for entry in text.split(|byte| matches!(byte, b',' | b'\n')) {
@@ -28,7 +27,7 @@ pub(crate) fn kernel_form(text: &[u8], names: &impl Names) -> Option<Vec<u8>> {
     if entries.is_empty() || entries.len() > ENTRIES_MAX {
         return None;
     }
-    // The kernel wants them in the order of their tags, and then of their numbers.
+    // The kernel requires them in the order of their tags, then of their numbers.
     entries.sort_unstable();
     let mut list = VERSION.to_le_bytes().to_vec();
     for (tag, id, rights) in entries {
@@ -39,7 +38,7 @@ pub(crate) fn kernel_form(text: &[u8], names: &impl Names) -> Option<Vec<u8>> {
     Some(list)
 }
 
-/// Reads one entry: tag, number, permissions, as the kernel numbers them.
+/// Parses one entry: tag, number and permissions, as the kernel numbers them.
 fn read(entry: &[u8], names: &impl Names) -> Option<(u16, u32, u16)> {
     let mut fields = entry.split(|byte| *byte == b':').map(<[u8]>::trim_ascii);
     let (tag, who, rights) = (fields.next()?, fields.next()?, fields.next());

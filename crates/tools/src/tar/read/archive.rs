@@ -1,4 +1,4 @@
-//! Opening an archive that is read, and telling why one cannot be read on.
+//! Opens an archive for reading, and reports why one cannot be read further.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::tar::{Archive, Options, wording};
 /// Opens the archive that the options name.
 ///
 /// # Errors
-/// What is to be told.
+/// The reason, to be reported.
 pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
     let file = match &options.archive {
         Archive::Standard => standard_input(),
@@ -34,7 +34,7 @@ pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
     Ok(Members::new(plain, packed, options.ignore_zeros))
 }
 
-/// What a program of the user's makes of the archive.
+/// Output of the user's program (`-I`), which decompresses the archive.
 struct Filtered {
     output: Fd,
     program: String,
@@ -42,7 +42,7 @@ struct Filtered {
 }
 
 impl Filtered {
-    /// Starts the program to decompress: GNU tar adds the option `-d` as well.
+    /// Starts the program to decompress, with `-d` added, as GNU tar does.
     fn of(program: &[OsString], archive: Fd) -> Result<Self, Error> {
         let mut words = program.to_vec();
         words.push("-d".into());
@@ -83,7 +83,7 @@ fn name(options: &Options) -> &[u8] {
     }
 }
 
-/// Words the reason why an archive cannot be read on.
+/// Returns the problem of an archive that cannot be read further.
 pub(crate) fn problem(options: &Options, failure: Failure) -> Problem {
     match failure {
         Failure::System(cause) => Problem::new(wording::ARCHIVE_READ).naming(name(options)).because(cause),
@@ -97,23 +97,24 @@ pub(crate) fn problem(options: &Options, failure: Failure) -> Problem {
     }
 }
 
-/// Reads an archive to its end, behind its last member; returns what is to be told of that.
+/// Reads an archive to EOF, past its last member; returns a warning about trailing garbage.
 ///
 /// # Errors
-/// When it cannot be read, or what is compressed is damaged there.
+/// When it cannot be read, or compressed data is damaged there.
 pub(crate) fn finish(members: &mut Members, options: &Options) -> Result<Option<Problem>, Failure> {
     members.finish()?;
     let warning = || Problem::new(wording::TRAILING_GARBAGE).naming(name(options)).as_warning();
     Ok(members.input().has_trailing_garbage().then(warning))
 }
 
-/// Reads an archive to its end as [`finish`] does, and tells what is to be told; true if that is an error.
+/// Reads an archive to EOF as [`finish`] does, and reports the result; returns true if it is
+/// an error.
 pub(crate) fn end(members: &mut Members, options: &Options, report: &dyn Report) -> bool {
     let problem = finish(members, options).unwrap_or_else(|failure| Some(problem(options, failure)));
     tell(&mut problem.into_iter().collect(), report)
 }
 
-/// Tells what was found, and returns whether any of it is an error.
+/// Reports problems; returns true if any of them is an error.
 pub(crate) fn tell(problems: &mut Vec<Problem>, report: &dyn Report) -> bool {
     let mut failed = false;
     for problem in problems.drain(..) {

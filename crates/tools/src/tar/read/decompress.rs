@@ -1,7 +1,8 @@
-//! Compressed archives: recognized by their first bytes, as in GNU tar, and decompressed as they are read.
+//! Decompression: archives are recognized by their first bytes, as in GNU tar, and decompressed
+//! while they are read.
 //!
-//! Neither the archive's name nor an option says how it is compressed. The end of the archive is not the end of the compressed
-//! stream, whose checksum comes last, so all of it is read ([`Input::finish`]).
+//! Neither the archive's name nor an option decides. The archive's end is not the end of the
+//! compressed stream, whose checksum comes last, so all of the stream is read ([`Input::finish`]).
 //!
 //! Memory is bounded: a stream that asks for more than [`MEMORY_KIB_MAX`] is refused.
 
@@ -18,10 +19,11 @@ use super::header::{BLOCK, Block, Verdict, header};
 use super::input::{BUFFER_BYTES, Failure, Input, Stream};
 use super::lzw::Lzw;
 
-/// Maximum memory of an LZMA decoder, in KiB: the largest dictionary of lzip is 512 MiB, that of `xz -9` 64 MiB.
+/// Maximum memory of an LZMA decoder, in KiB: the largest dictionary of lzip is 512 MiB, that of
+/// `xz -9` 64 MiB.
 const MEMORY_KIB_MAX: u32 = 640 << 10;
 
-/// How an archive is compressed.
+/// Compression format of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packed {
     Gzip,
@@ -35,8 +37,8 @@ pub(crate) enum Packed {
 }
 
 impl Packed {
-    /// Recognizes a compression by the first bytes of an archive. `None` if they begin with a header, whatever its name looks
-    /// like.
+    /// Recognizes a format by the first bytes of an archive. `None` if they are a tar header,
+    /// whatever its name looks like.
     fn of(first: &[u8]) -> Option<Self> {
         let block = first.get(..BLOCK).and_then(|block| Block::try_from(block).ok());
         if block.is_some_and(|block| matches!(header(&block), Verdict::Header(_))) {
@@ -45,7 +47,7 @@ impl Packed {
         Some(match first {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Bzip2,
-            // The second is a frame that readers skip: indexes are in such.
+            // The second is a skippable frame, which may hold an index.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
             [b'L', b'Z', b'I', b'P', ..] => Self::Lzip,
@@ -56,7 +58,7 @@ impl Packed {
         })
     }
 
-    /// Returns the name of the program that compresses in this way.
+    /// Returns the name of the format's own program.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -71,10 +73,10 @@ impl Packed {
     }
 }
 
-/// Reads what is compressed in `input`, or `input` itself if nothing is; also returns how it is compressed.
+/// Returns a decompressing input, or `input` itself if it is not compressed, and the format.
 ///
 /// # Errors
-/// When its first bytes cannot be read, or it cannot be decompressed here.
+/// When the first bytes cannot be read, or the format is not supported.
 pub(crate) fn plain(mut input: Input) -> Result<(Input, Option<Packed>), Failure> {
     let Some(packed) = Packed::of(input.first(BLOCK)?) else { return Ok((input, None)) };
     let source = Source(input);
@@ -92,7 +94,7 @@ pub(crate) fn plain(mut input: Input) -> Result<(Input, Option<Packed>), Failure
     Ok((Input::of_stream(Box::new(Decompressed { decoder, garbage })), Some(packed)))
 }
 
-/// The compressed bytes, as decoders want them.
+/// The compressed bytes, as the decoders' source.
 struct Source(Input);
 
 impl Read for Source {
@@ -106,15 +108,16 @@ impl Read for Source {
     }
 }
 
-/// A decoder of one part of what is compressed, which reads no byte behind that.
+/// A decoder of one part of a compressed stream, which reads no byte past its end.
 trait Decoder: Read + Sized {
     fn of(source: BufReader<Source>) -> Self;
     fn into_source(self) -> BufReader<Source>;
 
-    /// True if the format's own program ignores what follows a part and is none.
+    /// True if the format's own program ignores trailing garbage.
     const IGNORES_GARBAGE: bool = false;
 
-    /// True if the error means that what was to be decoded is no part at all, and is ignored behind one.
+    /// True if the error means that the input is not a part at all. That is ignored after
+    /// another part.
     fn is_garbage(_: &io::Error) -> bool {
         false
     }
@@ -147,8 +150,8 @@ impl Decoder for BzDecoder<BufReader<Source>> {
     }
 }
 
-/// Parts that were compressed one by one and follow each other (members of gzip, streams of bzip2). Zeros behind the last one
-/// fill up a block of a tape. Anything else is damage, or garbage where the format's own program ignores that.
+/// Concatenated parts: members of gzip, streams of bzip2. Zeros after the last one fill up a block
+/// of a tape. Anything else is damage, or trailing garbage if the format's own program ignores it.
 struct Parts<D> {
     decoder: Option<D>,
     is_first: bool,
@@ -163,7 +166,7 @@ impl<D: Decoder> Parts<D> {
 
     fn ignore(&self, mut source: BufReader<Source>) -> io::Result<()> {
         self.garbage.store(true, Ordering::Relaxed);
-        // Whoever writes the archive to a pipe may have more to write.
+        // Drained, because whoever writes the archive to a pipe may have more to write.
         io::copy(&mut source, &mut io::sink()).map(drop)
     }
 }
@@ -195,17 +198,17 @@ impl<D: Decoder> Read for Parts<D> {
     }
 }
 
-/// What follows a part.
+/// Input after a part.
 enum Follows {
-    /// Another part, if anything.
+    /// Another part, or bytes that are taken for one.
     Part,
-    /// Nothing, or zeros up to the end.
+    /// End of input, or zeros up to there.
     Nothing,
-    /// Zeros and then something else.
+    /// Zeros, then something else.
     Garbage,
 }
 
-/// Skips zeros, and says what follows.
+/// Skips zeros, and classifies the input behind them.
 fn what_follows(source: &mut BufReader<Source>) -> io::Result<Follows> {
     let mut has_zeros = false;
     loop {
@@ -222,7 +225,7 @@ fn what_follows(source: &mut BufReader<Source>) -> io::Result<Follows> {
     }
 }
 
-/// The members of a stream of lzip. What follows them is ignored, as lzip does.
+/// Members of an lzip stream. Trailing garbage is ignored, as lzip does.
 struct Lzip {
     reader: LzipReader<Source>,
     garbage: Arc<AtomicBool>,
@@ -234,7 +237,7 @@ impl Read for Lzip {
             return Ok(0);
         }
         match self.reader.read(bytes) {
-            // The first member has its magic bytes, else nobody would have taken this for lzip's.
+            // The first member has its magic bytes, or the format would not have been recognized.
             Err(cause) if cause.to_string().contains("magic bytes") => {
                 self.garbage.store(true, Ordering::Relaxed);
                 io::copy(self.reader.inner_mut(), &mut io::sink())?;
@@ -245,7 +248,7 @@ impl Read for Lzip {
     }
 }
 
-/// A stream in the format of `lzma`, behind which nothing may follow.
+/// A stream in the format of `lzma`, which allows nothing behind it.
 struct Lzma(Option<LzmaReader<Source>>);
 
 impl Lzma {
@@ -289,7 +292,7 @@ impl Stream for Decompressed {
     }
 }
 
-/// Tells failures to read from damage.
+/// Distinguishes read errors from damage.
 fn failure(cause: io::Error) -> Failure {
     match cause.raw_os_error() {
         Some(number) => {

@@ -1,65 +1,58 @@
-//! A header: 512 bytes that say what a member is. Pure functions of the bytes, for every format in use: v7, ustar, GNU's, star's.
+//! Header blocks: 512 bytes that describe a member. Pure functions of the bytes, for every format
+//! in use: v7, ustar, GNU, star.
 
 use super::number::{Number, number};
 
-/// Bytes of a block: headers are one, and content fills whole ones.
+/// Size of a block, in bytes. A header is one block, and content is padded to whole ones.
 pub(crate) const BLOCK: usize = 512;
 
-/// One block of an archive.
 pub(crate) type Block = [u8; BLOCK];
 
-/// Which fields a header has behind those that all have.
+/// Format of a header, by the fields after those that all have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// None.
+    /// No more fields.
     V7,
     /// A prefix of the name.
     Posix,
-    /// GNU's: places for sparse maps.
+    /// GNU's fields, such as sparse maps.
     Gnu,
 }
 
-/// A header as it stands, its numbers read.
+/// A parsed header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The letter that says what it is.
+    /// The letter of its type.
     pub(crate) kind: u8,
-    /// The name, joined with its prefix.
+    /// Name, joined with its prefix.
     pub(crate) name: Vec<u8>,
-    /// What a link leads to.
+    /// Target of a link.
     pub(crate) link: Vec<u8>,
-    /// The mode, with what more than permissions some write into it.
+    /// Mode; some tars write more than permissions into it.
     pub(crate) mode: Number,
-    /// The owner's number.
     pub(crate) user: Number,
-    /// The group's number.
     pub(crate) group: Number,
-    /// How many bytes follow.
+    /// Bytes that follow.
     pub(crate) size: Number,
-    /// When it was modified.
     pub(crate) modified: Number,
-    /// The owner's name.
     pub(crate) user_name: Vec<u8>,
-    /// The group's name.
     pub(crate) group_name: Vec<u8>,
-    /// A device's numbers.
+    /// Major and minor number of a device.
     pub(crate) device: (Number, Number),
-    /// The format.
     pub(crate) dialect: Dialect,
 }
 
-/// What a block is where a header is expected.
+/// Meaning of a block where a header is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The end of the archive, or its beginning.
+    /// All zeros, of which two blocks end the archive.
     Zeros,
-    /// A header.
     Header(Box<Header>),
-    /// Something else: its checksum is wrong.
+    /// Anything else: its checksum is wrong.
     Other,
 }
 
-/// Reads a block where a header is expected.
+/// Parses a block where a header is expected.
 pub(crate) fn header(block: &Block) -> Verdict {
     if block.iter().all(|byte| *byte == 0) {
         return Verdict::Zeros;
@@ -98,7 +91,8 @@ fn dialect(block: &Block) -> Dialect {
     }
 }
 
-/// Checks the sum of all bytes, the sum itself taken for blanks. Some old tars added signed bytes.
+/// True if the checksum is right: the sum of all bytes, with its own field taken for blanks. Some
+/// old tars added signed bytes.
 fn has_right_sum(block: &Block) -> bool {
     let Number::Is(written) = number(&block[148..156]) else { return false };
     let of = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
@@ -110,7 +104,7 @@ fn has_right_sum(block: &Block) -> bool {
 }
 
 fn name(block: &Block, dialect: Dialect) -> Vec<u8> {
-    // star keeps times behind a shorter prefix, and says so at the end.
+    // star has times behind a shorter prefix, and marks that at the end of the block.
     let prefix = if &block[508..512] == b"tar\0" { &block[345..476] } else { &block[345..500] };
     let name = text(&block[..100]);
     match dialect {
@@ -119,7 +113,7 @@ fn name(block: &Block, dialect: Dialect) -> Vec<u8> {
     }
 }
 
-/// Returns a text up to its end.
+/// Returns a text field up to its NUL.
 pub(crate) fn text(field: &[u8]) -> Vec<u8> {
     field.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }

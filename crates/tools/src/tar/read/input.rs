@@ -1,6 +1,6 @@
-//! Where an archive is read from: a file that can be sought in, or a stream, perhaps a compressed one.
+//! Source of an archive's bytes: a seekable file, or a stream, possibly a compressed one.
 //!
-//! Both are read in order, in blocks; what is to be passed over is sought over where that can be done.
+//! Both are read in order, in blocks. Skipped bytes are not read if the file is seekable.
 //!
 //! ```text
 //! block   │ taken: headers, contents │ start .. end: read, not yet taken │ room │
@@ -8,11 +8,11 @@
 //!              chunks: contents that were taken share the block with whoever writes them
 //! ```
 //!
-//! So content is not copied on its way through the program. A block is read into again only when no chunk is left of it,
-//! and of those the one used last, as it may still be in the processor's cache.
+//! So content is not copied on its way through the program. A block is reused only when no chunk of
+//! it is left; the one used last comes first, as it may still be in the CPU cache.
 //!
-//! Nothing is asked of a disk ahead but that the kernel's own reading ahead be a long one: that is faster than advice by
-//! ranges, which fetches single pages (docs/measurements/tools.md).
+//! The kernel is only asked for long sequential readahead: that is faster than advice by ranges,
+//! which fetches single pages (docs/measurements/tools.md).
 
 use std::io;
 use std::ops::{Deref, Range};
@@ -25,14 +25,14 @@ use super::header::{BLOCK, Block};
 /// Bytes read at a time.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
-/// Why an archive could not be read on.
+/// Reason that an archive cannot be read further.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The kernel's reason.
+    /// A system call failed.
     System(Error),
-    /// It is compressed, and damaged.
+    /// The compressed data is damaged.
     Damaged(io::Error),
-    /// It is compressed by a program that haul has no decompressor for.
+    /// There is no decompressor for the format of this program.
     Unsupported(&'static str),
     /// It ends where it should go on.
     Ended,
@@ -44,18 +44,18 @@ impl From<Error> for Failure {
     }
 }
 
-/// Bytes that come in order.
+/// Bytes in order.
 pub(crate) trait Stream: Send {
-    /// Reads some more bytes; 0 is the end.
+    /// Reads some more bytes; 0 is EOF.
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure>;
 
-    /// True if something followed that was ignored.
+    /// True if trailing garbage was ignored.
     fn has_trailing_garbage(&self) -> bool {
         false
     }
 }
 
-/// A pipe, or whatever else is read from where it stands.
+/// A pipe, or anything else that is read from its current position.
 pub(crate) struct Plain(pub(crate) Arc<Fd>);
 
 impl Stream for Plain {
@@ -87,25 +87,24 @@ impl Deref for Chunk {
 /// An archive being read.
 pub(crate) struct Input {
     origin: Origin,
-    /// Read now; what of it is from `start` to `end` was not taken yet.
+    /// Current block; `start..end` was read but not taken yet.
     block: Arc<Vec<u8>>,
     start: usize,
     end: usize,
-    /// Where in the archive `start` is.
+    /// Offset of `start` in the archive.
     position: u64,
-    /// Blocks that chunks may share, in the order in which they were read.
+    /// Earlier blocks that chunks may share, in the order in which they were read.
     before: Vec<Arc<Vec<u8>>>,
 }
 
 impl Input {
     /// Reads a file of `size` bytes from its beginning.
     pub(crate) fn of_file(file: Arc<Fd>, size: u64) -> Self {
-        // What cannot take advice is read all the same.
+        // A file that cannot take advice is read all the same.
         advise(&*file, Advice::Sequential, 0).unwrap_or_default();
         Self::new(Origin::File { file, size })
     }
 
-    /// Reads a stream.
     pub(crate) fn of_stream(stream: Box<dyn Stream>) -> Self {
         Self::new(Origin::Stream(stream))
     }
@@ -115,12 +114,12 @@ impl Input {
         Self { origin, block, start: 0, end: 0, position: 0, before: Vec::new() }
     }
 
-    /// Returns where in the archive it stands, in bytes.
+    /// Returns the current offset in the archive, in bytes.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Returns the file, if it can be sought in.
+    /// Returns the file, if it is seekable.
     pub(crate) fn file(&self) -> Option<&Arc<Fd>> {
         match &self.origin {
             Origin::File { file, .. } => Some(file),
@@ -128,7 +127,7 @@ impl Input {
         }
     }
 
-    /// Returns how long the file is, if it can be sought in.
+    /// Returns the length of the file, if it is seekable.
     pub(crate) fn size(&self) -> Option<u64> {
         match &self.origin {
             Origin::File { size, .. } => Some(*size),
@@ -136,13 +135,13 @@ impl Input {
         }
     }
 
-    /// Returns how many bytes were read and not yet taken.
+    /// Returns the number of bytes read but not taken yet.
     pub(crate) fn ready(&self) -> usize {
         self.end - self.start
     }
 
-    /// Begins another block, with what was not yet taken, unless there is room for `length` bytes in this one and nobody
-    /// shares it.
+    /// Begins another block with the bytes not taken yet, unless this one has room for `length`
+    /// bytes and is not shared.
     fn make_room(&mut self, length: usize) {
         let is_free = Arc::get_mut(&mut self.block).is_some();
         if is_free && self.start == self.end {
@@ -154,14 +153,14 @@ impl Input {
                 free.map_or_else(|| Arc::new(vec![0; BUFFER_BYTES]), |index| self.before.remove(index));
             let last = std::mem::replace(&mut self.block, next);
             let rest = &last[self.start..self.end];
-            // Shared by nobody, so there is nothing to be kept for others.
+            // Nobody shares it, so `make_mut` does not copy.
             Arc::make_mut(&mut self.block)[..rest.len()].copy_from_slice(rest);
             (self.start, self.end) = (0, rest.len());
             self.before.push(last);
         }
     }
 
-    /// Reads until `length` bytes are there, at most a block, or the end has come; returns how many of them are there.
+    /// Reads until `length` bytes are ready, at most a block, or EOF; returns how many of them are.
     fn expect(&mut self, length: usize) -> Result<usize, Failure> {
         while self.ready() < length {
             self.make_room(length);
@@ -179,7 +178,7 @@ impl Input {
         Ok(self.ready().min(length))
     }
 
-    /// Returns what is ready; nothing at the end.
+    /// Returns the ready bytes; none at EOF.
     fn filled(&mut self) -> Result<&[u8], Failure> {
         self.expect(1)?;
         Ok(&self.block[self.start..self.end])
@@ -190,7 +189,7 @@ impl Input {
         self.position += bytes as u64;
     }
 
-    /// Reads until `bytes` is full or the end has come; returns how many were read.
+    /// Reads until `bytes` is full or EOF; returns the number of bytes read.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
         let mut done = 0;
         while done < bytes.len() {
@@ -219,7 +218,8 @@ impl Input {
         Ok((block, length))
     }
 
-    /// Takes the next `length` bytes, at most a buffer, or what there is of them; also returns whether all are there.
+    /// Takes the next `length` bytes, at most a buffer, or as many as there are; the result is an
+    /// error if some are missing.
     pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), Failure>) {
         let outcome = match self.expect(length.min(BUFFER_BYTES)) {
             Ok(there) if there < length => Err(Failure::Ended),
@@ -229,7 +229,7 @@ impl Input {
         let length = self.ready().min(length);
         let range = self.start..self.start + length;
         self.advance(length);
-        // A stream may give little at a time; for that little no whole block is kept.
+        // A stream may give few bytes at a time, for which no whole block is kept.
         let chunk = match self.end >= BUFFER_BYTES / 2 {
             true => Chunk { block: Arc::clone(&self.block), range },
             false => Chunk { block: Arc::new(self.block[range].to_vec()), range: 0..length },
@@ -237,10 +237,10 @@ impl Input {
         (chunk, outcome)
     }
 
-    /// Appends `length` bytes to a buffer; returns whether there were as many.
+    /// Appends `length` bytes to a buffer; returns true if there were as many.
     pub(crate) fn append(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
         let start = buffer.len();
-        // Grown as the bytes come, not as a header says that they will.
+        // Grown as the bytes come, because a header may claim more than there are.
         while buffer.len() - start < length {
             let from = buffer.len();
             buffer.resize((from + BUFFER_BYTES).min(start + length), 0);
@@ -253,7 +253,7 @@ impl Input {
         Ok(true)
     }
 
-    /// Passes over bytes; returns whether there were as many.
+    /// Skips bytes; returns true if there were as many.
     pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<bool, Failure> {
         let ready = self.ready().min(usize::try_from(bytes).unwrap_or(usize::MAX));
         self.advance(ready);
@@ -274,7 +274,7 @@ impl Input {
         Ok(true)
     }
 
-    /// Reads some bytes; 0 is the end.
+    /// Reads some bytes; 0 is EOF.
     pub(crate) fn some(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
         let ready = self.filled()?;
         let length = ready.len().min(bytes.len());
@@ -283,7 +283,7 @@ impl Input {
         Ok(length)
     }
 
-    /// Reads a stream to its end: whoever writes it may have more to say, and a checksum comes last.
+    /// Reads a stream to EOF: its writer may have more to write, and a checksum comes last.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         if let Origin::Stream(_) = self.origin {
             loop {
@@ -297,12 +297,13 @@ impl Input {
         Ok(())
     }
 
-    /// True if something followed the archive's compressed stream and was ignored.
+    /// True if trailing garbage after the compressed stream was ignored.
     pub(crate) fn has_trailing_garbage(&self) -> bool {
         matches!(&self.origin, Origin::Stream(stream) if stream.has_trailing_garbage())
     }
 
-    /// Returns the first bytes of the archive, without taking them: `length`, less than a block, or as many as there are.
+    /// Returns the first bytes of the archive without taking them: `length`, less than a block, or
+    /// as many as there are.
     pub(crate) fn first(&mut self, length: usize) -> Result<&[u8], Failure> {
         let there = self.expect(length)?;
         Ok(&self.block[..there])

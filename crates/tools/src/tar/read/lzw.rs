@@ -1,34 +1,33 @@
-//! Decompresses `.Z`, the format of compress(1): LZW with codes of 9 to 16 bits, the lowest bit first.
+//! Decompresses `.Z`, the format of compress(1): LZW with codes of 9 to 16 bits, lowest bit first.
 //!
-//! The compressor writes codes in groups of eight, so a group is as many bytes as a code has bits. When the width changes, or the
-//! table is cleared, the rest of the group is filler.
+//! The compressor writes codes in groups of eight, so a group is as many bytes as a code has bits.
+//! When the width changes or the table is cleared, the rest of the group is padding.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 /// Code that clears the table, in streams that have one ("block mode").
 const CLEAR: usize = 256;
-/// Bits of the first codes.
+/// Width of the first codes, in bits.
 const WIDTH_MIN: u32 = 9;
-/// Bits of the longest codes.
+/// Maximum width of a code, in bits.
 const WIDTH_MAX: u32 = 16;
 
-/// A decompressor.
 pub(super) struct Lzw<R: Read> {
     source: BufReader<R>,
     width: u32,
     width_max: u32,
     has_clear: bool,
-    /// Bits read ahead, the next code lowest, and how many they are.
+    /// Bits read ahead, next code lowest, and their number.
     bits: u32,
     bit_count: u32,
     /// Bytes read since the current group of codes began.
     group_bytes: u32,
-    /// For each code, the code of all but its last byte, and that byte.
+    /// For each code, its prefix code and its last byte.
     table: Vec<(u16, u8)>,
-    /// Number of the next entry of the table.
+    /// Index of the next entry of the table.
     next: usize,
     last: Option<(usize, u8)>,
-    /// Decompressed bytes that were not taken yet, the first one last.
+    /// Decompressed bytes that were not returned yet, in reverse order.
     waiting: Vec<u8>,
 }
 
@@ -36,7 +35,7 @@ impl<R: Read> Lzw<R> {
     /// Reads the header of a stream.
     ///
     /// # Errors
-    /// When it cannot be read, or asks for codes that are longer than the format has.
+    /// When it cannot be read, or asks for codes longer than the format allows.
     pub(super) fn new(source: R) -> io::Result<Self> {
         let mut source = BufReader::new(source);
         let mut header = [0; 3];
@@ -68,7 +67,7 @@ impl<R: Read> Lzw<R> {
         Ok(byte)
     }
 
-    /// Reads a code; `None` at the end, where less than a code may be left.
+    /// Reads a code; `None` at EOF, where less than a code may be left.
     fn code(&mut self) -> io::Result<Option<usize>> {
         while self.bit_count < self.width {
             let Some(byte) = self.byte()? else { return Ok(None) };
@@ -81,14 +80,14 @@ impl<R: Read> Lzw<R> {
         Ok(Some(code as usize))
     }
 
-    /// Passes over the rest of the group of codes, and goes on with codes of another width.
+    /// Skips the rest of the group, and continues with codes of another width.
     fn change_width(&mut self, width: u32) -> io::Result<()> {
         while !self.group_bytes.is_multiple_of(self.width) && self.byte()?.is_some() {}
         (self.bits, self.bit_count, self.group_bytes, self.width) = (0, 0, 0, width);
         Ok(())
     }
 
-    /// Decompresses the next code; false at the end.
+    /// Decompresses the next code; returns false at EOF.
     fn step(&mut self) -> io::Result<bool> {
         if self.next >= 1 << self.width && self.width < self.width_max {
             self.change_width(self.width + 1)?;
@@ -96,7 +95,7 @@ impl<R: Read> Lzw<R> {
         let Some(code) = self.code()? else { return Ok(false) };
         if self.has_clear && code == CLEAR {
             self.change_width(WIDTH_MIN)?;
-            // The code that follows makes an entry, which nothing can refer to: its number is that of CLEAR.
+            // The next code adds an entry at the index of CLEAR, which no code can refer to.
             self.next = CLEAR;
             return Ok(true);
         }
@@ -108,7 +107,8 @@ impl<R: Read> Lzw<R> {
         };
         let mut at = code;
         if code >= self.next {
-            // The one code that may come before its entry is made: that of the last one and its own first byte.
+            // The one code that may precede its entry: the last string, followed by its own
+            // first byte.
             if code > self.next {
                 return Err(damaged());
             }
@@ -156,7 +156,7 @@ fn damaged() -> io::Error {
 mod tests {
     use super::*;
 
-    /// Packs codes with their widths, each group of one width filled up.
+    /// Packs codes with their widths, each group of one width padded.
     fn packed(header: u8, groups: &[(u32, &[u32])]) -> Vec<u8> {
         let mut stream = vec![0x1f, 0x9d, header];
         for (width, codes) in groups {
@@ -183,7 +183,7 @@ mod tests {
         let a = u32::from(b'a');
         // 257 is "aa", made by the very code that uses it.
         let mut stream = packed(0x90, &[(9, &[a, 257, 256]), (9, &[a, a])]);
-        // What fills the last group is no code.
+        // The padding of the last group is not a code.
         stream.truncate(3 + 9 + 3);
         assert_eq!(read(&stream).unwrap(), b"aaaaa");
     }

@@ -1,4 +1,4 @@
-//! A member of an archive, whatever the format said it in.
+//! A member of an archive, whatever the format.
 
 use haul_flow::Problem;
 use haul_sys::{Mode, Timestamp};
@@ -10,81 +10,68 @@ use super::pax::Extended;
 use super::sparse::Extent;
 use crate::tar::wording;
 
-/// What a member is.
+/// Type of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// A regular file.
     Regular,
-    /// A further name of a member before it.
+    /// A hard link to an earlier member.
     HardLink,
-    /// A symbolic link.
     Symlink,
-    /// A character device.
     Character,
-    /// A block device.
     Block,
-    /// A directory.
     Directory,
-    /// A FIFO.
     Fifo,
-    /// The name of the volume: no file.
+    /// The name of the volume, not a file.
     Volume,
     /// The rest of a file that began on another volume.
     Continued,
-    /// Something without a name here; it is taken for a regular file.
+    /// Any other type, extracted as a regular file.
     Unknown(u8),
 }
 
-/// A member of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
-    /// What it is.
     pub(crate) kind: Kind,
-    /// Its name as the archive has it.
+    /// Name as it is in the archive.
     pub(crate) name: Vec<u8>,
-    /// What a link leads to.
+    /// Target of a link.
     pub(crate) link: Vec<u8>,
-    /// Its mode.
     pub(crate) mode: Mode,
-    /// The owner's number.
     pub(crate) user: u32,
-    /// The group's number.
     pub(crate) group: u32,
-    /// The owner's name, if it has one.
+    /// Name of the owner; empty if there is none.
     pub(crate) user_name: Vec<u8>,
-    /// The group's name, if it has one.
+    /// Name of the group; empty if there is none.
     pub(crate) group_name: Vec<u8>,
-    /// When it was modified.
     pub(crate) modified: Timestamp,
-    /// A device's major and minor number.
+    /// Major and minor number of a device.
     pub(crate) device: (u32, u32),
-    /// The length of the file.
+    /// Length of the file, in bytes.
     pub(crate) size: u64,
-    /// How many bytes of it the archive holds.
+    /// Bytes of it that the archive holds.
     pub(crate) stored: u64,
-    /// Where they go, if the file has holes.
+    /// Extents that the stored bytes go to, if the file has holes.
     pub(crate) map: Option<Vec<Extent>>,
-    /// What few members have.
     pub(crate) extras: Option<Box<Extras>>,
-    /// Where in the archive its content is.
+    /// Offset of its content in the archive.
     pub(crate) content_at: u64,
-    /// What keeps it from being extracted: it is not known what it is called, or where its bytes go.
+    /// True if it is not extracted, because its name or the layout of its content is unknown.
     pub(crate) refused: bool,
 }
 
 /// Attributes that few members have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Extras {
-    /// Extended attributes.
+    /// Extended attributes: keys and values.
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The access list, as text.
+    /// Access list, as text.
     pub(crate) access_list: Option<Vec<u8>>,
-    /// The access list that new entries of a directory get, as text.
+    /// Access list that new entries of a directory inherit, as text.
     pub(crate) default_access_list: Option<Vec<u8>>,
 }
 
 impl Member {
-    /// Joins what a header and the extended headers before it say.
+    /// Merges a header with the extended headers before it.
     pub(crate) fn of(header: Header, extended: Extended, problems: &mut Vec<Problem>) -> Self {
         let name = extended.path.unwrap_or(header.name);
         let kind = kind(header.kind, &name);
@@ -113,7 +100,7 @@ impl Member {
         let modified = extended
             .modified
             .unwrap_or_else(|| Timestamp { seconds: bad("time_t", header.modified), nanoseconds: 0 });
-        // A further name has no content of its own, whatever an old tar says of its size.
+        // A hard link has no content of its own, whatever size an old tar gives it.
         let declared = if kind == Kind::HardLink { 0 } else { header.size.natural().unwrap_or_default() };
         let stored = extended.size.unwrap_or(declared);
         let extras = Extras {
@@ -141,12 +128,12 @@ impl Member {
         }
     }
 
-    /// Tells whether it is extracted as a regular file.
+    /// True if it is extracted as a regular file.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.kind, Kind::Regular | Kind::Unknown(_))
     }
 
-    /// Returns about how much memory it takes, in bytes.
+    /// Returns its approximate memory use, in bytes.
     pub(crate) fn weight(&self) -> usize {
         let extras = self.extras.as_ref().map_or(0, |extras| {
             extras.xattrs.iter().map(|(key, value)| key.len() + value.len() + 64).sum::<usize>()
@@ -160,10 +147,10 @@ impl Member {
     }
 }
 
-/// Says what a header's letter means.
+/// Returns the type that a header's letter means.
 fn kind(letter: u8, name: &[u8]) -> Kind {
     match letter {
-        // Before there was a letter for directories, their names ended in a slash.
+        // Before directories had a letter, their names ended in a slash.
         b'0' | 0 | b'7' | b'S' if name.ends_with(b"/") => Kind::Directory,
         b'0' | 0 | b'7' | b'S' => Kind::Regular,
         b'1' => Kind::HardLink,
@@ -179,7 +166,7 @@ fn kind(letter: u8, name: &[u8]) -> Kind {
 }
 
 impl Header {
-    /// Tells whether it is GNU's old header of a sparse file.
+    /// True if it is an old GNU header of a sparse file.
     pub(crate) fn is_old_sparse(&self) -> bool {
         self.kind == b'S' && self.dialect == Dialect::Gnu
     }

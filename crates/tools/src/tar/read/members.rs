@@ -1,12 +1,13 @@
-//! The members of an archive, one after the other.
+//! Iterates over the members of an archive.
 //!
 //! ```text
-//! [x or g: extended header] [L: long name] [K: long link] header [sparse map] content, filled up to whole blocks
+//! [x or g: extended header] [L: long name] [K: long link] header [sparse map] content, padded
 //! ... two blocks of zeros
 //! ```
 //!
-//! What is damaged is told of and passed over as GNU tar does: up to the next block that is a header. Nothing of the archive
-//! is believed before it was checked; names and extended headers have a limit, so that memory does.
+//! Damage is reported, and skipped as in GNU tar: up to the next block that is a header. Nothing in
+//! the archive is believed before it was checked. Names and extended headers have a limit, which
+//! bounds memory.
 
 use haul_flow::Problem;
 
@@ -18,41 +19,42 @@ use super::pax::{Extended, Wrong};
 use super::sparse::{self, MapInFront};
 use crate::tar::wording;
 
-/// A name in a member of its own is at most this long.
+/// Maximum length of a name in a member of its own, in bytes.
 const NAME_BYTES_MAX: u64 = 1 << 20;
-/// An extended header is at most this long: room for all attributes that a file can have.
+/// Maximum length of an extended header, in bytes: room for all attributes that a file can have.
 const EXTENDED_BYTES_MAX: u64 = 16 << 20;
-/// One for all members is read with every one of them.
+/// Maximum length of a global extended header, in bytes: it is merged into every member.
 const GLOBAL_BYTES_MAX: u64 = 64 << 10;
 
-/// What stands before a header and belongs to it.
+/// Extended headers and names before a header, which belong to it.
 #[derive(Default)]
 struct Before {
     extended: Extended,
     name: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
-    /// Whether something of it could not be read.
+    /// True if something of it could not be read.
     refused: bool,
 }
 
 /// Reads the members of an archive.
 pub(crate) struct Members {
     input: Input,
-    /// How the archive is compressed.
+    /// Compression of the archive.
     packed: Option<Packed>,
     global: Extended,
-    /// What is left of the content of the member that came last, and of what fills its last block.
+    /// Bytes left of the last member's content, and of its padding.
     left: u64,
     filling: u64,
     goes_on_behind_zeros: bool,
-    /// Whether the blocks that came last were no headers, which was told.
+    /// True if the last blocks were not headers, which was reported.
     lost: bool,
     seen_any: bool,
     over: bool,
 }
 
 impl Members {
-    /// Reads from `input`, which was compressed as `packed` says; `goes_on_behind_zeros` says whether the archive's end is that of the input only.
+    /// Reads from `input`, which was compressed as `packed` says. With `goes_on_behind_zeros`, only
+    /// EOF ends the archive.
     pub(crate) fn new(input: Input, packed: Option<Packed>, goes_on_behind_zeros: bool) -> Self {
         Self {
             input,
@@ -67,15 +69,14 @@ impl Members {
         }
     }
 
-    /// Returns where the members are read from.
     pub(crate) fn input(&self) -> &Input {
         &self.input
     }
 
-    /// Returns the next member; `None` at the end. What is to be told goes to `problems`.
+    /// Returns the next member; `None` at the end. Adds what is to be reported to `problems`.
     ///
     /// # Errors
-    /// When the archive cannot be read on.
+    /// When the archive cannot be read further.
     pub(crate) fn next(&mut self, problems: &mut Vec<Problem>) -> Result<Option<Member>, Failure> {
         self.pass_over_rest()?;
         let mut before = Before::default();
@@ -95,7 +96,7 @@ impl Members {
             }
             let found = header(&block);
             if !matches!(found, Verdict::Header(_)) {
-                // What stood before belonged to a header that is lost, and to no other.
+                // Extended headers before it belong to a header that is lost, and to no other.
                 before = Before::default();
             }
             match found {
@@ -124,15 +125,15 @@ impl Members {
     /// Appends up to `length` bytes of the member's content to a buffer.
     ///
     /// # Errors
-    /// When the archive cannot be read on.
+    /// When the archive cannot be read further.
     pub(crate) fn content(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
         let length = usize::try_from(self.left).map_or(length, |left| left.min(length));
         self.left -= length as u64;
         if self.input.append(length, buffer)? { Ok(()) } else { Err(Failure::Ended) }
     }
 
-    /// Takes up to `length` bytes of the member's content, at most a buffer, without copying them; also returns whether all
-    /// of them are there.
+    /// Takes up to `length` bytes of the member's content, at most a buffer, without copying them;
+    /// the result is an error if some are missing.
     pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), Failure>) {
         let length = usize::try_from(self.left).map_or(length, |left| left.min(length)).min(BUFFER_BYTES);
         self.left -= length as u64;
@@ -144,7 +145,7 @@ impl Members {
         if self.input.skip(rest)? { Ok(()) } else { Err(Failure::Ended) }
     }
 
-    /// Tells of blocks that are no headers, once.
+    /// Reports blocks that are not headers, once.
     fn tell_lost(&mut self, problems: &mut Vec<Problem>) {
         self.tell_foreign(problems);
         if !self.lost {
@@ -153,7 +154,7 @@ impl Members {
         self.lost = true;
     }
 
-    /// Tells, once, that what was read so far is no archive.
+    /// Reports, once, that the input is not an archive.
     fn tell_foreign(&self, problems: &mut Vec<Problem>) {
         if !self.seen_any && !self.lost {
             problems.push(match self.packed {
@@ -163,15 +164,16 @@ impl Members {
         }
     }
 
-    /// Reads what is behind the end of the archive.
+    /// Reads the input after the end of the archive.
     ///
     /// # Errors
-    /// When it cannot be read, or what is compressed is damaged there.
+    /// When it cannot be read, or compressed data is damaged there.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         self.input.finish()
     }
 
-    /// Looks whether a block of zeros is followed by the second one that makes it the end. A lone one is an end as well.
+    /// Looks for the second block of zeros, which ends the archive. A single one ends it too, with
+    /// a warning.
     fn look_for_end(&mut self, problems: &mut Vec<Problem>) -> Result<(), Failure> {
         let at = self.input.position() / BLOCK as u64;
         let (block, length) = self.input.block()?;
@@ -183,7 +185,7 @@ impl Members {
         Ok(())
     }
 
-    /// Reads what belongs to a header that follows.
+    /// Reads an extended header or a long name, which belongs to the header that follows.
     fn take_before(
         &mut self,
         kind: u8,
@@ -270,7 +272,7 @@ impl Members {
         Ok(member)
     }
 
-    /// Reads the map of GNU's old header and the blocks that continue it.
+    /// Reads the map of an old GNU header, and the blocks that continue it.
     fn old_map(
         &mut self,
         block: &Block,
@@ -292,7 +294,7 @@ impl Members {
         Ok(Some(map))
     }
 
-    /// Reads the map that stands in front of the content.
+    /// Reads the map that precedes the content.
     fn map_in_front(&mut self, member: &mut Member) -> Result<Option<Vec<sparse::Extent>>, Failure> {
         let mut reader = MapInFront::default();
         loop {

@@ -1,8 +1,9 @@
-//! Reading archives: every format in use, from files and streams, with every field checked before it is believed.
+//! Reads archives: every format in use, from files and streams, with every field checked before it
+//! is believed.
 //!
-//! `header.rs`, `number.rs`, `pax.rs`, `sparse.rs` and `acl.rs` are pure functions of bytes; `members.rs` puts together what they
-//! say of a member; `input.rs` is where the bytes come from, `decompress.rs` what stands before it for some;
-//! `archive.rs` opens them.
+//! `header.rs`, `number.rs`, `pax.rs`, `sparse.rs` and `acl.rs` are pure functions of bytes;
+//! `members.rs` combines them into members. `input.rs` is the source of the bytes, `decompress.rs`
+//! decompresses them, `archive.rs` opens the archive.
 
 pub(crate) mod acl;
 pub(crate) mod archive;

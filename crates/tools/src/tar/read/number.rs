@@ -1,18 +1,18 @@
-//! Numbers in the fields of headers: octal digits, or two's complement in base 256 where those do not suffice.
+//! Numbers in header fields: octal digits, or two's complement in base 256 for those that do
+//! not fit.
 
-/// What a field holds.
+/// Contents of a number field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
-    /// A number.
     Is(i64),
-    /// Nothing but blanks.
+    /// Only blanks.
     Blank,
-    /// Something else, or more than 63 bits.
+    /// Anything else, or more than 63 bits.
     Bad,
 }
 
 impl Number {
-    /// Returns the number if it is one and not negative; 0 for a blank field.
+    /// Returns the number if there is one that is not negative; 0 for a blank field.
     pub(crate) fn natural(self) -> Option<u64> {
         match self {
             Number::Is(value) => u64::try_from(value).ok(),
@@ -22,7 +22,7 @@ impl Number {
     }
 }
 
-/// Reads a field of a header.
+/// Reads a number field.
 pub(crate) fn number(field: &[u8]) -> Number {
     match field.first() {
         Some(first) if first & 0x80 != 0 => base_256(field),
@@ -30,7 +30,7 @@ pub(crate) fn number(field: &[u8]) -> Number {
     }
 }
 
-/// Reads octal digits, between blanks before and a blank or the end behind.
+/// Reads octal digits, after any blanks and before a blank or the end.
 fn octal(field: &[u8]) -> Number {
     let is_blank = |byte: &u8| matches!(byte, b' ' | 0 | b'\t');
     let Some(start) = field.iter().position(|byte| !is_blank(byte)) else { return Number::Blank };
@@ -50,7 +50,7 @@ fn octal(field: &[u8]) -> Number {
     }
 }
 
-/// Reads two's complement; the highest bit says only that it is that, the next one is the sign.
+/// Reads two's complement. The highest bit only marks the encoding; the next one is the sign.
 fn base_256(field: &[u8]) -> Number {
     let negative = field[0] & 0x40 != 0;
     let first = i64::from(field[0] & 0x3f) - if negative { 0x40 } else { 0 };

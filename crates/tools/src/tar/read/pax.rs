@@ -1,74 +1,68 @@
-//! Extended headers: lines of `LENGTH KEY=VALUE`, for one member (`x`) or for all that follow (`g`).
+//! Extended headers: records of `LENGTH KEY=VALUE`, for one member (`x`) or for all that
+//! follow (`g`).
 
 use haul_sys::Timestamp;
 
 use super::sparse::{self, EXTENTS_MAX, Extent};
 
-/// What an extended header says, as far as it is of use.
+/// Records of an extended header, as far as they are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extended {
-    /// The name.
     pub(crate) path: Option<Vec<u8>>,
-    /// What a link leads to.
+    /// Target of a link.
     pub(crate) link: Option<Vec<u8>>,
-    /// How many bytes follow the header.
+    /// Bytes that follow the header.
     pub(crate) size: Option<u64>,
-    /// The owner's number.
     pub(crate) user: Option<u64>,
-    /// The group's number.
     pub(crate) group: Option<u64>,
-    /// The owner's name.
     pub(crate) user_name: Option<Vec<u8>>,
-    /// The group's name.
     pub(crate) group_name: Option<Vec<u8>>,
-    /// When it was modified.
     pub(crate) modified: Option<Timestamp>,
-    /// Extended attributes: names and values.
+    /// Extended attributes: keys and values.
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The access list, as text.
+    /// Access list, as text.
     pub(crate) access_list: Option<Vec<u8>>,
-    /// The access list that new entries of a directory get, as text.
+    /// Access list that new entries of a directory inherit, as text.
     pub(crate) default_access_list: Option<Vec<u8>>,
-    /// What it says of a sparse file.
     pub(crate) sparse: Sparse,
 }
 
-/// What an extended header says of a sparse file.
+/// Records about a sparse file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sparse {
-    /// The version of the form.
+    /// Major version of the sparse format.
     pub(crate) major: Option<u64>,
-    /// The version of the form.
+    /// Minor version of the sparse format.
     pub(crate) minor: Option<u64>,
-    /// The name of the file; that of the member says that it is not whole.
+    /// Name of the file; the member's own name only shows that it is not the whole file.
     pub(crate) name: Option<Vec<u8>>,
-    /// The length of the file.
+    /// Length of the file, in bytes.
     pub(crate) size: Option<u64>,
-    /// The extents, in the versions 0.0 and 0.1.
+    /// Extents, in versions 0.0 and 0.1.
     pub(crate) map: Option<Vec<Extent>>,
     offset: Option<u64>,
 }
 
-/// What is wrong with an extended header.
+/// Defect of an extended header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// It does not consist of records: what follows the first that is none is lost.
+    /// It does not consist of records. Everything after the first malformed one is lost.
     Form,
-    /// A value is none that its key can have.
+    /// A value is not valid for its key.
     Value,
-    /// A name that must not be used: it has a NUL in it, or is empty.
+    /// A name has a NUL in it, and must not be used.
     Name,
 }
 
 impl Extended {
-    /// Takes the records of a header. What was read before something wrong stays.
+    /// Parses the records of a header. Those read before a defect are kept.
     pub(crate) fn take(&mut self, mut records: &[u8]) -> Result<(), Wrong> {
         let mut outcome = Ok(());
         while !records.is_empty() {
             let (key, value, rest) = record(records).ok_or(Wrong::Form)?;
             records = rest;
             match self.set(key, value) {
-                // A name is the worst to be wrong in.
+                // A bad name is the worst defect.
                 Err(wrong) if outcome != Err(Wrong::Name) => outcome = Err(wrong),
                 _ => {}
             }
@@ -76,7 +70,7 @@ impl Extended {
         outcome
     }
 
-    /// Puts what a header for one member says over what a header for all has said.
+    /// Merges a header for one member over the one for all.
     pub(crate) fn over(self, global: &Extended) -> Extended {
         let all = global.clone();
         Extended {
@@ -118,7 +112,7 @@ impl Extended {
 }
 
 impl Sparse {
-    /// Tells whether the member is a sparse file.
+    /// True if the member is a sparse file.
     pub(crate) fn is_any(&self) -> bool {
         self.major.is_some() || self.map.is_some() || self.size.is_some()
     }
@@ -147,7 +141,7 @@ impl Sparse {
     }
 }
 
-/// Cuts the first record off: its key, its value, and the rest.
+/// Cuts off the first record: its key, its value, and the rest.
 fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let digits = records.iter().take(20).position(|byte| *byte == b' ')?;
     let length = usize::try_from(sparse::decimal(&records[..digits])?).ok()?;
@@ -156,7 +150,7 @@ fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((&text[..equals], &text[equals + 1..], &records[length..]))
 }
 
-/// Reads a name; an empty value takes back what was said.
+/// Reads a name; an empty value withdraws it.
 fn name(value: &[u8]) -> Result<Option<Vec<u8>>, Wrong> {
     match value.contains(&0) {
         true => Err(Wrong::Name),
@@ -171,8 +165,8 @@ fn natural(value: &[u8]) -> Result<Option<u64>, Wrong> {
     }
 }
 
-/// Reads seconds with a fraction; digits behind the ninth are left out, towards the past. As in GNU tar there must be a digit
-/// before the point, and what follows the number is ignored.
+/// Reads seconds with a fraction; digits after the ninth are cut off, towards the past. As in GNU
+/// tar, there must be a digit before the point, and anything after the number is ignored.
 fn time(value: &[u8]) -> Result<Option<Timestamp>, Wrong> {
     if value.is_empty() {
         return Ok(None);
@@ -182,7 +176,7 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, Wrong> {
         None => (false, value),
     };
     let (whole, rest) = leading_digits(digits);
-    // Wide enough for the least of the seconds, whose amount is no `i64`.
+    // Wide enough for `i64::MIN`, whose magnitude is not an `i64`.
     let whole = sparse::decimal(whole).map(i128::from).ok_or(Wrong::Value)?;
     let fraction = rest.strip_prefix(b".").map_or(&b""[..], |rest| leading_digits(rest).0);
     let digit = |index: usize| fraction.get(index).map_or(0, |byte| u32::from(byte - b'0'));
@@ -197,12 +191,13 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, Wrong> {
     Ok(Some(Timestamp { seconds, nanoseconds }))
 }
 
-/// Splits text behind the digits that it begins with.
+/// Splits text after its leading digits.
 fn leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }
 
-/// Decodes the key of an attribute, in which GNU tar writes `=` and `%` as `%3D` and `%25`. `None` if it cannot be a key.
+/// Decodes the key of an attribute, in which GNU tar writes `=` and `%` as `%3D` and `%25`. `None`
+/// if it cannot be a key.
 fn decoded(key: &[u8]) -> Option<Vec<u8>> {
     if key.is_empty() || key.contains(&0) {
         return None;
@@ -225,7 +220,7 @@ fn decoded(key: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Writes records as they are written.
+    /// Encodes records.
     fn records(pairs: &[(&str, &[u8])]) -> Vec<u8> {
         let mut text = Vec::new();
         for (key, value) in pairs {

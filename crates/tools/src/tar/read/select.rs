@@ -1,4 +1,5 @@
-//! Which members are wanted: those that the user named, with what is below them, and was not excluded.
+//! Selection of members: those that the user named, with everything below them, but not
+//! those excluded.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,18 +9,17 @@ use haul_flow::{Problem, Report, Wording};
 use crate::tar::naming::{Naming, unsafe_prefix};
 use crate::tar::{Confinement, Excludes, Options, wording};
 
-/// What the user has said of members.
+/// Operands and exclusions.
 pub(crate) struct Selection {
     excludes: Excludes,
-    /// Names without slashes behind, and which of the operands they are.
+    /// Names without trailing slashes, and the indices of their operands.
     named: HashMap<Vec<u8>, usize>,
-    /// How long the longest of them is.
+    /// Length of the longest of them.
     longest: usize,
     found: Vec<(Vec<u8>, AtomicBool)>,
 }
 
 impl Selection {
-    /// Reads the options.
     pub(crate) fn new(options: &Options) -> Self {
         let excludes = Excludes::new(options);
         let names: Vec<_> = options.named.iter().map(|named| named.name.as_bytes().to_vec()).collect();
@@ -32,7 +32,8 @@ impl Selection {
         }
     }
 
-    /// Tells whether a member is wanted; if operands say so, by which of them.
+    /// Returns `None` if a member is not wanted; otherwise the operand that selects it, if there
+    /// are operands.
     pub(crate) fn wants(&self, name: &[u8]) -> Option<Option<usize>> {
         let operand = match self.named.is_empty() {
             true => None,
@@ -46,12 +47,12 @@ impl Selection {
 
     fn operand(&self, name: &[u8]) -> Option<usize> {
         let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        // Looked up from the shortest on, and no further than the longest that was named.
+        // From the shortest prefix on, but none longer than the longest operand.
         let mut ends = ends.chain([name.len()]).take_while(|end| *end <= self.longest);
         ends.find_map(|end| self.named.get(&name[..end]).copied())
     }
 
-    /// Tells of operands that were not found; returns whether there are any.
+    /// Reports operands that were not found; returns true if there are any.
     pub(crate) fn tell_missing(&self, report: &dyn Report) -> bool {
         let mut any = false;
         for (name, _) in self.found.iter().filter(|(_, found)| !found.load(Ordering::Relaxed)) {
@@ -62,7 +63,8 @@ impl Selection {
     }
 }
 
-/// Returns a name without what would lead out of the place of extraction, which is told by `wording`.
+/// Returns a name without a prefix that leads out of the extraction directory, which is reported
+/// by `wording`.
 pub(crate) fn confined<'a>(
     naming: &Naming,
     options: &Options,

@@ -1,7 +1,9 @@
-//! Maps of sparse files: which parts of a file the archive holds. Every map is checked before anybody uses it.
+//! Maps of sparse files: the parts of a file that the archive holds. Every map is checked
+//! before use.
 //!
-//! Four ways of writing one are in use: GNU's old header with blocks that continue it, and the versions 0.0, 0.1 and 1.0 in
-//! extended headers; in the last the map stands in front of the content, as lines of digits.
+//! Four encodings are in use: GNU's old header with blocks that continue it, and the versions
+//! 0.0, 0.1 and 1.0 in extended headers. In the last one the map precedes the content, as lines
+//! of digits.
 
 use super::header::{BLOCK, Block};
 use super::number::{Number, number};
@@ -9,20 +11,19 @@ use super::number::{Number, number};
 /// A part of a file that the archive holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Extent {
-    /// Where it is in the file.
+    /// Offset in the file.
     pub(crate) offset: u64,
-    /// How long it is.
     pub(crate) length: u64,
 }
 
-/// Extents of one file at most: 32 MiB of memory, and more than any file that somebody has made.
+/// Maximum extents of one file: 32 MiB of memory, and more than any real file has.
 pub(crate) const EXTENTS_MAX: usize = 1 << 21;
 
-/// A file is at most as long as an offset can say.
+/// Maximum length of a file, in bytes: the largest file offset.
 pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Checks a map: extents in order, none over another or beyond the end, and as much content as the archive holds. Empty
-/// ones, which only mark the end, are taken out.
+/// Checks a map: extents are in order, do not overlap or pass the end, and have as much content as
+/// the archive holds. Removes empty ones, which only mark the end.
 pub(crate) fn checked(mut map: Vec<Extent>, size: u64, stored: u64) -> Option<Vec<Extent>> {
     let mut end = 0;
     let mut content = 0_u64;
@@ -38,8 +39,8 @@ pub(crate) fn checked(mut map: Vec<Extent>, size: u64, stored: u64) -> Option<Ve
     (content == stored && size <= FILE_BYTES_MAX).then_some(map)
 }
 
-/// Takes the extents of GNU's old header, or of a block that continues it; returns whether another block follows. `None` if
-/// they are none.
+/// Reads the extents of an old GNU header, or of a block that continues it; returns true if another
+/// block follows. `None` if they are malformed.
 fn take(fields: &[u8], more: u8, map: &mut Vec<Extent>) -> Option<bool> {
     for pair in fields.chunks_exact(24) {
         let (offset, length) = (number(&pair[..12]), number(&pair[12..]));
@@ -51,19 +52,20 @@ fn take(fields: &[u8], more: u8, map: &mut Vec<Extent>) -> Option<bool> {
     Some(more != 0)
 }
 
-/// Reads the extents that stand in GNU's old header, and the length of the file; also returns whether a block follows.
+/// Reads the extents in an old GNU header, and the length of the file; the flag is true if a
+/// block follows.
 pub(crate) fn old_header(block: &Block, map: &mut Vec<Extent>) -> Option<(u64, bool)> {
     let more = take(&block[386..482], block[482], map)?;
     Some((number(&block[483..495]).natural()?, more))
 }
 
-/// Reads the extents of a block that continues the old header; returns whether another one follows.
+/// Reads the extents of a block that continues an old header; returns true if another one follows.
 pub(crate) fn old_continuation(block: &Block, map: &mut Vec<Extent>) -> Option<bool> {
     let more = take(&block[..504], block[504], map)?;
     (map.len() <= EXTENTS_MAX).then_some(more)
 }
 
-/// Reads `GNU.sparse.map` of version 0.1: offsets and lengths between commas.
+/// Parses `GNU.sparse.map` of version 0.1: offsets and lengths, separated by commas.
 pub(crate) fn list(value: &[u8]) -> Option<Vec<Extent>> {
     if value.is_empty() {
         return Some(Vec::new());
@@ -79,7 +81,8 @@ pub(crate) fn list(value: &[u8]) -> Option<Vec<Extent>> {
     Some(map)
 }
 
-/// Reads the map of version 1.0, block by block: a line with the number of extents, then two lines for each.
+/// Parses the map of version 1.0, block by block: a line with the number of extents, then two lines
+/// for each.
 #[derive(Debug, Default)]
 pub(crate) struct MapInFront {
     line: Vec<u8>,
@@ -89,7 +92,7 @@ pub(crate) struct MapInFront {
 }
 
 impl MapInFront {
-    /// Takes the next block; returns whether the map is complete. `None` if it is none.
+    /// Parses the next block; returns true if the map is complete. `None` if it is malformed.
     pub(crate) fn take(&mut self, block: &Block) -> Option<bool> {
         for &byte in block {
             if byte != b'\n' {
@@ -115,13 +118,12 @@ impl MapInFront {
         Some(false)
     }
 
-    /// Returns the map.
     pub(crate) fn finish(self) -> Vec<Extent> {
         self.map
     }
 }
 
-/// Reads decimal digits, and nothing else.
+/// Parses decimal digits, and nothing else.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     match digits.iter().all(u8::is_ascii_digit) {
         true => std::str::from_utf8(digits).ok()?.parse().ok(),
@@ -129,7 +131,7 @@ pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     }
 }
 
-/// Returns how many bytes a content of `bytes` bytes fills.
+/// Returns `bytes` rounded up to whole blocks.
 pub(crate) fn padded(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(BLOCK as u64)
 }
