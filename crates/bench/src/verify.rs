@@ -255,7 +255,7 @@ fn type_name(file_type: FileType) -> &'static str {
 }
 
 /// The compared properties of an entry.
-struct Entry {
+struct TreeEntry {
     type_name: &'static str,
     permissions: u32,
     content: Content,
@@ -269,9 +269,9 @@ enum Content {
     Device(u64),
 }
 
-impl Entry {
+impl TreeEntry {
     /// Describes what is wrong with `copied`, a copy of this entry.
-    fn difference(&self, copied: &Entry) -> Option<String> {
+    fn difference(&self, copied: &TreeEntry) -> Option<String> {
         if self.type_name != copied.type_name {
             return Some(format!("is a {}, should be a {}", copied.type_name, self.type_name));
         }
@@ -305,20 +305,20 @@ impl Reader {
         Reader { buffer: vec![0; BUFFER_BYTES], hasher: Box::default() }
     }
 
-    fn read_if_there(&mut self, path: &Path) -> Result<Option<Entry>> {
+    fn read_if_there(&mut self, path: &Path) -> Result<Option<TreeEntry>> {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             _ => self.read(path).map(Some),
         }
     }
 
-    fn read(&mut self, path: &Path) -> Result<Entry> {
+    fn read(&mut self, path: &Path) -> Result<TreeEntry> {
         let facts = fs::symlink_metadata(path).map_err(Error::doing("look at", path))?;
         let content = self.content(path, &facts).map_err(Error::doing("read", path))?;
         let file_type = facts.file_type();
         // A symbolic link's own permissions are meaningless and cannot be set.
         let permissions = if file_type.is_symlink() { 0 } else { facts.mode() & PERMISSIONS };
-        Ok(Entry { type_name: type_name(file_type), permissions, content })
+        Ok(TreeEntry { type_name: type_name(file_type), permissions, content })
     }
 
     fn content(&mut self, path: &Path, facts: &Metadata) -> io::Result<Content> {
@@ -351,7 +351,7 @@ impl Reader {
     /// Hashes an entry together with its name. Every field has a fixed width or ends in a NUL,
     /// which no name, link or type contains, so two different entries never give the hash the
     /// same input.
-    fn hash(&mut self, relative: &Path, entry: &Entry) -> u128 {
+    fn hash(&mut self, relative: &Path, entry: &TreeEntry) -> u128 {
         let hasher = &mut self.hasher;
         hasher.reset();
         for text in [relative.as_os_str().as_bytes(), entry.type_name.as_bytes()] {

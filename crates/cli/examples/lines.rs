@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{
-    Alone, Block, Config, Desk, Enter, Found, Holes, Line, OpenFile, Opened, OpenedFile, Plan, Probe,
+    Alone, Block, Config, Context, Enter, Entry, Holes, Line, OpenDir, OpenFile, OpenSource, Plan, Probe,
     Problem, Report, Session, Standard, Start, Status, Tally, Tool, Transfer, Write,
 };
 use haul_sys::EntryType;
@@ -19,7 +19,7 @@ impl Tool for Lines {
     type Directory = ();
     type File = AtomicU64;
 
-    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
         match kind {
             EntryType::Directory => Plan::Enter,
             EntryType::Regular => Plan::Read(Probe::ALWAYS),
@@ -27,11 +27,11 @@ impl Tool for Lines {
         }
     }
 
-    fn enter_dir(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<()> {
+    fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<()> {
         Enter::Visit(())
     }
 
-    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<AtomicU64> {
+    fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<AtomicU64> {
         Start::Inspect { own: AtomicU64::new(0), transfer: Transfer::Blocks(Holes::Skip) }
     }
 
@@ -41,11 +41,11 @@ impl Tool for Lines {
         Write::Nothing
     }
 
-    fn close_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, lines: AtomicU64, was_read: bool) {
-        desk.count(Tally { files: 1, ..Tally::default() });
+    fn close_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, lines: AtomicU64, was_read: bool) {
+        cx.count(Tally { files: 1, ..Tally::default() });
         if was_read {
             let count = format!("{} ", lines.into_inner());
-            desk.tell(found, [count.as_bytes(), &found.path(), b"\n"].concat());
+            cx.tell(found, [count.as_bytes(), &found.path(), b"\n"].concat());
         }
     }
 }

@@ -4,7 +4,7 @@
 //! ```text
 //!  outside: submit()                                  inside, on the job's first host: the same command line
 //!  ┌────────────────────────────────────┐  submits   ┌───────────────────────────────────────────────────┐
-//!  │ passes on output, errors, status   │ ─────────► │ copies with its crew, by the spool's journal      │
+//!  │ passes on output, errors, status   │ ─────────► │ copies with its process-group, by the spool's journal      │
 //!  │ its display shows what is told     │ ◄───────── │ Teller: what is done so far, about once a second  │
 //!  └────────────────────────────────────┘   spool    └───────────────────────────────────────────────────┘
 //! ```
@@ -28,17 +28,17 @@ use std::time::Duration;
 use haul_cluster::batch::follow::Signals;
 use haul_cluster::batch::spool::{Spool, VARIABLE as SPOOL_VARIABLE};
 use haul_cluster::batch::{self, Listener, Order, Outcome};
-use haul_cluster::launch::Crew;
+use haul_cluster::launch::ProcessGroup;
 use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::Tally;
 
+use crate::applet;
 use crate::flags::When;
 use crate::messages::Messages;
 use crate::output::Output;
-use crate::personality;
 use crate::progress::Source;
 use crate::report::{Console, complain};
-use crate::work::{Manner, Work, count_meanwhile};
+use crate::work::{RunOptions, Work, count_meanwhile};
 
 /// How often a job tells how far it is.
 const TELL: Duration = Duration::from_secs(1);
@@ -50,8 +50,8 @@ const SIGNALLED: u8 = 128;
 ///
 /// # Errors
 /// An option for a batch job, where there is no batch system to submit one to, and this process is not in one.
-pub(crate) fn system(manner: &Manner, work: &impl Work) -> Result<Option<System>, String> {
-    let hosts = &manner.hosts;
+pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Option<System>, String> {
+    let hosts = &run_options.hosts;
     if hosts.clients.is_none() || work.place().is_none() {
         return Ok(None);
     }
@@ -70,8 +70,13 @@ pub(crate) fn system(manner: &Manner, work: &impl Work) -> Result<Option<System>
 }
 
 /// Submits the command line of this process, and follows it to its end.
-pub(crate) fn submit(messages: Messages, manner: &Manner, work: &impl Work, system: System) -> ExitCode {
-    let prepared = prepare(manner, work, system);
+pub(crate) fn submit(
+    messages: Messages,
+    run_options: &RunOptions,
+    work: &impl Work,
+    system: System,
+) -> ExitCode {
+    let prepared = prepare(run_options, work, system);
     let (order, signals) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -79,9 +84,10 @@ pub(crate) fn submit(messages: Messages, manner: &Manner, work: &impl Work, syst
             return ExitCode::from(work.exit_status(0, true));
         }
     };
-    let console =
-        Console::new(messages, Output::standard()).with_debug(manner.debug).with_progress(manner.progress);
-    let remarks = manner.debug || console.shows_progress() || io::stderr().is_terminal();
+    let console = Console::new(messages, Output::standard())
+        .with_debug(run_options.debug)
+        .with_progress(run_options.progress);
+    let remarks = run_options.debug || console.shows_progress() || io::stderr().is_terminal();
     let mut passing = Passing { console: &console, begun: Vec::new(), remarks };
     let outcome = std::thread::scope(|scope| {
         count_meanwhile(scope, &console, work);
@@ -97,9 +103,9 @@ pub(crate) fn submit(messages: Messages, manner: &Manner, work: &impl Work, syst
 }
 
 /// Makes the order; listens to signals from then on, so that none comes between the job and the ear.
-fn prepare(manner: &Manner, work: &impl Work, system: System) -> io::Result<(Order, Signals)> {
+fn prepare(run_options: &RunOptions, work: &impl Work, system: System) -> io::Result<(Order, Signals)> {
     let place = work.place().unwrap_or(Path::new("."));
-    let order = Order::new(system, &manner.hosts, command_line()?, place)?;
+    let order = Order::new(system, &run_options.hosts, command_line()?, place)?;
     Ok((order, Signals::listen()?))
 }
 
@@ -135,8 +141,8 @@ fn way_on(spool: &Path) -> String {
 }
 
 /// In a job: has the journal of a copy that is given up kept, so that it can go on.
-pub(crate) fn keep_what_is_left(crew: &Crew, console: &Console) {
-    if let Some(spool) = Spool::of_process().filter(|_| crew.leaves_work())
+pub(crate) fn keep_what_is_left(group: &ProcessGroup, console: &Console) {
+    if let Some(spool) = Spool::of_process().filter(|_| group.leaves_work())
         && let Err(error) = spool.keep()
     {
         console.remark(&format!("cannot keep {}: {error}", spool.folder().display()));
@@ -144,8 +150,8 @@ pub(crate) fn keep_what_is_left(crew: &Crew, console: &Console) {
 }
 
 /// Removes what is left of an earlier job, whose journal a copy has used to its end.
-pub(crate) fn remove_used(manner: &Manner, console: &Console) {
-    if let Some(journal) = &manner.hosts.journal
+pub(crate) fn remove_used(run_options: &RunOptions, console: &Console) {
+    if let Some(journal) = &run_options.hosts.journal
         && let Err(error) = Spool::remove_used(journal)
     {
         console.remark(&format!("cannot remove what an earlier job left: {error}"));
@@ -214,7 +220,7 @@ fn command_line() -> io::Result<Vec<OsString>> {
         // The program has another name there: it is told which command it is.
         None => {
             words.push(agent.into_os_string());
-            words.extend(personality::command_of(&name).map(OsString::from));
+            words.extend(applet::command_of(&name).map(OsString::from));
         }
     }
     words.extend(call);

@@ -11,12 +11,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use haul_cluster::batch::spool::Spool;
-use haul_cluster::direct::Direct;
-use haul_cluster::launch::{Crew, CrewOptions, Journal, Spawn};
+use haul_cluster::in_process::InProcess;
+use haul_cluster::launch::{GroupOptions, Journal, ProcessGroup, Spawn};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
 use haul_cluster::mpi::{LAUNCHER_VARIABLES, Refusal, World, launched};
-use haul_cluster::station::{Briefed, Station, Word};
+use haul_cluster::rank_loop::{RankLoop, ReadyRank, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
 use haul_cluster::{Distributed, RunId};
 use haul_tools::bzip2::Bzip2;
@@ -35,11 +35,11 @@ use crate::report::complain;
 /// long, but not the thread that answers.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How a crew works, as the environment and the user say.
-fn crew_options(options: &haul_cluster::Options) -> CrewOptions {
+/// How a process-group works, as the environment and the user say.
+fn crew_options(options: &haul_cluster::Options) -> GroupOptions {
     let said = std::env::var("HAUL_SILENCE").ok().and_then(|text| text.parse().ok());
     let silence = said.map_or(SILENCE, Duration::from_secs);
-    CrewOptions { silence, range_bytes: options.range_bytes, walk: options.walk }
+    GroupOptions { silence, range_bytes: options.range_bytes, walk: options.walk }
 }
 
 /// Tells whether this is one of several processes that a launcher has started with the same command line.
@@ -53,11 +53,11 @@ pub(crate) fn speaks() -> bool {
     !is_under_launcher() || launched().is_none_or(|launched| launched.rank == 0)
 }
 
-/// Does what a process of `mpirun -n N haul cp …` has to: rank 0 has `launch` done, given a crew, and the others their parts.
+/// Does what a process of `mpirun -n N haul cp …` has to: rank 0 has `launch` done, given a process-group, and the others their parts.
 pub(crate) fn under_launcher(
     options: &haul_cluster::Options,
     journal: Option<Journal>,
-    launch: impl FnOnce(&Crew) -> ExitCode + Send,
+    launch: impl FnOnce(&ProcessGroup) -> ExitCode + Send,
 ) -> ExitCode {
     let world = match World::open(options.mpi_library.as_deref()) {
         Ok(world) => world,
@@ -68,10 +68,10 @@ pub(crate) fn under_launcher(
     if world.rank() != Rank::MASTER {
         return ended(serve(world, None).and_then(|world| world.finish_or_exit(0)));
     }
-    let (direct, link) = Direct::new();
-    let crew = Crew::new(Box::new(direct), crew_options(options), journal);
+    let (direct, link) = InProcess::new();
+    let group = ProcessGroup::new(Box::new(direct), crew_options(options), journal);
     std::thread::scope(|threads| {
-        let launched = threads.spawn(|| launch(&crew));
+        let launched = threads.spawn(|| launch(&group));
         let served = serve(world, Some(link));
         // A panic ends the process before this.
         let status = launched.join().unwrap_or(ExitCode::FAILURE);
@@ -123,15 +123,15 @@ pub(crate) fn going_on(request: &Request, journal: Option<&Journal>) -> Request 
     request
 }
 
-/// Makes the crew of a copy by `clients` processes, which are started when they are needed.
-pub(crate) fn crew(
+/// Makes the process-group of a copy by `clients` processes, which are started when they are needed.
+pub(crate) fn group(
     clients: u32,
     options: &haul_cluster::Options,
     journal: Option<Journal>,
-) -> Result<Crew, String> {
+) -> Result<ProcessGroup, String> {
     let program = std::env::current_exe().map_err(|error| format!("this program has no name: {error}"))?;
     let spawn = Spawn::new(clients, program, options)?;
-    Ok(Crew::new(Box::new(spawn), crew_options(options), journal))
+    Ok(ProcessGroup::new(Box::new(spawn), crew_options(options), journal))
 }
 
 /// Does what a process that a launch process has started has to: `haul --rank [LIBRARY]`.
@@ -157,32 +157,32 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
 type MasterLink = Link<haul_cluster::wire::ToLaunch, haul_cluster::wire::ToMaster>;
 
 /// Does parts of a run in a process that is given them.
-type Serve = fn(Briefed<World>) -> Result<World, Broken>;
+type Serve = fn(ReadyRank<World>) -> Result<World, Broken>;
 
 /// The tools that ranks can do, by their names.
 const PORTABLE: &[(&str, Serve)] = &[
-    (Copier::NAME, Briefed::serve::<Copier>),
-    (Bzip2::NAME, Briefed::serve::<Bzip2>),
-    (Comparer::NAME, Briefed::serve::<Comparer>),
-    (Runner::NAME, Briefed::serve::<Runner>),
-    (Grep::NAME, Briefed::serve::<Grep>),
-    (Extractor::NAME, Briefed::serve::<Extractor>),
-    (Fill::NAME, Briefed::serve::<Fill>),
+    (Copier::NAME, ReadyRank::serve::<Copier>),
+    (Bzip2::NAME, ReadyRank::serve::<Bzip2>),
+    (Comparer::NAME, ReadyRank::serve::<Comparer>),
+    (Runner::NAME, ReadyRank::serve::<Runner>),
+    (Grep::NAME, ReadyRank::serve::<Grep>),
+    (Extractor::NAME, ReadyRank::serve::<Extractor>),
+    (Fill::NAME, ReadyRank::serve::<Fill>),
 ];
 
 /// Serves until the end.
 fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
     let host = world.host().to_owned();
     let master = link.map(|link| Master::new(link, world.size(), world.version().to_owned()));
-    let briefed = match Station::new(world, host, master).wait()? {
+    let from_init = match RankLoop::new(world, host, master).wait()? {
         Word::Nothing(world) => return Ok(world),
-        Word::Brief(briefed) => briefed,
+        Word::InitMessage(from_init) => from_init,
     };
-    match PORTABLE.iter().find(|(name, _)| *name == briefed.tool()) {
-        Some((_, serve)) => serve(*briefed),
+    match PORTABLE.iter().find(|(name, _)| *name == from_init.tool()) {
+        Some((_, serve)) => serve(*from_init),
         None => {
-            let why = format!("the program there has no '{}'", briefed.tool());
-            briefed.refuse(why)
+            let why = format!("the program there has no '{}'", from_init.tool());
+            from_init.refuse(why)
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::messages::{Charset, Messages};
 use crate::output::Output;
 use crate::progress::Whole;
 use crate::report::{Console, complain};
-use crate::work::{self, Executors, Manner, Work};
+use crate::work::{self, Executors, RunOptions, Work};
 
 /// Copies as the words after the program's name ask. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
@@ -51,14 +51,14 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
 
 /// Runs one copy, here or by several processes, and tells what became of it.
 pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
-    let manner = manner(request);
+    let run_options = run_options(request);
     let refuse = |why: String| {
         complain(&messages.debug(&why));
         ExitCode::FAILURE
     };
-    match batch::system(&manner, &Copy { request }) {
+    match batch::system(&run_options, &Copy { request }) {
         Ok(None) => {}
-        Ok(Some(system)) => return batch::submit(messages, &manner, &Copy { request }, system),
+        Ok(Some(system)) => return batch::submit(messages, &run_options, &Copy { request }, system),
         Err(why) => return refuse(why),
     }
     let journal = match cluster::journal(request) {
@@ -70,17 +70,17 @@ pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
         complain(&messages.debug(&text));
     }
     let request = &cluster::going_on(request, journal.as_ref());
-    work::launch(messages, &manner, journal, &Copy { request })
+    work::launch(messages, &run_options, journal, &Copy { request })
 }
 
 /// Runs one copy by this process alone.
 fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
-    work::by(messages, &manner(request), None, &Copy { request })
+    work::by(messages, &run_options(request), None, &Copy { request })
 }
 
 /// Says how a copy is to be done.
-fn manner(request: &Request) -> Manner {
-    Manner {
+fn run_options(request: &Request) -> RunOptions {
+    RunOptions {
         config: request.config.clone(),
         hosts: request.cluster.clone(),
         progress: request.progress,

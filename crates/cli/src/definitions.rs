@@ -3,9 +3,9 @@
 use clap::CommandFactory;
 use serde::Serialize;
 
+use crate::applet;
 use crate::bench::Bench;
 use crate::flags::{self, Argument, Definition};
-use crate::personality;
 use crate::shared::HOSTS;
 use crate::tools;
 
@@ -32,7 +32,7 @@ struct Command {
 /// # Errors
 /// When they cannot be written as JSON, which is a mistake of the program.
 pub(crate) fn json() -> Result<String, serde_json::Error> {
-    let commands = personality::commands().map(|(name, about)| match name {
+    let commands = applet::commands().map(|(name, about)| match name {
         name if let Some((tool, _)) = tools::named(name) => {
             let programs = tool.programs.iter().copied().map(str::to_owned).collect();
             Command { about: about.to_owned(), programs, ..of_clap(&mut (tool.flags)(), name) }
@@ -56,7 +56,7 @@ pub(crate) fn json() -> Result<String, serde_json::Error> {
 
 /// Says what `haul help` may be asked about.
 fn any_command() -> Argument {
-    let words = personality::commands().map(|(name, _)| name).filter(|name| *name != "help");
+    let words = applet::commands().map(|(name, _)| name).filter(|name| *name != "help");
     Argument {
         name: "COMMAND".to_owned(),
         optional: true,

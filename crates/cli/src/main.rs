@@ -1,6 +1,6 @@
 //! The program `haul`, also when called as `cp` or `spdcp`.
 //!
-//! - [`personality`]: which program is asked for.
+//! - [`applet`]: which program is asked for.
 //! - [`copy`]: one copy, from the command line to the exit status; and of what it consists:
 //!   [`flags`], [`report`], [`messages`], [`output`], [`progress`] (with [`ahead`]), [`statistics`].
 //! - [`work`]: the work of any tool, from what was asked for to the exit status; [`cluster`], [`batch`]: by several processes,
@@ -15,6 +15,7 @@
 
 mod ahead;
 mod amounts;
+mod applet;
 mod batch;
 mod bench;
 mod cluster;
@@ -23,7 +24,6 @@ mod definitions;
 mod flags;
 mod messages;
 mod output;
-mod personality;
 mod progress;
 mod report;
 mod shared;
@@ -35,40 +35,40 @@ mod work;
 
 use std::process::ExitCode;
 
+use applet::Applet;
 use messages::{Charset, Messages};
-use personality::Personality;
 use report::complain;
 use tools::Call;
 
 fn main() -> ExitCode {
-    let status = be(Personality::of_call(std::env::args_os()));
+    let status = be(Applet::of_call(std::env::args_os()));
     #[cfg(feature = "fault")]
     let status = after_faults(status);
     status
 }
 
-fn be(personality: Personality) -> ExitCode {
+fn be(applet: Applet) -> ExitCode {
     let haul = || Messages::new("haul", Charset::Ascii);
     let refuse = |why: String| {
         complain(why.as_bytes());
         ExitCode::FAILURE
     };
-    match personality {
-        Personality::Copy { program, words } => copy::main(program, &words),
-        Personality::Spdcp { program, words } => spdcp::main(program, &words),
-        Personality::Tool { tool, name, stands_in, words } => {
+    match applet {
+        Applet::Copy { program, words } => copy::main(program, &words),
+        Applet::Spdcp { program, words } => spdcp::main(program, &words),
+        Applet::Tool { tool, name, stands_in, words } => {
             (tool.main)(&Call { tool, name, stands_in, words: &words })
         }
-        Personality::Rank { words } => cluster::rank(&words),
-        Personality::Bench { words } => bench::main(words),
-        Personality::Help => copy::tell(haul(), &personality::help()),
-        Personality::Version => copy::tell(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),
-        Personality::Definitions => match definitions::json() {
+        Applet::Rank { words } => cluster::rank(&words),
+        Applet::Bench { words } => bench::main(words),
+        Applet::Help => copy::tell(haul(), &applet::help()),
+        Applet::Version => copy::tell(haul(), concat!("haul ", env!("CARGO_PKG_VERSION"), "\n")),
+        Applet::Definitions => match definitions::json() {
             Ok(text) => copy::tell(haul(), &text),
             Err(error) => refuse(format!("haul: {error}\n")),
         },
-        Personality::Nothing => refuse(personality::nothing()),
-        Personality::Unknown { word } => refuse(personality::unknown(&word)),
+        Applet::Nothing => refuse(applet::nothing()),
+        Applet::Unknown { word } => refuse(applet::unknown(&word)),
     }
 }
 

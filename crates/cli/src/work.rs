@@ -1,4 +1,4 @@
-//! Work of any tool, from what was asked for to the exit status: by this process, by a crew of several, under a launcher of
+//! Work of any tool, from what was asked for to the exit status: by this process, by a process-group of several, under a launcher of
 //! MPI, or in a batch job; with its messages, progress and figures.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use haul_cluster::launch::{Crew, Journal};
+use haul_cluster::launch::{Journal, ProcessGroup};
 use haul_flow::{Alone, Config, Executor, Report};
 use haul_tools::bzip2::Bzip2;
 use haul_tools::compare::Comparer;
@@ -26,7 +26,7 @@ use crate::report::{Console, complain};
 use crate::shared::Shared;
 use crate::statistics::Statistics;
 
-/// An executor for every tool: this process, or a crew.
+/// An executor for every tool: this process, or a process-group.
 pub(crate) trait Executors:
     Executor<Copier>
     + Executor<Bzip2>
@@ -71,7 +71,7 @@ pub(crate) trait Work: Sync {
 
 /// How work is done and shown.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct RunOptions {
     /// What of the machine is used.
     pub(crate) config: Config,
     /// Which hosts are used, and how.
@@ -84,7 +84,7 @@ pub(crate) struct Manner {
     pub(crate) debug: bool,
 }
 
-impl From<&Shared> for Manner {
+impl From<&Shared> for RunOptions {
     fn from(shared: &Shared) -> Self {
         Self {
             config: shared.config(),
@@ -97,10 +97,10 @@ impl From<&Shared> for Manner {
 }
 
 /// Does work where it is to be done: in a batch job if hosts can only be had so, else as [`launch`] does.
-pub(crate) fn carry_out(messages: Messages, manner: &Manner, work: &impl Work) -> ExitCode {
-    match batch::system(manner, work) {
-        Ok(Some(system)) => batch::submit(messages, manner, work, system),
-        Ok(None) => launch(messages, manner, None, work),
+pub(crate) fn carry_out(messages: Messages, run_options: &RunOptions, work: &impl Work) -> ExitCode {
+    match batch::system(run_options, work) {
+        Ok(Some(system)) => batch::submit(messages, run_options, work, system),
+        Ok(None) => launch(messages, run_options, None, work),
         Err(why) => {
             complain(&messages.debug(&why));
             ExitCode::from(work.exit_status(0, true))
@@ -111,18 +111,18 @@ pub(crate) fn carry_out(messages: Messages, manner: &Manner, work: &impl Work) -
 /// Does work by as many processes as are asked for, or were started.
 pub(crate) fn launch(
     messages: Messages,
-    manner: &Manner,
+    run_options: &RunOptions,
     journal: Option<Journal>,
     work: &impl Work,
 ) -> ExitCode {
-    if cluster::is_under_launcher() && manner.hosts.clients.is_none() {
-        return cluster::under_launcher(&manner.hosts, journal, |crew| {
-            by(messages, manner, Some(crew), work)
+    if cluster::is_under_launcher() && run_options.hosts.clients.is_none() {
+        return cluster::under_launcher(&run_options.hosts, journal, |group| {
+            by(messages, run_options, Some(group), work)
         });
     }
-    let Some(clients) = manner.hosts.clients else { return by(messages, manner, None, work) };
-    match cluster::crew(clients, &manner.hosts, journal) {
-        Ok(crew) => by(messages, manner, Some(&crew), work),
+    let Some(clients) = run_options.hosts.clients else { return by(messages, run_options, None, work) };
+    match cluster::group(clients, &run_options.hosts, journal) {
+        Ok(group) => by(messages, run_options, Some(&group), work),
         Err(why) => {
             if cluster::speaks() {
                 complain(&messages.debug(&format!("cannot work with {clients} clients: {why}")));
@@ -132,32 +132,37 @@ pub(crate) fn launch(
     }
 }
 
-/// Does work by a crew, or by this process alone.
-pub(crate) fn by(messages: Messages, manner: &Manner, crew: Option<&Crew>, work: &impl Work) -> ExitCode {
+/// Does work by a process-group, or by this process alone.
+pub(crate) fn by(
+    messages: Messages,
+    run_options: &RunOptions,
+    group: Option<&ProcessGroup>,
+    work: &impl Work,
+) -> ExitCode {
     let began = Instant::now();
     let console = Console::new(messages, Output::standard())
-        .with_debug(manner.debug)
-        .with_progress(batch::shown_here(manner.progress));
-    let teller = Teller::begin(manner.progress, console.figures());
+        .with_debug(run_options.debug)
+        .with_progress(batch::shown_here(run_options.progress));
+    let teller = Teller::begin(run_options.progress, console.figures());
     let status = std::thread::scope(|scope| {
         count_meanwhile(scope, &console, work);
-        let status = match crew {
-            Some(crew) => {
-                let status = work.done_by(crew, &manner.config, &console);
-                dismiss(crew, &console);
-                batch::keep_what_is_left(crew, &console);
+        let status = match group {
+            Some(group) => {
+                let status = work.done_by(group, &run_options.config, &console);
+                dismiss(group, &console);
+                batch::keep_what_is_left(group, &console);
                 if status == 0 {
-                    batch::remove_used(manner, &console);
+                    batch::remove_used(run_options, &console);
                 }
                 status
             }
-            None => work.done_by(&Alone, &manner.config, &console),
+            None => work.done_by(&Alone, &run_options.config, &console),
         };
         console.end_progress();
         status
     });
     drop(teller);
-    tell_statistics(&console, manner, began.elapsed());
+    tell_statistics(&console, run_options, began.elapsed());
     let trouble = console.finish_with_trouble();
     ExitCode::from(work.exit_status(status, trouble))
 }
@@ -171,16 +176,16 @@ pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console
     }
 }
 
-/// Lets a crew go, and tells how much it talked.
-fn dismiss(crew: &Crew, console: &Console) {
-    match crew.dismiss(console) {
+/// Lets a process-group go, and tells how much it talked.
+fn dismiss(group: &ProcessGroup, console: &Console) {
+    match group.dismiss(console) {
         Ok(messages) => console.debug(&format!("{messages} messages between the processes")),
         Err(why) => console.debug(&format!("the processes did not end as they should: {why}")),
     }
 }
 
-fn tell_statistics(console: &Console, manner: &Manner, took: Duration) {
-    let Some(form) = manner.statistics else { return };
+fn tell_statistics(console: &Console, run_options: &RunOptions, took: Duration) {
+    let Some(form) = run_options.statistics else { return };
     let (tally, problems) = console.counted();
     let statistics = Statistics::of_run(tally, problems, took, console.means());
     match form {

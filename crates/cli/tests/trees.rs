@@ -156,7 +156,7 @@ fn build_everything(source: &Path) {
         random::tree(seed, Shape::default()).build(&source.join(format!("random-{seed}"))).unwrap();
     }
     let snapshot = Snapshot::take(source, Facts::all()).unwrap();
-    let count = |fact: &dyn Fn(&haul_testkit::snapshot::Entry) -> bool| {
+    let count = |fact: &dyn Fn(&haul_testkit::snapshot::SnapshotEntry) -> bool| {
         snapshot.entries().values().filter(|entry| fact(entry)).count()
     };
     assert!(count(&|entry| entry.attributes.contains_key(everything::ACCESS_ACL.as_bytes())) > 0, "no ACL");

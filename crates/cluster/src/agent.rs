@@ -1,7 +1,7 @@
 //! A rank at work: parts and ranges come by messages and are done by the same workers as on one machine.
 //!
 //! ```text
-//! messages ─► Agent::take ─► feed ─► Local (threads) ─► Outbox ─► messages
+//! messages ─► Agent::take ─► feed ─► Local (threads) ─► send-queue ─► messages
 //! ```
 //!
 //! The thread that owns the messages never touches a file, so that a file system that hangs does not make the rank silent;
@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_flow::plan::CHUNK_ENTRIES;
-use haul_flow::{CancelToken, Desk, Feed, HeldCache, Job, Local, Problem, Settings, Wording};
+use haul_flow::{CancelToken, Context, DirCache, Feed, Job, Local, Problem, Settings, Wording};
 
 use crate::distributed::Distributed;
-use crate::outbox::Outbox;
-use crate::part::{Arrivals, Outlet, PackedPart, PartKey, Piece};
-use crate::schedule::{FileId, PartId};
+use crate::item::{CompletionSink, ItemKey, ItemReceiver, PackedItem, Piece};
+use crate::remote_path::RemotePaths;
+use crate::schedule::{FileId, ItemId};
+use crate::send_queue::SendQueue;
 use crate::transport::Rank;
-use crate::ways::Ways;
 use crate::wire::{Message, RangeOver, unpack};
 
 /// A directory of a part cannot be used here.
@@ -30,8 +30,8 @@ const CANNOT_UNDERSTAND: Wording = Wording("cannot understand a part of the work
 
 /// What a rank's messages are turned into.
 pub(crate) struct Agent<'a, T: Distributed + 'static> {
-    pub(crate) ways: Arc<Ways>,
-    pub(crate) outbox: Arc<Outbox<T>>,
+    pub(crate) ways: Arc<RemotePaths>,
+    pub(crate) send_queue: Arc<SendQueue<T>>,
     pub(crate) feed: Feed<'a, Job<T>>,
     pub(crate) rank: Rank,
     /// Cancelled when the run need not go on.
@@ -44,9 +44,9 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         match message {
             Message::Parts(parts) => {
                 // All are in hand before the first can be over, so that one report tells of them together.
-                self.outbox.begin_bundle(parts.iter().map(|(part, _)| *part));
+                self.send_queue.begin_bundle(parts.iter().map(|(part, _)| *part));
                 let parts = parts.into_iter().map(|(part, body)| (part, unpacked(&body))).collect();
-                let directory = |(_, packed): &(_, Result<PackedPart, _>)| {
+                let directory = |(_, packed): &(_, Result<PackedItem, _>)| {
                     packed.as_ref().map_or(0, |packed| packed.source.inode())
                 };
                 let parts = in_turn(parts, directory);
@@ -65,7 +65,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
             }
             Message::Moved(over) => {
                 // Before the file can be over.
-                self.outbox.pass_on(over.clone());
+                self.send_queue.pass_on(over.clone());
                 self.count(&over);
             }
             Message::RangesOver { file, moved } => self.finish(file, moved),
@@ -75,32 +75,32 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         None
     }
 
-    fn begin_part(&self, part: PartId, packed: Result<PackedPart, Problem>) {
-        let (ways, outbox) = (Arc::clone(&self.ways), Arc::clone(&self.outbox));
-        self.feed.share(Job::Visit(Box::new(move |desk| {
-            let chunk = chunk_entries(desk.settings().jobs, outbox.parts_in_hand());
-            match packed.and_then(|packed| admit(desk, &ways, &outbox, packed, chunk)) {
-                Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
-                Err(problem) => outbox.refuse_part(part, problem),
+    fn begin_part(&self, part: ItemId, packed: Result<PackedItem, Problem>) {
+        let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
+        self.feed.share(Job::Visit(Box::new(move |cx| {
+            let chunk = chunk_entries(cx.settings().jobs, send_queue.parts_in_hand());
+            match packed.and_then(|packed| admit(cx, &ways, &send_queue, packed, chunk)) {
+                Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
+                Err(problem) => send_queue.refuse_part(part, problem),
             }
         })));
     }
 
     fn begin_range(&self, over: RangeOver, leader: Rank, ticket: Vec<u8>) {
         let range = over.range.clone();
-        let number = self.outbox.begin_range(over, leader);
-        let (ways, outbox) = (Arc::clone(&self.ways), Arc::clone(&self.outbox));
-        self.feed.share(Job::Visit(Box::new(move |desk| {
+        let number = self.send_queue.begin_range(over, leader);
+        let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
+        self.feed.share(Job::Visit(Box::new(move |cx| {
             let job = unpacked(&ticket).and_then(|mut packed| {
-                packed.errand.number = number;
-                packed.errand.piece = packed.errand.piece.map(|piece| Piece { range, ..piece });
-                admit(desk, &ways, &outbox, packed, 1)
+                packed.item.number = number;
+                packed.item.piece = packed.item.piece.map(|piece| Piece { range, ..piece });
+                admit(cx, &ways, &send_queue, packed, 1)
             });
             match job {
-                Ok(jobs) => jobs.into_iter().for_each(|job| desk.share(job)),
+                Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
                 Err(problem) => {
-                    Outlet::note(&*outbox, PartKey::Piece(number), problem);
-                    outbox.range_over(number, false);
+                    CompletionSink::note(&*send_queue, ItemKey::Piece(number), problem);
+                    send_queue.range_over(number, false);
                 }
             }
         })));
@@ -108,7 +108,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
 
     /// Counts a range of a file that this rank leads, and finishes the file after the last.
     fn count(&self, over: &RangeOver) {
-        let mut led = self.outbox.led();
+        let mut led = self.send_queue.led();
         let Some(file) = led.get_mut(&over.file) else { return };
         file.left = file.left.saturating_sub(over.range.end - over.range.start);
         file.failed |= !over.moved;
@@ -122,7 +122,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
     }
 
     fn finish(&self, file: FileId, moved: bool) {
-        if let Some(led) = self.outbox.led().remove(&file) {
+        if let Some(led) = self.send_queue.led().remove(&file) {
             self.feed.share(Job::finish(led.file, moved));
         }
     }
@@ -146,7 +146,7 @@ fn in_turn<P>(parts: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
     parts.into_iter().map(|(_, part)| part).collect()
 }
 
-fn unpacked(body: &[u8]) -> Result<PackedPart, Problem> {
+fn unpacked(body: &[u8]) -> Result<PackedItem, Problem> {
     unpack(body).map_err(|why| Problem::new(CANNOT_UNDERSTAND).naming(why))
 }
 
@@ -157,32 +157,32 @@ fn chunk_entries(workers: usize, parts: usize) -> usize {
 }
 
 fn admit<T: Distributed + 'static>(
-    desk: &Desk<'_, T>,
-    ways: &Ways,
-    outbox: &Arc<Outbox<T>>,
-    packed: PackedPart,
+    cx: &Context<'_, T>,
+    ways: &RemotePaths,
+    send_queue: &Arc<SendQueue<T>>,
+    packed: PackedItem,
     chunk: usize,
 ) -> Result<Vec<Job<T>>, Problem> {
-    let arrivals = Arrivals { cache: desk.cache(), ways };
+    let receiver = ItemReceiver { cache: cx.cache(), ways };
     let cannot = |(path, cause): (Vec<u8>, _)| Problem::new(CANNOT_REACH).naming(path).because(cause);
-    let outlet = Arc::clone(outbox) as Arc<dyn Outlet<T>>;
-    arrivals.admit(desk.tool(), outlet, packed, chunk).map_err(cannot)
+    let sink = Arc::clone(send_queue) as Arc<dyn CompletionSink<T>>;
+    receiver.admit(cx.tool(), sink, packed, chunk).map_err(cannot)
 }
 
 /// Does parts and ranges until the last feed of the driver is gone.
-pub(crate) fn work<T: Distributed + 'static>(shop: &Shop<T>, outbox: &Outbox<T>) {
-    let Shop { tool, settings, cache, driver } = shop;
+pub(crate) fn work<T: Distributed + 'static>(pool: &WorkerPool<T>, send_queue: &SendQueue<T>) {
+    let WorkerPool { tool, settings, cache, driver } = pool;
     let (settings, engine) = (*settings, Mutex::default());
-    let setup = haul_flow::Setup { settings, cache, report: outbox, driver, engine };
+    let setup = haul_flow::Setup { settings, cache, report: send_queue, driver, engine };
     // What goes wrong is in the reports.
     haul_flow::run(tool, [], &setup);
 }
 
 /// What a rank's workers work with.
-pub(crate) struct Shop<T: Distributed> {
+pub(crate) struct WorkerPool<T: Distributed> {
     pub(crate) tool: T,
     pub(crate) settings: Settings,
-    pub(crate) cache: HeldCache,
+    pub(crate) cache: DirCache,
     pub(crate) driver: Local<Job<T>>,
 }
 

@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_flow::layout::Striping;
-use haul_flow::{Desk, Found, Held, Node, OpenFile, OpenedFile, Tool};
+use haul_flow::{Context, DirHandle, DirNode, Entry, OpenFile, OpenSource, Tool};
 use haul_sys::{Error, Fd};
 
-use crate::part::Arrivals;
+use crate::item::ItemReceiver;
 
 /// What a tool needs so that its entries can be done by another process. What has a default is for tools whose entries are
 /// decided where the walk is, or whose directories are entered elsewhere.
@@ -16,13 +16,13 @@ pub trait Distributed: Tool {
     const NAME: &'static str;
 
     /// Says what other processes have to know to do parts of this run.
-    fn brief(&self) -> Vec<u8>;
+    fn init_message(&self) -> Vec<u8>;
 
-    /// Makes the tool of a process that is given parts; `None` if the brief is of another version.
-    fn briefed(brief: &[u8]) -> Option<Self>;
+    /// Makes the tool of a process that is given parts; `None` if the init-message is of another version.
+    fn from_init(init_message: &[u8]) -> Option<Self>;
 
     /// Tells whether an entry may be done by a process that knows nothing of the rest of the run.
-    fn may_travel(&self, _node: &Node<Self>) -> bool {
+    fn may_travel(&self, _node: &DirNode<Self>) -> bool {
         true
     }
 
@@ -33,11 +33,12 @@ pub trait Distributed: Tool {
     ///
     /// # Errors
     /// A directory that cannot be held as it was, and its path.
-    fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Self::Directory, (Vec<u8>, Error)>;
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>)
+    -> Result<Self::Directory, (Vec<u8>, Error)>;
 
     /// Returns where the copy of an entry is, once it is made: the directory, and the name there. `None` for tools that make
     /// none, and for an entry that must not be skipped by a journal.
-    fn made<'a>(&self, _found: &'a Found<Self>) -> Option<(&'a Arc<Held>, &'a CStr)> {
+    fn made<'a>(&self, _found: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
         None
     }
 
@@ -51,10 +52,10 @@ pub trait Distributed: Tool {
     }
 
     /// Called on a rank when the last entry of a work item is complete, before that is reported.
-    fn finish_part(&self, _desk: &Desk<'_, Self>, _node: &Node<Self>) {}
+    fn finish_part(&self, _desk: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
     /// True if the process that walks can do an entry again whose result is too long to be sent: then the entry is handed back to it.
-    fn can_do_again(&self, _found: &Found<Self>) -> bool {
+    fn can_do_again(&self, _found: &Entry<Self>) -> bool {
         false
     }
 
@@ -71,9 +72,9 @@ pub trait Distributed: Tool {
     /// Opens the target of a file that another process leads, by its ticket. `None` if it cannot be, and that was reported.
     fn join(
         &self,
-        _desk: &Desk<'_, Self>,
-        _found: &Found<Self>,
-        _opened: &OpenedFile<'_>,
+        _desk: &Context<'_, Self>,
+        _found: &Entry<Self>,
+        _opened: &OpenSource<'_>,
         _ticket: &[u8],
     ) -> Option<Joined<Self::File>> {
         None
@@ -85,7 +86,7 @@ pub trait Distributed: Tool {
     }
 
     /// Tells whether a directory may be entered by another process, going by the inode number that its listing shows.
-    fn may_be_entered_elsewhere(&self, _node: &Node<Self>, _inode: u64) -> bool {
+    fn may_be_entered_elsewhere(&self, _node: &DirNode<Self>, _inode: u64) -> bool {
         false
     }
 
@@ -93,8 +94,8 @@ pub trait Distributed: Tool {
     /// ([`Distributed::pack_entered`]). `None` if it cannot be, and that was told.
     fn unpack_entered(
         &self,
-        _desk: &Desk<'_, Self>,
-        _found: &Found<Self>,
+        _desk: &Context<'_, Self>,
+        _found: &Entry<Self>,
         _packed: &[u8],
     ) -> Option<Self::Directory> {
         None
@@ -102,13 +103,13 @@ pub trait Distributed: Tool {
 
     /// Decides, in the process that walks, what becomes of an entry that was returned. `true` if it is to be done by some
     /// process after all, as claimed; if not, it is settled, or kept, here.
-    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool {
-        desk.settle(found);
+    fn decide_returned(&self, cx: &Context<'_, Self>, found: &mut Entry<Self>) -> bool {
+        cx.settle(found);
         false
     }
 
     /// Hears, in the process that walks, whether the copy of a claimed entry stands.
-    fn claimed_is_over(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _stands: bool) {}
+    fn claimed_is_over(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _stands: bool) {}
 }
 
 /// The open target of a file that another process leads.

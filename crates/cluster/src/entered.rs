@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! process that walks              process that was given the part
-//! Job::Enter ─► Parcel ─────────► visit: open, list, Tool::enter_dir ─► Entered
+//! Job::Enter ─► pending-item ─────────► visit: open, list, Tool::enter_dir ─► Entered
 //! node, shares its entries ◄───── Entered
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! back before anything was made of it: a directory on another device, or one too large for one message.
 
 use haul_flow::plan::WINDOW_ENTRIES;
-use haul_flow::{Desk, Enter, Found, Opened, OpenedDir};
+use haul_flow::{Context, Enter, Entry, OpenDir, OpenSubdir};
 use haul_sys::{DirectoryReader, Error, Fd, Identity, Names, Open, PackedNames, Stat, stat};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
@@ -47,18 +47,18 @@ fn listing(reader: &mut DirectoryReader, fd: &Fd) -> Result<Option<Names>, Error
 
 /// Enters a directory for the process that walks, unless that has to do it. Nothing is made before that is known.
 pub(crate) fn enter<T: Distributed>(
-    desk: &Desk<'_, T>,
-    found: &Found<T>,
-    opened: &OpenedDir<'_>,
+    cx: &Context<'_, T>,
+    found: &Entry<T>,
+    opened: &OpenSubdir<'_>,
 ) -> Elsewhere {
-    let OpenedDir { source: Ok(fd), stat: seen, follow } = opened else { return Elsewhere::Returned };
-    let above = desk.cache().open(&found.node.source).and_then(|above| stat(&*above));
+    let OpenSubdir { source: Ok(fd), stat: seen, follow } = opened else { return Elsewhere::Returned };
+    let above = cx.cache().open(&found.node.source).and_then(|above| stat(&*above));
     let same_device = above.is_ok_and(|above| above.identity.device == seen.identity.device);
     let Ok(Some(names)) = listing(&mut DirectoryReader::new(), fd) else { return Elsewhere::Returned };
     if !same_device {
         return Elsewhere::Returned;
     }
-    let own = match desk.tool().enter_dir(desk, found, &Opened { source: Ok(fd), stat: seen }) {
+    let own = match cx.tool().enter_dir(cx, found, &OpenDir { source: Ok(fd), stat: seen }) {
         Enter::Visit(own) => own,
         Enter::Bare(_) | Enter::Over => return Elsewhere::Over,
     };
@@ -66,21 +66,21 @@ pub(crate) fn enter<T: Distributed>(
         name: found.name().to_owned(),
         stat: **seen,
         follow: *follow,
-        own: desk.tool().pack_entered(&own),
+        own: cx.tool().pack_entered(&own),
         names: PackedNames::of(&names),
     }))
 }
 
 impl Entered {
     /// Goes on with the directory in the process that walks.
-    pub(crate) fn go_on<T: Distributed>(self, desk: &Desk<'_, T>, found: &Found<T>) {
+    pub(crate) fn go_on<T: Distributed>(self, cx: &Context<'_, T>, found: &Entry<T>) {
         let Self { stat, follow, own, names, .. } = self;
         // The number of the device is another one on another host; it was the same as the directory's above.
         let above = found.node.source.identity();
         let identity = Identity { device: above.device, inode: stat.identity.inode };
-        let Some(own) = desk.tool().unpack_entered(desk, found, &own) else { return desk.settle(found) };
+        let Some(own) = cx.tool().unpack_entered(cx, found, &own) else { return cx.settle(found) };
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
-        let source = desk.cache().hold(&found.node.source, found.name(), how, identity, None);
-        desk.continue_dir(found, (source, Stat { identity, ..stat }), own, names.unpack());
+        let source = cx.cache().hold(&found.node.source, found.name(), how, identity, None);
+        cx.continue_dir(found, (source, Stat { identity, ..stat }), own, names.unpack());
     }
 }

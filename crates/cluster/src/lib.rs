@@ -6,33 +6,33 @@
 mod agent;
 pub mod batch;
 mod build;
-pub mod direct;
 mod distributed;
 mod entered;
+pub mod in_process;
+mod item;
 pub mod launch;
 pub mod link;
 pub mod master;
 pub mod mpi;
 mod options;
-mod outbox;
 mod owner;
-mod part;
+pub mod rank_loop;
+mod remote_path;
 pub mod schedule;
 mod seal;
+mod send_queue;
 pub mod simulate;
 mod stamp;
 mod standstill;
-pub mod station;
 mod token;
 pub mod transport;
-mod ways;
 pub mod wire;
 
 pub use distributed::{Distributed, Joined};
-pub use options::{Options, Walk};
-pub use part::{
-    Arrivals, Begun, Errand, LargeFile, Outlet, PackedPart, Parcel, Part, PartKey, PartOutcome, Piece,
-    part_of,
+pub use item::{
+    CompletionSink, ItemKey, ItemOutcome, ItemReceiver, ItemSpec, LargeFile, PackedItem, PartialFile,
+    PendingItem, Piece, WorkItem, item_of,
 };
+pub use options::{Options, Walk};
+pub use remote_path::{RemotePath, RemotePaths};
 pub use stamp::{RunId, Stamp};
-pub use ways::{Way, Ways};

@@ -48,7 +48,7 @@ type Post<S> = Box<dyn FnMut(S) -> io::Result<()> + Send>;
 /// One end of a link: sends `S`, receives `R`.
 pub struct Link<S, R> {
     post: Post<S>,
-    arrivals: Receiver<Arrival<R>>,
+    receiver: Receiver<Arrival<R>>,
 }
 
 impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S, R> {
@@ -64,9 +64,9 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
     ) -> io::Result<Self> {
         let progress = Arc::new(Progress::default());
         let heard = Arc::clone(&progress);
-        let arrivals = spawn(input, move |count| heard.note(count))?;
+        let receiver = spawn(input, move |count| heard.note(count))?;
         let mut paced = Paced { output, progress, sent: 0, window };
-        Ok(Self { post: Box::new(move |message| paced.write(&frame(MESSAGE, &pack(&message)))), arrivals })
+        Ok(Self { post: Box::new(move |message| paced.write(&frame(MESSAGE, &pack(&message)))), receiver })
     }
 
     /// Makes rank 0's end, which says how much it has read.
@@ -87,9 +87,9 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
                 write_whole(&answers, &frame(READ_SO_FAR, &pack(&count))).unwrap_or_default();
             }
         };
-        let arrivals = spawn(Counted { input, count: 0, tell: acknowledge }, |_| ())?;
+        let receiver = spawn(Counted { input, count: 0, tell: acknowledge }, |_| ())?;
         let post = move |message: S| write_whole(&output, &frame(MESSAGE, &pack(&message)));
-        Ok(Self { post: Box::new(post), arrivals })
+        Ok(Self { post: Box::new(post), receiver })
     }
 
     /// Sends a message.
@@ -102,7 +102,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
 
     /// Takes what has arrived, if anything has.
     pub fn receive(&self) -> Option<Arrival<R>> {
-        match self.arrivals.try_recv() {
+        match self.receiver.try_recv() {
             Ok(arrival) => Some(arrival),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(Arrival::Gone("the link is closed".to_owned())),
@@ -111,7 +111,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
 
     /// Takes apart what sends and what receives, for two threads.
     pub fn split(self) -> (Outgoing<S>, Incoming<R>) {
-        (Outgoing { post: self.post }, Incoming { arrivals: self.arrivals })
+        (Outgoing { post: self.post }, Incoming { receiver: self.receiver })
     }
 }
 
@@ -132,13 +132,13 @@ impl<S> Outgoing<S> {
 
 /// The receiving half of an end.
 pub struct Incoming<R> {
-    arrivals: Receiver<Arrival<R>>,
+    receiver: Receiver<Arrival<R>>,
 }
 
 impl<R> Incoming<R> {
     /// Waits for what arrives, as long as `patience` lasts.
     pub fn wait(&self, patience: Duration) -> Option<Arrival<R>> {
-        match self.arrivals.recv_timeout(patience) {
+        match self.receiver.recv_timeout(patience) {
             Ok(arrival) => Some(arrival),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => Some(Arrival::Gone("the link is closed".to_owned())),
@@ -154,7 +154,7 @@ pub fn inside<A: Send + 'static, B: Send + 'static>() -> (Link<A, B>, Link<B, A>
         Box::new(move |message| sender.send(Arrival::Message(message)).map_err(gone))
     }
     let ((to_right, from_left), (to_left, from_right)) = (channel(), channel());
-    (Link { post: post(to_right), arrivals: from_right }, Link { post: post(to_left), arrivals: from_left })
+    (Link { post: post(to_right), receiver: from_right }, Link { post: post(to_left), receiver: from_left })
 }
 
 /// What a frame holds: a message, or how many bytes its sender has read so far.
@@ -254,18 +254,18 @@ fn spawn<R: DeserializeOwned + Send + 'static>(
     input: impl Read + Send + 'static,
     mut note: impl FnMut(Option<u64>) + Send + 'static,
 ) -> io::Result<Receiver<Arrival<R>>> {
-    let (sender, arrivals) = channel();
+    let (sender, receiver) = channel();
     Builder::new().name("link".to_owned()).spawn(move || {
         read(input, &sender, &mut note);
         note(None);
     })?;
-    Ok(arrivals)
+    Ok(receiver)
 }
 
 /// Reads frames until the stream ends or is broken, or nobody listens any more.
 fn read<R: DeserializeOwned>(
     input: impl Read,
-    arrivals: &Sender<Arrival<R>>,
+    receiver: &Sender<Arrival<R>>,
     note: &mut impl FnMut(Option<u64>),
 ) {
     let mut input = io::BufReader::with_capacity(1 << 16, input);
@@ -276,7 +276,7 @@ fn read<R: DeserializeOwned>(
             Err(error) => break error.to_string(),
         };
         after_frame = true;
-        if !stray.is_empty() && arrivals.send(Arrival::Stray(stray)).is_err() {
+        if !stray.is_empty() && receiver.send(Arrival::Stray(stray)).is_err() {
             return;
         }
         let Some(payload) = payload else { break "the link is closed".to_owned() };
@@ -288,12 +288,12 @@ fn read<R: DeserializeOwned>(
             Some((&MESSAGE, message)) => unpack(message).map_or_else(Arrival::Gone, Arrival::Message),
             _ => break "a frame of an unknown kind".to_owned(),
         };
-        if arrivals.send(arrival).is_err() {
+        if receiver.send(arrival).is_err() {
             return;
         }
     };
     // If nobody listens, nobody has to know.
-    arrivals.send(Arrival::Gone(why)).unwrap_or_default();
+    receiver.send(Arrival::Gone(why)).unwrap_or_default();
 }
 
 /// Reads up to the next frame and the frame; `None` for it at the end of the stream.
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    fn arrivals(bytes: Vec<u8>) -> Vec<Arrival<Vec<u8>>> {
+    fn receiver(bytes: Vec<u8>) -> Vec<Arrival<Vec<u8>>> {
         let (sender, receiver) = channel();
         read(io::Cursor::new(bytes), &sender, &mut |_| ());
         drop(sender);
@@ -383,7 +383,7 @@ mod tests {
                 bytes.extend_from_slice(&frame(MESSAGE, &pack(payload)));
             }
             let (mut received, mut strays, mut ended) = (Vec::new(), Vec::new(), 0);
-            for arrival in arrivals(bytes) {
+            for arrival in receiver(bytes) {
                 match arrival {
                     Arrival::Message(message) => received.push(message),
                     Arrival::Stray(stray) => strays.extend(stray),
@@ -426,7 +426,7 @@ mod tests {
             let mut bytes = frame(MESSAGE, &pack(&payload));
             let at = at % (bytes.len() - 1);
             bytes[at] ^= 1 << bit;
-            let taken = arrivals(bytes).into_iter().any(|arrival| matches!(arrival, Arrival::Message(_)));
+            let taken = receiver(bytes).into_iter().any(|arrival| matches!(arrival, Arrival::Message(_)));
             prop_assert!(!taken);
         }
     }

@@ -1,7 +1,7 @@
 //! Rank 0: what comes over the link is handed out, what is done goes back, and whoever is silent too long is given up.
 //!
 //! ```text
-//! link ─► Brief ─► all ─► Hello ... ─► Ready ─► Part ... ─► Scheduler ─► ranks
+//! link ─► init-message ─► all ─► Hello ... ─► Ready ─► item ... ─► Scheduler ─► ranks
 //!                                               Report ◄───────────────── ranks
 //! link ─► Stop ─► all ─► Bye ... ─► Stopped
 //! ```
@@ -12,10 +12,12 @@
 use std::time::{Duration, Instant};
 
 use crate::link::{Arrival, Link};
-use crate::schedule::{CountedBy, Event, LargeFile, Limits, Order, Part, Scheduler};
+use crate::schedule::{CountedBy, Event, Item, LargeFile, Limits, Order, Scheduler};
 use crate::standstill::Standstill;
 use crate::transport::{Broken, Rank};
-use crate::wire::{Brief, Hello, Message, Opened, PackedBrief, Report, ToLaunch, ToMaster, counted_by};
+use crate::wire::{
+    FileOpened, Hello, InitMessage, Message, PackedInit, Report, ToLaunch, ToMaster, counted_by,
+};
 
 /// Messages of the link taken in one turn, so that the ranks are heard as well.
 const LINK_TURN: usize = 256;
@@ -134,9 +136,9 @@ impl Master {
 
     fn take_from_launch(&mut self, message: ToMaster) -> Result<(), Broken> {
         match message {
-            ToMaster::Brief(brief) => self.begin(brief),
-            ToMaster::Part { part, directory, entries, body } => {
-                self.event(Event::Part(Part { id: part, directory, entries, body }));
+            ToMaster::InitMessage(init_message) => self.begin(init_message),
+            ToMaster::Item { part, directory, entries, body } => {
+                self.event(Event::Item(Item { id: part, directory, entries, body }));
             }
             ToMaster::Closed => self.event(Event::Closed),
             ToMaster::CallOff => self.tell_all(&Message::CalledOff),
@@ -149,16 +151,16 @@ impl Master {
         Ok(())
     }
 
-    /// Passes the brief on. One of another build every rank refuses, this one's agent too.
-    fn begin(&mut self, packed: PackedBrief) {
-        if let Ok(brief) = packed.unpack() {
+    /// Passes the init-message on. One of another build every rank refuses, this one's agent too.
+    fn begin(&mut self, packed: PackedInit) {
+        if let Ok(init_message) = packed.unpack() {
             let size = self.peers.len() as u32;
-            self.silence = brief.silence;
-            self.counted_by = counted_by(brief.leader_counts);
-            let limits = limits(&brief);
+            self.silence = init_message.silence;
+            self.counted_by = counted_by(init_message.leader_counts);
+            let limits = limits(&init_message);
             self.scheduler = Some(Scheduler::new(workers(size).map(Rank).collect(), limits));
         }
-        self.tell_all(&Message::Brief(packed));
+        self.tell_all(&Message::InitMessage(packed));
     }
 
     /// Takes a message of a rank.
@@ -293,19 +295,22 @@ fn broken_link(why: String) -> Broken {
 
 /// Tells whether a message is of the work, rather than a sign of life or a beginning or an end.
 fn counts(message: &Message) -> bool {
-    !matches!(message, Message::Alive | Message::Brief(_) | Message::Hello(_) | Message::Stop | Message::Bye)
+    !matches!(
+        message,
+        Message::Alive | Message::InitMessage(_) | Message::Hello(_) | Message::Stop | Message::Bye
+    )
 }
 
-/// The measures of the schedule that a brief asks for.
-pub(crate) fn limits(brief: &Brief) -> Limits {
-    let usual = Limits { remarks: brief.debug, ..Limits::default() };
-    match brief.range_bytes {
+/// The measures of the schedule that a init-message asks for.
+pub(crate) fn limits(init_message: &InitMessage) -> Limits {
+    let usual = Limits { remarks: init_message.debug, ..Limits::default() };
+    match init_message.range_bytes {
         Some(bytes) => Limits { range_bytes_min: bytes, range_bytes_max: bytes, ..usual },
         None => usual,
     }
 }
 
-fn large_file(leader: Rank, counted_by: CountedBy, opened: &Opened) -> LargeFile {
+fn large_file(leader: Rank, counted_by: CountedBy, opened: &FileOpened) -> LargeFile {
     LargeFile {
         id: opened.file,
         leader,

@@ -17,7 +17,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Found, HeldCache, Node};
+use haul_flow::{DirCache, DirNode, Entry};
 use haul_sys::{Fd, FileType, Names, Stat, file_system_id, stat_at, stat_path};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -82,8 +82,8 @@ impl SeenEntries {
     /// run, in the order of the names.
     pub(crate) fn look<T: Distributed>(
         tool: &T,
-        cache: &HeldCache,
-        (node, names): (&Arc<Node<T>>, Names),
+        cache: &DirCache,
+        (node, names): (&Arc<DirNode<T>>, Names),
         known: &[Stamp],
     ) -> (Self, Names) {
         let names = Arc::new(names);
@@ -93,7 +93,7 @@ impl SeenEntries {
         let (mut seen, mut left) = (Vec::with_capacity(names.len()), Names::new());
         for index in 0..names.len() {
             let (name, entry) = (names.name(index), names.entry(index));
-            let found = Found { node: Arc::clone(node), name: name.into(), kind: entry.kind, seen: None };
+            let found = Entry { node: Arc::clone(node), name: name.into(), kind: entry.kind, seen: None };
             let source = place.as_ref().and_then(|place| {
                 let stat = stat_path(Some(place.directory), name, tool.follow(&found)).ok()?;
                 Some(State::new(place.file_system, &stat))
@@ -111,10 +111,10 @@ impl SeenEntries {
     /// Stamps the entries that `may_be` stamped, in the order of the names, without those that are `apart`.
     pub(crate) fn stamps<T: Distributed>(
         &self,
-        (tool, cache): (&T, &HeldCache),
-        node: &Arc<Node<T>>,
+        (tool, cache): (&T, &DirCache),
+        node: &Arc<DirNode<T>>,
         apart: impl Fn(&CStr) -> bool,
-        may_be: impl Fn(&Found<T>) -> bool,
+        may_be: impl Fn(&Entry<T>) -> bool,
     ) -> Vec<Stamp> {
         let stamp_of = |seen: &Seen| {
             if seen.kept != Stamp::NONE {
@@ -122,7 +122,7 @@ impl SeenEntries {
             }
             let name = seen.name.as_c_str().into();
             let kind = haul_sys::EntryType::Unknown;
-            let found = Found { node: Arc::clone(node), name, kind, seen: None };
+            let found = Entry { node: Arc::clone(node), name, kind, seen: None };
             match may_be(&found) {
                 true => stamp(tool, cache, &found, seen.source.as_ref()),
                 false => Stamp::NONE,
@@ -132,7 +132,7 @@ impl SeenEntries {
     }
 
     /// Stamps one entry.
-    pub(crate) fn stamp_of<T: Distributed>(&self, tool: &T, cache: &HeldCache, found: &Found<T>) -> Stamp {
+    pub(crate) fn stamp_of<T: Distributed>(&self, tool: &T, cache: &DirCache, found: &Entry<T>) -> Stamp {
         let seen = self.0.iter().find(|seen| seen.name.as_c_str() == found.name());
         seen.map_or(Stamp::NONE, |seen| stamp(tool, cache, found, seen.source.as_ref()))
     }
@@ -151,7 +151,7 @@ impl<'a> Place<'a> {
 }
 
 /// Stamps an entry by the state of its target now. What cannot be looked at gets no stamp.
-fn stamp<T: Distributed>(tool: &T, cache: &HeldCache, found: &Found<T>, source: Option<&State>) -> Stamp {
+fn stamp<T: Distributed>(tool: &T, cache: &DirCache, found: &Entry<T>, source: Option<&State>) -> Stamp {
     let look = || {
         let (held, name) = tool.made(found)?;
         let directory = cache.open(held).ok()?;

@@ -3,10 +3,10 @@
 
 use std::ffi::{CStr, CString};
 
-use haul_flow::{HeldCache, JobSpec, Problem, Wording, sweep};
+use haul_flow::{DirCache, JobSpec, Problem, Wording, sweep};
 
+use crate::remote_path::{RemotePath, RemotePaths};
 use crate::stamp::RunId;
-use crate::ways::{Way, Ways};
 use crate::wire::Token;
 
 /// The launch process cannot take its token away.
@@ -38,7 +38,7 @@ impl<'a, T> Tokens<'a, T> {
                 .open(place)
                 .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
             match made {
-                Ok(()) => left.push((index, Token { place: Way::to(place), name: name.clone() })),
+                Ok(()) => left.push((index, Token { place: RemotePath::to(place), name: name.clone() })),
                 Err(cause) => spec.report.debug(&format!("no token: {cause:#}")),
             }
         }
@@ -67,7 +67,7 @@ impl<T> Drop for Tokens<'_, T> {
 }
 
 /// Checks that a directory is the one that the launch process has left a token in.
-pub(crate) fn check(cache: &HeldCache, ways: &Ways, token: &Token) -> Result<(), String> {
+pub(crate) fn check(cache: &DirCache, ways: &RemotePaths, token: &Token) -> Result<(), String> {
     let path = String::from_utf8_lossy(&token.place.path()).into_owned();
     let path = if path.is_empty() { "." } else { path.as_str() };
     let unseen = |cause: haul_sys::Error| format!("cannot see the directory '{path}': {cause}");

@@ -2,7 +2,7 @@
 //! ([`ToMaster`], [`ToLaunch`]).
 //!
 //! All processes of a run are of one build, so messages have no versions: before anything else a process learns the build of the
-//! launch process ([`PackedBrief`]), and says so if its own is another. What cannot be read is an error that ends the job.
+//! launch process ([`PackedInit`]), and says so if its own is another. What cannot be read is an error that ends the job.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -16,46 +16,46 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::build;
-use crate::part::PartOutcome;
-use crate::schedule::{CountedBy, FileId, PartId};
+use crate::item::ItemOutcome;
+use crate::remote_path::RemotePath;
+use crate::schedule::{CountedBy, FileId, ItemId};
 use crate::stamp::Stamp;
 use crate::transport::Rank;
-use crate::ways::Way;
 
-/// A brief on its way.
+/// A init-message on its way.
 ///
 /// Invariant: this type, [`Hello`], and the places of their variants in [`Message`] and [`ToMaster`] never change, so that
 /// processes of different builds understand that they are.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PackedBrief {
+pub struct PackedInit {
     /// The launch process's build.
     build: String,
-    /// The brief, as that build writes it.
-    brief: Vec<u8>,
+    /// The init-message, as that build writes it.
+    init_message: Vec<u8>,
 }
 
-impl PackedBrief {
-    /// Packs a brief of this build.
+impl PackedInit {
+    /// Packs a init-message of this build.
     #[must_use]
-    pub fn new(brief: &Brief) -> Self {
-        Self { build: build::own().to_owned(), brief: pack(brief) }
+    pub fn new(init_message: &InitMessage) -> Self {
+        Self { build: build::own().to_owned(), init_message: pack(init_message) }
     }
 
-    /// Unpacks the brief.
+    /// Unpacks the init-message.
     ///
     /// # Errors
     /// Why this process cannot do its part: it is another build.
-    pub fn unpack(&self) -> Result<Brief, String> {
+    pub fn unpack(&self) -> Result<InitMessage, String> {
         if self.build != build::own() {
             return Err(build::mismatch(&self.build, build::own()));
         }
-        unpack(&self.brief)
+        unpack(&self.init_message)
     }
 }
 
 /// What every process of a job is told first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Brief {
+pub struct InitMessage {
     /// The tool.
     pub tool: String,
     /// What it has to know.
@@ -86,7 +86,7 @@ pub struct Brief {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Token {
     /// The directory.
-    pub place: Way,
+    pub place: RemotePath,
     /// The file's name in it.
     pub name: CString,
 }
@@ -106,11 +106,11 @@ pub struct Hello {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Message {
     /// Master to all: what it is about.
-    Brief(PackedBrief),
+    InitMessage(PackedInit),
     /// Any to the master: the answer.
     Hello(Hello),
     /// Master: do these parts.
-    Parts(Vec<(PartId, Vec<u8>)>),
+    Parts(Vec<(ItemId, Vec<u8>)>),
     /// Master: move a range.
     Range {
         /// The file.
@@ -145,11 +145,11 @@ pub enum Message {
 
 /// A part that is done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PartOver {
+pub struct ItemOver {
     /// The part.
-    pub part: PartId,
+    pub part: ItemId,
     /// What became of its entries.
-    pub outcome: PartOutcome,
+    pub outcome: ItemOutcome,
     /// Whether nothing went wrong in it.
     pub flawless: bool,
     /// What went wrong in it.
@@ -158,11 +158,11 @@ pub struct PartOver {
 
 /// A large file that was begun.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Opened {
+pub struct FileOpened {
     /// Its number.
     pub file: FileId,
     /// The part it was in.
-    pub part: PartId,
+    pub part: ItemId,
     /// Its name there.
     pub name: CString,
     /// Its bytes.
@@ -213,9 +213,9 @@ pub struct FileOver {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Large files begun.
-    pub opened: Vec<Opened>,
+    pub opened: Vec<FileOpened>,
     /// Parts done.
-    pub parts: Vec<PartOver>,
+    pub parts: Vec<ItemOver>,
     /// Ranges over.
     pub ranges: Vec<RangeOver>,
     /// Large files over.
@@ -311,11 +311,11 @@ impl Sentences {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToMaster {
     /// What it is about.
-    Brief(PackedBrief),
+    InitMessage(PackedInit),
     /// A part to be done.
-    Part {
+    Item {
         /// Its number.
-        part: PartId,
+        part: ItemId,
         /// What tells its directory from most others.
         directory: u64,
         /// How many entries it has.

@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_cluster::{
-    Arrivals, Distributed, Errand, Joined, LargeFile, Outlet, PackedPart, Parcel, Part, PartKey, Piece, Way,
-    Ways,
+    CompletionSink, Distributed, ItemKey, ItemReceiver, ItemSpec, Joined, LargeFile, PackedItem, PendingItem,
+    Piece, RemotePath, RemotePaths, WorkItem,
 };
 use haul_flow::{
-    Absent, Config, Desk, Driver, Feed, Found, HeldCache, Job, Local, MakeWorker, Node, OpenedFile, Problem,
-    Report, Settings, Setup, Status,
+    Config, Context, DirCache, DirNode, Driver, Entry, Feed, Job, Local, MakeWorker, MissingWorkers,
+    OpenSource, Problem, Report, Settings, Setup, Status,
 };
 use haul_sys::{Error, Open, PackedNames, Stat};
 use proptest::prelude::*;
@@ -31,19 +31,19 @@ use recorder::{Event, MACHINE, Notes, Recorder, Shape, build, check, operand, sh
 impl Distributed for Recorder {
     const NAME: &'static str = "recorder";
 
-    fn brief(&self) -> Vec<u8> {
+    fn init_message(&self) -> Vec<u8> {
         Vec::new()
     }
-    fn briefed(_: &[u8]) -> Option<Self> {
+    fn from_init(_: &[u8]) -> Option<Self> {
         Some(Self::default())
     }
-    fn may_travel(&self, _: &Node<Self>) -> bool {
+    fn may_travel(&self, _: &DirNode<Self>) -> bool {
         true
     }
     fn pack(&self, own: &String) -> Vec<u8> {
         own.as_bytes().to_vec()
     }
-    fn unpack(&self, packed: &[u8], _: &Arrivals<'_>) -> Result<String, (Vec<u8>, Error)> {
+    fn unpack(&self, packed: &[u8], _: &ItemReceiver<'_>) -> Result<String, (Vec<u8>, Error)> {
         Ok(String::from_utf8(packed.to_vec()).unwrap())
     }
     fn pack_entered(&self, own: &String) -> Vec<u8> {
@@ -51,24 +51,24 @@ impl Distributed for Recorder {
     }
     fn join(
         &self,
-        _: &Desk<'_, Self>,
-        _: &Found<Self>,
-        _: &OpenedFile<'_>,
+        _: &Context<'_, Self>,
+        _: &Entry<Self>,
+        _: &OpenSource<'_>,
         ticket: &[u8],
     ) -> Option<Joined<Mutex<u64>>> {
         let target = haul_sys::open_path(&CString::new(ticket).unwrap(), Open::READ).unwrap();
         Some(Joined { own: Mutex::new(0), target, inspect: true })
     }
-    fn may_be_entered_elsewhere(&self, _: &Node<Self>, _: u64) -> bool {
+    fn may_be_entered_elsewhere(&self, _: &DirNode<Self>, _: u64) -> bool {
         true
     }
-    fn unpack_entered(&self, _: &Desk<'_, Self>, _: &Found<Self>, packed: &[u8]) -> Option<String> {
+    fn unpack_entered(&self, _: &Context<'_, Self>, _: &Entry<Self>, packed: &[u8]) -> Option<String> {
         Some(String::from_utf8(packed.to_vec()).unwrap())
     }
-    fn decide_returned(&self, _: &Desk<'_, Self>, _: &mut Found<Self>) -> bool {
+    fn decide_returned(&self, _: &Context<'_, Self>, _: &mut Entry<Self>) -> bool {
         true
     }
-    fn claimed_is_over(&self, _: &Desk<'_, Self>, found: &Found<Self>, stands: bool) {
+    fn claimed_is_over(&self, _: &Context<'_, Self>, found: &Entry<Self>, stands: bool) {
         self.claimed.lock().unwrap().push((found.name().to_owned(), stands));
     }
 }
@@ -86,7 +86,7 @@ struct Giving {
 
 /// A part under way: as long as it is, the run that walks goes on.
 struct Sent {
-    parcel: Parcel<Recorder>,
+    pending: PendingItem<Recorder>,
     claimed: bool,
     feed: Feed<'static, Job<Recorder>>,
 }
@@ -98,28 +98,28 @@ struct Post {
     notes: &'static Notes,
     local: &'static Local<Job<Recorder>>,
     other: Mutex<Option<Feed<'static, Job<Recorder>>>>,
-    ways: Arc<Ways>,
+    ways: Arc<RemotePaths>,
     under_way: Mutex<HashMap<u64, Sent>>,
     parts: AtomicU64,
     /// Parts that were told to be done and were not under way.
     strays: Mutex<Vec<u64>>,
     /// Does something about a part before it is sent.
-    before: fn(&PackedPart),
+    before: fn(&PackedItem),
 }
 
 impl Post {
-    fn send(self: &Arc<Self>, parcel: Parcel<Recorder>, claimed: bool) {
+    fn send(self: &Arc<Self>, pending: PendingItem<Recorder>, claimed: bool) {
         let number = self.parts.fetch_add(1, Ordering::Relaxed);
-        let packed = parcel.pack(self.tool, Errand { number, claimed, ..Errand::default() });
+        let packed = pending.pack(self.tool, ItemSpec { number, claimed, ..ItemSpec::default() });
         (self.before)(&packed);
-        let sent = Sent { parcel, claimed, feed: self.local.feed() };
+        let sent = Sent { pending, claimed, feed: self.local.feed() };
         self.under_way.lock().unwrap().insert(number, sent);
         let (ways, entries) = (Arc::clone(&self.ways), self.giving.entries[1]);
-        let outlet = Arc::clone(self) as Arc<dyn Outlet<Recorder>>;
-        let admit = move |desk: &Desk<'_, Recorder>| {
-            let arrivals = Arrivals { cache: desk.cache(), ways: &ways };
-            let jobs = arrivals.admit(desk.tool(), outlet, packed, entries).unwrap();
-            jobs.into_iter().for_each(|job| desk.share(job));
+        let sink = Arc::clone(self) as Arc<dyn CompletionSink<Recorder>>;
+        let admit = move |cx: &Context<'_, Recorder>| {
+            let receiver = ItemReceiver { cache: cx.cache(), ways: &ways };
+            let jobs = receiver.admit(cx.tool(), sink, packed, entries).unwrap();
+            jobs.into_iter().for_each(|job| cx.share(job));
         };
         self.other.lock().unwrap().as_ref().unwrap().share(Job::Visit(Box::new(admit)));
     }
@@ -134,12 +134,14 @@ impl Driver<Job<Recorder>> for Giver {
     }
     fn share(&self, me: usize, job: Job<Recorder>) {
         let claimed = matches!(job, Job::Entries(_));
-        let parcel = match self.0.giving.directories {
-            true => Parcel::of_directories(self.0.tool, job).or_else(|job| Parcel::of(self.0.tool, job)),
-            false => Parcel::of(self.0.tool, job),
+        let pending = match self.0.giving.directories {
+            true => {
+                PendingItem::of_directories(self.0.tool, job).or_else(|job| PendingItem::of(self.0.tool, job))
+            }
+            false => PendingItem::of(self.0.tool, job),
         };
-        match parcel {
-            Ok(parcel) => self.0.send(parcel, claimed),
+        match pending {
+            Ok(pending) => self.0.send(pending, claimed),
             Err(job) => self.0.local.share(me, job),
         }
     }
@@ -152,27 +154,27 @@ impl Driver<Job<Recorder>> for Giver {
     fn chunk_entries(&self, _: usize) -> usize {
         self.0.giving.entries[0]
     }
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers> {
         let absent = self.0.local.drive(make);
         self.0.other.lock().unwrap().take();
         absent
     }
 }
 
-impl Outlet<Recorder> for Post {
-    fn done(&self, part: &Part<Recorder>) {
-        let sent = self.under_way.lock().unwrap().remove(&part.errand.number);
-        let Some(Sent { parcel, claimed, feed }) = sent else {
-            return self.strays.lock().unwrap().push(part.errand.number);
+impl CompletionSink<Recorder> for Post {
+    fn done(&self, part: &WorkItem<Recorder>) {
+        let sent = self.under_way.lock().unwrap().remove(&part.item.number);
+        let Some(Sent { pending, claimed, feed }) = sent else {
+            return self.strays.lock().unwrap().push(part.item.number);
         };
         let outcome = part.outcome();
-        feed.share(Job::Visit(Box::new(move |desk| parcel.conclude(desk, claimed, outcome))));
+        feed.share(Job::Visit(Box::new(move |cx| pending.conclude(cx, claimed, outcome))));
     }
-    fn note(&self, _: PartKey, problem: Problem) {
+    fn note(&self, _: ItemKey, problem: Problem) {
         self.notes.problem(problem);
     }
-    fn seal(&self, _: &Desk<'_, Recorder>, _: &Arc<Node<Recorder>>) {}
-    fn flush(&self, _: &Desk<'_, Recorder>) {}
+    fn seal(&self, _: &Context<'_, Recorder>, _: &Arc<DirNode<Recorder>>) {}
+    fn flush(&self, _: &Context<'_, Recorder>) {}
     fn flushes(&self) -> bool {
         false
     }
@@ -180,7 +182,7 @@ impl Outlet<Recorder> for Post {
         None
     }
     fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
-    fn over(&self, _: &Desk<'_, Recorder>, _: &Found<Recorder>, _: u64, _: bool) {}
+    fn over(&self, _: &Context<'_, Recorder>, _: &Entry<Recorder>, _: u64, _: bool) {}
 }
 
 /// What came of a run that gave its files away.
@@ -193,13 +195,13 @@ struct Given {
 }
 
 /// Runs over a tree, and gives the files to another run.
-fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedPart)) -> Given {
+fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Given {
     let settings = Settings { held, ..Settings::within(&Config::default(), MACHINE) };
     // Parts are known to their entries, which may live as long as anything.
     let tool: &Recorder = Box::leak(Box::default());
     let notes: &Notes = Box::leak(Box::default());
     let [local, other] = giving.workers.map(|workers| &*Box::leak(Box::new(Local::new(workers))));
-    let [here, there] = [held; 2].map(HeldCache::new);
+    let [here, there] = [held; 2].map(DirCache::new);
     let post = Arc::new(Post {
         giving,
         tool,
@@ -259,11 +261,11 @@ proptest! {
 }
 
 /// Removes the files of a part that are to be gone when it arrives; of those with several names, when it arrives claimed.
-fn remove_gone(part: &PackedPart) {
+fn remove_gone(part: &PackedItem) {
     let folder = String::from_utf8(part.source.path()).unwrap();
     for name in part.names.bytes().split(|byte| *byte == 0) {
         let name = std::str::from_utf8(name).unwrap();
-        if name.starts_with("gone") || (name.starts_with("twin-gone") && part.errand.claimed) {
+        if name.starts_with("gone") || (name.starts_with("twin-gone") && part.item.claimed) {
             fs::remove_file(Path::new(&folder).join(name)).unwrap();
         }
     }
@@ -304,23 +306,23 @@ struct Heard {
     problems: Mutex<Vec<Problem>>,
 }
 
-impl Outlet<Recorder> for Heard {
-    fn done(&self, part: &Part<Recorder>) {
+impl CompletionSink<Recorder> for Heard {
+    fn done(&self, part: &WorkItem<Recorder>) {
         self.moved.lock().unwrap().push(part.was_moved());
     }
     fn large(&self, _: &Stat) -> Option<u64> {
         panic!("a member was asked to lead");
     }
-    fn note(&self, _: PartKey, problem: Problem) {
+    fn note(&self, _: ItemKey, problem: Problem) {
         self.problems.lock().unwrap().push(problem);
     }
-    fn seal(&self, _: &Desk<'_, Recorder>, _: &Arc<Node<Recorder>>) {}
-    fn flush(&self, _: &Desk<'_, Recorder>) {}
+    fn seal(&self, _: &Context<'_, Recorder>, _: &Arc<DirNode<Recorder>>) {}
+    fn flush(&self, _: &Context<'_, Recorder>) {}
     fn flushes(&self) -> bool {
         false
     }
     fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
-    fn over(&self, _: &Desk<'_, Recorder>, _: &Found<Recorder>, _: u64, _: bool) {}
+    fn over(&self, _: &Context<'_, Recorder>, _: &Entry<Recorder>, _: u64, _: bool) {}
 }
 
 /// Moves a piece of a file of `bytes` bytes that had `size` when its leader opened it; returns whether it was told to be moved,
@@ -332,23 +334,23 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
     let settings = Settings::within(&Config::default(), MACHINE);
     let (tool, notes, heard, local) =
         (Recorder::default(), Notes::default(), Arc::new(Heard::default()), Local::new(2));
-    let cache = HeldCache::new(16);
+    let cache = DirCache::new(16);
     let place = operand(&cache, &file).place;
     let piece = Piece { range: piece, size, by_kernel: false, ticket: b"/dev/null".to_vec() };
-    let mut packed = PackedPart {
-        errand: Errand { piece: Some(piece), ..Errand::default() },
-        source: Way::to(&place),
+    let mut packed = PackedItem {
+        item: ItemSpec { piece: Some(piece), ..ItemSpec::default() },
+        source: RemotePath::to(&place),
         own: Vec::new(),
         names: PackedNames::default(),
     };
     packed.names.push(c"file", haul_sys::EntryType::Regular);
     let setup = Setup { settings, cache: &cache, report: &notes, driver: &local, engine: Mutex::default() };
-    let outlet = Arc::clone(&heard) as Arc<dyn Outlet<Recorder>>;
+    let sink = Arc::clone(&heard) as Arc<dyn CompletionSink<Recorder>>;
     let feed = local.feed();
-    feed.share(Job::Visit(Box::new(move |desk| {
-        let arrivals = Arrivals { cache: desk.cache(), ways: &Ways::default() };
-        let jobs = arrivals.admit(desk.tool(), outlet, packed, 64).unwrap();
-        jobs.into_iter().for_each(|job| desk.share(job));
+    feed.share(Job::Visit(Box::new(move |cx| {
+        let receiver = ItemReceiver { cache: cx.cache(), ways: &RemotePaths::default() };
+        let jobs = receiver.admit(cx.tool(), sink, packed, 64).unwrap();
+        jobs.into_iter().for_each(|job| cx.share(job));
     })));
     drop(feed);
     haul_flow::run(&tool, [], &setup);

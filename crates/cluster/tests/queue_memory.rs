@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use haul_cluster::schedule::{Event, Limits, Order, Part, PartId, Scheduler};
+use haul_cluster::schedule::{Event, Item, ItemId, Limits, Order, Scheduler};
 use haul_cluster::transport::Rank;
 
 const ENTRIES: u64 = 10_000_000;
@@ -32,13 +32,13 @@ fn queue(entries: u32) -> u64 {
     let mut orders = Vec::new();
     let parts = ENTRIES / u64::from(entries);
     for id in 0..parts {
-        let part = Part {
-            id: PartId(1 << 40 | id),
+        let part = Item {
+            id: ItemId(1 << 40 | id),
             directory: 0x1_0000_0000 | (id / 8),
             entries,
             body: body(entries, 60),
         };
-        scheduler.take(Event::Part(part), Duration::ZERO, &mut orders);
+        scheduler.take(Event::Item(part), Duration::ZERO, &mut orders);
     }
     assert!(
         scheduler.queued_entries() >= ENTRIES - 2048,

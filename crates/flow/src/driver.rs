@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::held::{Held, HeldCache};
+use crate::held::{DirCache, DirHandle};
 use crate::local::Local;
 use crate::plan;
 use crate::run::Job;
@@ -27,9 +27,9 @@ pub struct JobSpec<'a, T> {
     /// And as it was resolved for this machine.
     pub settings: &'a Settings,
     /// The directories held.
-    pub cache: &'a HeldCache,
+    pub cache: &'a DirCache,
     /// Those of them in which something is made: everybody has to see the same.
-    pub places: Vec<Arc<Held>>,
+    pub places: Vec<Arc<DirHandle>>,
     /// Who listens.
     pub report: &'a dyn Report,
 }
@@ -51,11 +51,11 @@ impl<T: Tool> Executor<T> for Alone {
 /// Makes the driver of this process for a tool.
 pub(crate) fn local<T: Tool>(settings: &Settings, tool: &T) -> Local<Job<T>> {
     let local = Local::new(settings.jobs).preferring(settings.precedence());
-    local.in_one_row(tool.policy().order == Order::Walk)
+    local.in_walk_order(tool.policy().order == Order::Walk)
 }
 
 /// What a driver must know of a job to order it.
-pub trait Weigh {
+pub trait JobWeight {
     /// Tells whether doing the job finds more work (a directory) rather than ends some (files).
     fn finds_work(&self) -> bool;
 
@@ -83,7 +83,7 @@ pub type MakeWorker<'a> = dyn Fn(usize) -> Box<dyn Step + 'a> + Sync + 'a;
 
 /// Workers there should have been, and were not.
 #[derive(Debug)]
-pub struct Absent {
+pub struct MissingWorkers {
     /// How many.
     pub workers: usize,
     /// What kept the last of them away.
@@ -94,7 +94,7 @@ pub struct Absent {
 ///
 /// Jobs are shared only by workers that are stepping (and by the caller before [`Driver::drive`]). So when every worker
 /// is idle and no job is queued, nothing can come any more: that is the end of the run.
-pub trait Driver<J: Weigh + Send>: Sync {
+pub trait Driver<J: JobWeight + Send>: Sync {
     /// Says how many workers there are.
     fn workers(&self) -> usize;
 
@@ -120,5 +120,5 @@ pub trait Driver<J: Weigh + Send>: Sync {
     }
 
     /// Runs workers until all are idle and no job is left. Does with fewer where not all can be had, and tells.
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent>;
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers>;
 }

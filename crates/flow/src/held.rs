@@ -6,7 +6,7 @@
 //! following links, or upwards from a child through `..`. Either way the directory must have the identity it had
 //! before, so a directory swapped for another (or for a link to one) is noticed and refused.
 //!
-//! Invariant: a descriptor given out by [`HeldCache::open`] has the identity recorded when the directory was first
+//! Invariant: a descriptor given out by [`DirCache::open`] has the identity recorded when the directory was first
 //! held (tests: `an_evicted_directory_is_reopened_or_refused`, and the race tests).
 //!
 //! Bound: at most `capacity` descriptors are cached. One that is in use when its turn to be evicted comes stays open
@@ -26,8 +26,8 @@ const ABSENT: Identity = Identity { device: 0, inode: 0 };
 
 /// One directory that can be opened again.
 #[derive(Debug)]
-pub struct Held {
-    parent: Option<Arc<Held>>,
+pub struct DirHandle {
+    parent: Option<Arc<DirHandle>>,
     name: CString,
     how: Open,
     display: Option<Vec<u8>>,
@@ -36,7 +36,7 @@ pub struct Held {
     recent: AtomicBool,
 }
 
-impl Held {
+impl DirHandle {
     /// Returns which directory it is.
     #[must_use]
     pub fn identity(&self) -> Identity {
@@ -51,7 +51,7 @@ impl Held {
 
     /// Returns the directory it was found in; none for an operand's.
     #[must_use]
-    pub fn parent(&self) -> Option<&Held> {
+    pub fn parent(&self) -> Option<&DirHandle> {
         self.parent.as_deref()
     }
 
@@ -119,7 +119,7 @@ impl Held {
     }
 }
 
-impl Held {
+impl DirHandle {
     /// Checks that a directory opened again is the one it was.
     fn recognise(&self, fd: Fd) -> Result<Arc<Fd>> {
         if stat(&fd)?.identity == self.identity { Ok(Arc::new(fd)) } else { Err(stale(self)) }
@@ -128,7 +128,7 @@ impl Held {
 
 /// The bounded set of open directories.
 #[derive(Debug)]
-pub struct HeldCache {
+pub struct DirCache {
     capacity: usize,
     queue: Mutex<Queue>,
 }
@@ -136,7 +136,7 @@ pub struct HeldCache {
 /// The directories in the order they were opened, among them some that have been closed since.
 #[derive(Debug, Default)]
 struct Queue {
-    entries: VecDeque<Weak<Held>>,
+    entries: VecDeque<Weak<DirHandle>>,
     /// How many of them are open, at most: a directory forgotten without being closed is noticed at the next clearing.
     open: usize,
 }
@@ -146,7 +146,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl HeldCache {
+impl DirCache {
     /// Makes a cache of at most `capacity` open directories.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
@@ -157,10 +157,10 @@ impl HeldCache {
     ///
     /// # Errors
     /// When it cannot be opened or looked at.
-    pub fn hold_operand(&self, path: &CStr, how: Open, display: Vec<u8>) -> Result<Arc<Held>> {
+    pub fn hold_operand(&self, path: &CStr, how: Open, display: Vec<u8>) -> Result<Arc<DirHandle>> {
         let fd = self.open_operand(path, how)?;
         let identity = stat(&fd)?.identity;
-        Ok(self.insert(Held {
+        Ok(self.insert(DirHandle {
             parent: None,
             name: path.to_owned(),
             how,
@@ -182,8 +182,8 @@ impl HeldCache {
     /// Stands for an operand's directory that is not there: opening it will fail, at the place that can say best what
     /// that means.
     #[must_use]
-    pub fn hold_absent(&self, path: &CStr, how: Open, display: Vec<u8>) -> Arc<Held> {
-        self.insert(Held {
+    pub fn hold_absent(&self, path: &CStr, how: Open, display: Vec<u8>) -> Arc<DirHandle> {
+        self.insert(DirHandle {
             parent: None,
             name: path.to_owned(),
             how,
@@ -199,26 +199,26 @@ impl HeldCache {
     #[must_use]
     pub fn hold(
         &self,
-        parent: &Arc<Held>,
+        parent: &Arc<DirHandle>,
         name: &CStr,
         how: Open,
         identity: Identity,
         fd: Option<Arc<Fd>>,
-    ) -> Arc<Held> {
+    ) -> Arc<DirHandle> {
         self.hold_shown((parent, name), how, identity, fd, None)
     }
 
-    /// As [`HeldCache::hold`], for a directory that messages name in a way of its own: `display` is its path in them.
+    /// As [`DirCache::hold`], for a directory that messages name in a way of its own: `display` is its path in them.
     #[must_use]
     pub fn hold_shown(
         &self,
-        (parent, name): (&Arc<Held>, &CStr),
+        (parent, name): (&Arc<DirHandle>, &CStr),
         how: Open,
         identity: Identity,
         fd: Option<Arc<Fd>>,
         display: Option<Vec<u8>>,
-    ) -> Arc<Held> {
-        self.insert(Held {
+    ) -> Arc<DirHandle> {
+        self.insert(DirHandle {
             parent: Some(Arc::clone(parent)),
             name: name.to_owned(),
             how,
@@ -229,7 +229,7 @@ impl HeldCache {
         })
     }
 
-    fn insert(&self, mut held: Held) -> Arc<Held> {
+    fn insert(&self, mut held: DirHandle) -> Arc<DirHandle> {
         if self.capacity == 0 {
             held.open = Mutex::default();
         }
@@ -245,7 +245,7 @@ impl HeldCache {
     ///
     /// # Errors
     /// When it cannot be opened; `ESTALE` when another directory stands in its place.
-    pub fn open(&self, held: &Arc<Held>) -> Result<Arc<Fd>> {
+    pub fn open(&self, held: &Arc<DirHandle>) -> Result<Arc<Fd>> {
         // Written only if it changes: workers in one directory share the cache line.
         if !held.recent.load(Ordering::Relaxed) {
             held.recent.store(true, Ordering::Relaxed);
@@ -281,7 +281,7 @@ impl HeldCache {
     ///
     /// Called when a directory is finished and its parent will be next. Not being able to is no error: the parent can
     /// still be reached from above.
-    pub fn lift(&self, child: &Held) {
+    pub fn lift(&self, child: &DirHandle) {
         let (Some(parent), Some(fd)) = (&child.parent, lock(&child.open).clone()) else { return };
         if lock(&parent.open).is_some() || parent.how != child.how {
             return;
@@ -295,7 +295,7 @@ impl HeldCache {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn close(&self, held: &Held) -> Result<()> {
+    pub fn close(&self, held: &DirHandle) -> Result<()> {
         let Some(fd) = lock(&held.open).take() else { return Ok(()) };
         let mut queue = lock(&self.queue);
         queue.open = queue.open.saturating_sub(1);
@@ -304,7 +304,7 @@ impl HeldCache {
     }
 
     /// Caches the descriptor of a directory opened again. If somebody else was faster, theirs is the one to use.
-    fn reinstate(&self, held: &Arc<Held>, fd: Arc<Fd>) -> Arc<Fd> {
+    fn reinstate(&self, held: &Arc<DirHandle>, fd: Arc<Fd>) -> Arc<Fd> {
         if self.capacity == 0 {
             return fd;
         }
@@ -319,7 +319,7 @@ impl HeldCache {
     }
 
     /// Puts an open directory at the end of the queue and closes from its front what is too many.
-    fn enqueue(&self, held: &Arc<Held>) {
+    fn enqueue(&self, held: &Arc<DirHandle>) {
         let mut queue = lock(&self.queue);
         queue.entries.push_back(Arc::downgrade(held));
         queue.open += 1;
@@ -349,7 +349,7 @@ enum Evicted {
 }
 
 /// Closes the directory's descriptor unless it was used recently or is in use.
-fn evict(held: &Held) -> Evicted {
+fn evict(held: &DirHandle) -> Evicted {
     let mut open = lock(&held.open);
     match open.as_ref() {
         None => return Evicted::Before,
@@ -362,7 +362,7 @@ fn evict(held: &Held) -> Evicted {
     Evicted::Now
 }
 
-fn stale(held: &Held) -> Error {
+fn stale(held: &DirHandle) -> Error {
     Error::new(Operation::Openat, format!("{:?}, another directory than before", held.name), Errno::STALE)
 }
 
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStrExt;
 
-    fn deep(cache: &HeldCache, root: &std::path::Path, levels: usize) -> Vec<Arc<Held>> {
+    fn deep(cache: &DirCache, root: &std::path::Path, levels: usize) -> Vec<Arc<DirHandle>> {
         let path = CString::new(root.as_os_str().as_bytes()).unwrap();
         let mut chain = vec![cache.hold_operand(&path, Open::DIRECTORY, b"root".to_vec()).unwrap()];
         for _ in 0..levels {
@@ -387,7 +387,7 @@ mod tests {
     fn an_evicted_directory_is_reopened_or_refused() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("d/d/d/d/d/d/d/d")).unwrap();
-        let cache = HeldCache::new(3);
+        let cache = DirCache::new(3);
         let chain = deep(&cache, root.path(), 8);
         let open_now = chain.iter().filter(|held| lock(&held.open).is_some()).count();
         assert!(open_now <= 4, "{open_now} directories are open");
@@ -396,7 +396,7 @@ mod tests {
         }
         assert_eq!(chain[2].path_of(c"name"), b"root/d/d/name");
         drop(cache);
-        let cache = HeldCache::new(1);
+        let cache = DirCache::new(1);
         let chain = deep(&cache, root.path(), 3);
         for held in &chain {
             cache.close(held).unwrap();
@@ -410,7 +410,7 @@ mod tests {
     fn without_capacity_nothing_stays_open() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("d/d")).unwrap();
-        let cache = HeldCache::new(0);
+        let cache = DirCache::new(0);
         let mut chain = deep(&cache, root.path(), 2);
         chain.push(cache.hold_operand(c".", Open::SEARCH, Vec::new()).unwrap());
         for held in &chain {
@@ -424,7 +424,7 @@ mod tests {
     fn a_parent_is_lifted_through_dot_dot_only_if_it_is_the_same() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("d/d")).unwrap();
-        let cache = HeldCache::new(10);
+        let cache = DirCache::new(10);
         let chain = deep(&cache, root.path(), 2);
         cache.close(&chain[1]).unwrap();
         cache.lift(&chain[2]);

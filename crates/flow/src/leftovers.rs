@@ -8,7 +8,7 @@ use haul_sys::{
     stat_at,
 };
 
-use crate::held::{Held, HeldCache};
+use crate::held::{DirCache, DirHandle};
 use crate::plan::WINDOW_ENTRIES;
 
 /// Removes the entries of a directory whose names say that an earlier run of this copy has left them: regular files of this
@@ -17,12 +17,12 @@ use crate::plan::WINDOW_ENTRIES;
 /// # Errors
 /// When the directory cannot be listed.
 pub fn sweep(
-    cache: &HeldCache,
-    held: &Arc<Held>,
+    cache: &DirCache,
+    held: &Arc<DirHandle>,
     is_leftover: impl Fn(&CStr) -> bool,
 ) -> Result<Vec<Error>, Error> {
     let directory = cache.open(held)?;
-    // Held directories may be open for searching only, and a listing moves the offset that others use.
+    // directory-handle directories may be open for searching only, and a listing moves the offset that others use.
     let listed = open(&*directory, c".", Open::DIRECTORY)?;
     let (mut reader, mut found) = (DirectoryReader::new(), Vec::new());
     loop {

@@ -9,6 +9,7 @@
 //!           └──────────── walk: directories ◄─────────────┘ ─► settle ─► Tool::finish_dir (children first)
 //! ```
 
+mod cache_policy;
 mod config;
 mod creation;
 mod driver;
@@ -19,12 +20,11 @@ mod links;
 mod local;
 mod node;
 mod operand;
+mod ordered_queue;
 mod owner;
 pub mod plan;
 mod policy;
 mod report;
-mod route;
-mod row;
 mod run;
 mod sequence;
 mod session;
@@ -39,25 +39,25 @@ use haul_engine::Engine;
 
 pub use config::{Config, Switches};
 pub use creation::{Creation, is_shared, temporary_name};
-pub use driver::{Absent, Alone, Driver, Executor, JobSpec, MakeWorker, Progress, Step, Weigh};
+pub use driver::{Alone, Driver, Executor, JobSpec, JobWeight, MakeWorker, MissingWorkers, Progress, Step};
 pub use haul_sys::Standard;
-pub use held::{Held, HeldCache};
+pub use held::{DirCache, DirHandle};
 pub use leftovers::sweep;
 pub use links::{Claim, FileKey, LinkTable};
 pub use local::{Feed, Local};
-pub use node::{Found, Node};
+pub use node::{DirNode, Entry};
 pub use operand::{Operand, Split};
-pub use owner::{FileRange, OpenedDir, RootOwner, Share};
+pub use owner::{FileRange, OpenSubdir, RootOwner, Share};
 pub use plan::Precedence;
 pub use policy::{CancelToken, Gauge};
 pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
-pub use run::{Batch, Desk, Job, Run, Visit};
+pub use run::{Batch, Context, Job, Run, Visit};
 pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, Machine, Settings};
 pub use sim::Sim;
 pub use tool::{
-    Block, Enter, Failure, Handled, Holes, OpenFile, Opened, OpenedFile, Order, Plan, Policy, Probe,
+    Block, Enter, Failure, Handled, Holes, OpenDir, OpenFile, OpenSource, Order, Plan, Policy, Probe,
     Reported, Start, Tool, Transfer, Write,
 };
 
@@ -75,7 +75,7 @@ pub struct Setup<'a, T: Tool> {
     /// How the machine is used.
     pub settings: Settings,
     /// The directories held; the operands' are among them.
-    pub cache: &'a HeldCache,
+    pub cache: &'a DirCache,
     /// Who listens.
     pub report: &'a dyn Report,
     /// Who does what when.
@@ -92,7 +92,7 @@ pub fn run<T: Tool>(
 ) -> Status {
     let run = Run::new(tool, setup);
     run.offer(operands.into_iter());
-    if let Some(Absent { workers, cause }) = setup.driver.drive(&|me| run.worker(me)) {
+    if let Some(MissingWorkers { workers, cause }) = setup.driver.drive(&|me| run.worker(me)) {
         setup.report.debug(&format!("{workers} of the workers had to be done without: {cause}"));
     }
     run.check_finished();

@@ -2,7 +2,7 @@
 //!
 //! Every worker has two queues: directories, last in first out (depth first, so that few are open), and files, first in
 //! first out (the order the planner chose). A worker serves itself first and then steals from the others, the oldest
-//! first. Which of the two kinds it wants is [`plan::preference`]. Where a tool wants its workers together, there is one row for
+//! first. Which of the two kinds it wants is [`plan::preference`]. Where a tool wants its workers together, there is one ordered-queue for
 //! all instead.
 //!
 //! Sleeping and the end, for one lock and two counters:
@@ -26,9 +26,9 @@ use std::thread::Builder;
 use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
-use crate::driver::{Absent, Driver, MakeWorker, Progress, Weigh};
+use crate::driver::{Driver, JobWeight, MakeWorker, MissingWorkers, Progress};
+use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
-use crate::row::Row;
 
 /// One worker's queues. The owner's ends are behind locks that only the owner takes, hence never contended; stealers take from the
 /// other end without them.
@@ -59,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Local<J> {
     precedence: Precedence,
     /// Instead of the queues.
-    row: Option<Mutex<Row<J>>>,
+    ordered_queue: Option<Mutex<OrderedQueue<J>>>,
     /// One for each worker, and one for what comes from outside.
     queues: Vec<CachePadded<Queues<J>>>,
     feeds: AtomicUsize,
@@ -72,13 +72,13 @@ pub struct Local<J> {
     alarm: Condvar,
 }
 
-impl<J: Weigh + Send> Local<J> {
+impl<J: JobWeight + Send> Local<J> {
     /// Makes a driver of `workers` threads, at least one.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
             precedence: Precedence::default(),
-            row: None,
+            ordered_queue: None,
             queues: (0..=workers.max(1)).map(|_| CachePadded::new(Queues::new())).collect(),
             feeds: AtomicUsize::new(0),
             queued: CachePadded::new(AtomicUsize::new(0)),
@@ -97,10 +97,10 @@ impl<J: Weigh + Send> Local<J> {
         Self { precedence, ..self }
     }
 
-    /// Has all workers take jobs from one row, if that is wanted, so that they stay near each other in the walk.
+    /// Has all workers take jobs from one ordered-queue, if that is wanted, so that they stay near each other in the walk.
     #[must_use]
-    pub fn in_one_row(self, in_one_row: bool) -> Self {
-        Self { row: in_one_row.then(|| Mutex::new(Row::new())), ..self }
+    pub fn in_walk_order(self, in_walk_order: bool) -> Self {
+        Self { ordered_queue: in_walk_order.then(|| Mutex::new(OrderedQueue::new())), ..self }
     }
 
     /// Tells whether every worker waits for something to do.
@@ -136,8 +136,8 @@ impl<J: Weigh + Send> Local<J> {
 
     /// Finds the job that a worker should do next.
     fn choose(&self, me: usize) -> Option<J> {
-        if let Some(row) = &self.row {
-            return lock(row).take(me);
+        if let Some(ordered_queue) = &self.ordered_queue {
+            return lock(ordered_queue).take(me);
         }
         let (first, second) =
             match plan::preference(self.precedence, self.waiting_entries.load(Ordering::Relaxed)) {
@@ -187,18 +187,18 @@ impl<J: Weigh + Send> Local<J> {
 }
 
 /// A way for jobs from outside of the run.
-pub struct Feed<'a, J: Weigh + Send> {
+pub struct Feed<'a, J: JobWeight + Send> {
     driver: &'a Local<J>,
 }
 
-impl<J: Weigh + Send> Feed<'_, J> {
+impl<J: JobWeight + Send> Feed<'_, J> {
     /// Offers a job to every worker.
     pub fn share(&self, job: J) {
         self.driver.share(self.driver.workers(), job);
     }
 }
 
-impl<J: Weigh + Send> Drop for Feed<'_, J> {
+impl<J: JobWeight + Send> Drop for Feed<'_, J> {
     fn drop(&mut self) {
         let _bed = lock(&self.driver.bed);
         self.driver.feeds.fetch_sub(1, Ordering::SeqCst);
@@ -206,7 +206,7 @@ impl<J: Weigh + Send> Drop for Feed<'_, J> {
     }
 }
 
-impl<J: Weigh + Send> Driver<J> for Local<J> {
+impl<J: JobWeight + Send> Driver<J> for Local<J> {
     fn workers(&self) -> usize {
         self.queues.len() - 1
     }
@@ -214,8 +214,8 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
     fn share(&self, me: usize, job: J) {
         self.waiting_entries.fetch_add(job.entries(), Ordering::Relaxed);
         let finds_work = job.finds_work();
-        if let Some(row) = &self.row {
-            lock(row).add(me, job, finds_work);
+        if let Some(ordered_queue) = &self.ordered_queue {
+            lock(ordered_queue).add(me, job, finds_work);
         } else {
             let mine = &self.queues[me];
             lock(if finds_work { &mine.directories } else { &mine.files }).push(job);
@@ -224,9 +224,9 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
     }
 
     fn share_first(&self, me: usize, job: J) {
-        let Some(row) = &self.row else { return self.share(me, job) };
+        let Some(ordered_queue) = &self.ordered_queue else { return self.share(me, job) };
         self.waiting_entries.fetch_add(job.entries(), Ordering::Relaxed);
-        lock(row).add_first(job);
+        lock(ordered_queue).add_first(job);
         self.note_shared();
     }
 
@@ -237,7 +237,7 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
         Some(job)
     }
 
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers> {
         let work = |me: usize| {
             let mut worker = make(me);
             loop {
@@ -254,8 +254,8 @@ impl<J: Weigh + Send> Driver<J> for Local<J> {
                 if let Err(cause) = Builder::new().spawn_scoped(threads, move || work(me)) {
                     // This worker has yet to begin, so that nobody takes the run to be over before the change is seen.
                     self.present.fetch_sub(1, Ordering::SeqCst);
-                    absent = Some(Absent {
-                        workers: absent.map_or(1, |so_far: Absent| so_far.workers + 1),
+                    absent = Some(MissingWorkers {
+                        workers: absent.map_or(1, |so_far: MissingWorkers| so_far.workers + 1),
                         cause,
                     });
                 }
@@ -273,7 +273,7 @@ mod tests {
     /// A number that splits in two until it is 1.
     struct Splitting(usize);
 
-    impl Weigh for Splitting {
+    impl JobWeight for Splitting {
         fn finds_work(&self) -> bool {
             self.0 > 1
         }
@@ -335,7 +335,7 @@ mod tests {
     fn every_job_is_done_once_and_the_run_ends() {
         for workers in [1, 2, 3, 8] {
             for round in 0..ROUNDS / 2 {
-                let driver = Local::new(workers).in_one_row(round % 2 == 1);
+                let driver = Local::new(workers).in_walk_order(round % 2 == 1);
                 let ones = AtomicUsize::new(0);
                 let jobs = 5 * ROUNDS + round;
                 driver.share(0, Splitting(jobs));

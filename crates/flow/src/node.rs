@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_sys::{EntryType, Identity, Name, Stat};
 
-use crate::held::Held;
+use crate::held::DirHandle;
 use crate::owner::RootOwner;
 use crate::tool::Tool;
 
 /// A directory being visited.
-pub struct Node<T: Tool> {
+pub struct DirNode<T: Tool> {
     /// The directory it was found in; none for the directory of an operand.
-    pub parent: Option<Arc<Node<T>>>,
+    pub parent: Option<Arc<DirNode<T>>>,
     /// The directory, to be opened through the run's cache.
-    pub source: Arc<Held>,
+    pub source: Arc<DirHandle>,
     /// What the kernel said of it when it was entered; none for the directory of an operand, which is not visited.
     pub stat: Option<Stat>,
     /// What the tool keeps for it.
@@ -31,19 +31,19 @@ pub struct Node<T: Tool> {
     pending: AtomicUsize,
 }
 
-impl<T: Tool> Node<T> {
+impl<T: Tool> DirNode<T> {
     pub(crate) fn new(
-        parent: Option<Arc<Node<T>>>,
-        source: Arc<Held>,
+        parent: Option<Arc<DirNode<T>>>,
+        source: Arc<DirHandle>,
         stat: Option<Stat>,
         own: T::Directory,
     ) -> Arc<Self> {
         Arc::new(Self { parent, source, stat, own, owner: None, pending: AtomicUsize::new(1) })
     }
 
-    /// Makes the root of entries that another process has sent. [`Node::expect`] says how many they are.
+    /// Makes the root of entries that another process has sent. [`DirNode::expect`] says how many they are.
     #[must_use]
-    pub fn root(source: Arc<Held>, own: T::Directory, owner: Arc<dyn RootOwner<T>>) -> Arc<Self> {
+    pub fn root(source: Arc<DirHandle>, own: T::Directory, owner: Arc<dyn RootOwner<T>>) -> Arc<Self> {
         let pending = AtomicUsize::new(0);
         Arc::new(Self { parent: None, source, stat: None, own, owner: Some(owner), pending })
     }
@@ -85,9 +85,9 @@ impl<T: Tool> Node<T> {
 }
 
 /// An entry that was found: where, and under which name.
-pub struct Found<T: Tool> {
+pub struct Entry<T: Tool> {
     /// The directory it is in.
-    pub node: Arc<Node<T>>,
+    pub node: Arc<DirNode<T>>,
     /// Its name there.
     pub name: Name,
     /// What the listing says it is.
@@ -96,7 +96,7 @@ pub struct Found<T: Tool> {
     pub seen: Option<Identity>,
 }
 
-impl<T: Tool> Found<T> {
+impl<T: Tool> Entry<T> {
     /// Returns its path as the user would write it.
     #[must_use]
     pub fn path(&self) -> Vec<u8> {
@@ -116,7 +116,7 @@ impl<T: Tool> Found<T> {
     }
 }
 
-impl<T: Tool> Clone for Found<T> {
+impl<T: Tool> Clone for Entry<T> {
     fn clone(&self) -> Self {
         Self { node: Arc::clone(&self.node), name: self.name.clone(), kind: self.kind, seen: self.seen }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use haul_sys::{EntryType, Error, Names, Open};
 
-use crate::held::{Held, HeldCache};
-use crate::node::Node;
+use crate::held::{DirCache, DirHandle};
+use crate::node::DirNode;
 use crate::run::{Batch, Job};
 use crate::tool::Tool;
 
@@ -15,7 +15,7 @@ use crate::tool::Tool;
 /// [`Tool::finish_dir`] hears when all of them are settled.
 pub struct Operand<T: Tool> {
     /// The directory they stand in.
-    pub place: Arc<Held>,
+    pub place: Arc<DirHandle>,
     /// Their names there; `.`, `..` and `/` are names as well, and a trailing slash may follow.
     pub names: Names,
     /// What the tool keeps for the place.
@@ -25,14 +25,14 @@ pub struct Operand<T: Tool> {
 impl<T: Tool> Operand<T> {
     /// Makes one of an entry that the user named, of which nothing is known yet.
     #[must_use]
-    pub fn named(place: Arc<Held>, name: &CStr, own: T::Directory) -> Self {
+    pub fn named(place: Arc<DirHandle>, name: &CStr, own: T::Directory) -> Self {
         Self { place, names: Names::of(name, EntryType::Unknown), own }
     }
 
     /// Makes the job of it, and says how many entries that has; `None` if there is nothing to do.
     pub(crate) fn job(self) -> Option<(Job<T>, usize)> {
         let entries = self.names.len();
-        let node = Node::new(None, self.place, None, self.own);
+        let node = DirNode::new(None, self.place, None, self.own);
         // The node counts one from the beginning.
         node.expect(entries.checked_sub(1)?);
         Some((Job::Files(node, Batch::whole(self.names)), entries))
@@ -63,7 +63,7 @@ impl<'a> Split<'a> {
     ///
     /// # Errors
     /// When it cannot be opened or looked at.
-    pub fn hold(&self, cache: &HeldCache) -> Result<Arc<Held>, Error> {
+    pub fn hold(&self, cache: &DirCache) -> Result<Arc<DirHandle>, Error> {
         let path = if self.display.is_empty() { b".".as_slice() } else { self.display };
         // Parts of a C string have no NUL inside.
         let path = CString::new(path).unwrap_or_default();

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use haul_sys::{Error, Fd, Stat};
 
-use crate::node::{Found, Node};
+use crate::node::{DirNode, Entry};
 use crate::report::Problem;
-use crate::run::Desk;
-use crate::tool::{OpenFile, OpenedFile, Tool, Transfer};
+use crate::run::Context;
+use crate::tool::{OpenFile, OpenSource, Tool, Transfer};
 
 /// Stands between the run and the tool for the entries below one root.
 pub trait RootOwner<T: Tool>: Send + Sync {
@@ -26,40 +26,40 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     fn is_operands_place(&self) -> bool;
 
     /// Called when the last entry is complete.
-    fn complete(&self, desk: &Desk<'_, T>, root: &Arc<Node<T>>);
+    fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>);
 
     /// Called with a problem of one of the entries. Returns it if it is to be reported now.
     fn problem(&self, problem: Problem) -> Option<Problem>;
 
     /// Called with the result of an entry, instead of [`Tool::emitted`].
-    fn emit(&self, desk: &Desk<'_, T>, found: &Found<T>, result: Vec<u8>);
+    fn emit(&self, cx: &Context<'_, T>, found: &Entry<T>, result: Vec<u8>);
 
     /// Called when the tool gives an entry back, as only the process that walks can decide about it. Completes the entry, or
     /// returns false if that has decided already that it is to be done here.
-    fn hand_back(&self, desk: &Desk<'_, T>, found: &Found<T>) -> bool;
+    fn hand_back(&self, cx: &Context<'_, T>, found: &Entry<T>) -> bool;
 
     /// Called when other names of its file may be linked to the copy of an entry that was handed back once.
-    fn note_linkable(&self, found: &Found<T>);
+    fn note_linkable(&self, found: &Entry<T>);
 
     /// Called when a directory was opened, or could not be, but was looked at. Completes the entry.
-    fn enter_dir(&self, desk: &Desk<'_, T>, found: &Found<T>, opened: &OpenedDir<'_>);
+    fn enter_dir(&self, cx: &Context<'_, T>, found: &Entry<T>, opened: &OpenSubdir<'_>);
 
     /// Called when a file was opened and stat'ed, before [`Tool::open_file`]. Says whether only a range of it is to be moved here.
-    fn open_file(&self, desk: &Desk<'_, T>, found: &Found<T>, opened: &OpenedFile<'_>) -> Share<T::File>;
+    fn open_file(&self, cx: &Context<'_, T>, found: &Entry<T>, opened: &OpenSource<'_>) -> Share<T::File>;
 
     /// Called when the target of a file is open. Returns true if the owner keeps the file until its content was moved, by other
     /// processes as well, and then offers [`Job::finish`](crate::Job::finish).
-    fn detach(&self, desk: &Desk<'_, T>, file: &Arc<OpenFile<T>>, transfer: Transfer) -> bool;
+    fn detach(&self, cx: &Context<'_, T>, file: &Arc<OpenFile<T>>, transfer: Transfer) -> bool;
 
     /// Called instead of [`Tool::finish_file`].
-    fn finish_file(&self, desk: &Desk<'_, T>, file: &OpenFile<T>) -> bool;
+    fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> bool;
 
     /// Called instead of [`Tool::close_file`]. Completes the entry.
-    fn close_file(&self, desk: &Desk<'_, T>, found: &Found<T>, own: T::File, moved: bool);
+    fn close_file(&self, cx: &Context<'_, T>, found: &Entry<T>, own: T::File, moved: bool);
 }
 
 /// A directory that was opened, for an owner.
-pub struct OpenedDir<'a> {
+pub struct OpenSubdir<'a> {
     /// The descriptor, or why it may not be read.
     pub source: Result<&'a Arc<Fd>, &'a Error>,
     /// What the kernel says of it.

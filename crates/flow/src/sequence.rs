@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::run::{Desk, Job};
+use crate::run::{Context, Job};
 use crate::tool::Tool;
 
 /// What is done at the three places of a sequence.
@@ -32,16 +32,16 @@ pub trait Stages<T: Tool>: Send + Sync + 'static {
     type Made: Send + 'static;
 
     /// Cuts off the next piece; `None` when there are no more. Called by one worker at a time, and not again after `None`.
-    fn next(&self, desk: &Desk<'_, T>) -> Option<Self::Piece>;
+    fn next(&self, cx: &Context<'_, T>) -> Option<Self::Piece>;
 
     /// Works on a piece. Called by many workers at once.
-    fn work(&self, desk: &Desk<'_, T>, piece: Self::Piece) -> Self::Made;
+    fn work(&self, cx: &Context<'_, T>, piece: Self::Piece) -> Self::Made;
 
     /// Takes what was made of a piece. Called by one worker at a time, in the order in which the pieces were cut off.
-    fn put(&self, desk: &Desk<'_, T>, made: Self::Made);
+    fn put(&self, cx: &Context<'_, T>, made: Self::Made);
 
     /// Hears, once, that everything was put. An entry that was kept for the sequence is settled here.
-    fn end(&self, desk: &Desk<'_, T>);
+    fn end(&self, cx: &Context<'_, T>);
 }
 
 /// A sequence under way.
@@ -73,7 +73,7 @@ fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T: Tool + 'static> Desk<'_, T> {
+impl<T: Tool + 'static> Context<'_, T> {
     /// Begins a sequence of which at most `in_flight` pieces are under way, at least one.
     ///
     /// The workers of the run do it beside their other jobs. What it is for, an entry that the tool has kept, keeps the run
@@ -91,20 +91,20 @@ impl<T: Tool + 'static> Desk<'_, T> {
 }
 
 /// Shares a token.
-fn share<T: Tool + 'static, S: Stages<T>>(desk: &Desk<'_, T>, sequence: &Arc<Sequence<T, S>>) {
+fn share<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
     let sequence = Arc::clone(sequence);
-    desk.share(Job::Visit(Box::new(move |desk| step(desk, &sequence))));
+    cx.share(Job::Visit(Box::new(move |cx| step(cx, &sequence))));
 }
 
 /// Does what a token is for: a piece.
-fn step<T: Tool + 'static, S: Stages<T>>(desk: &Desk<'_, T>, sequence: &Arc<Sequence<T, S>>) {
-    let Some((number, piece)) = sequence.cut_off(desk) else {
+fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
+    let Some((number, piece)) = sequence.cut_off(cx) else {
         if sequence.tokens.fetch_sub(1, Ordering::AcqRel) == 1 {
-            sequence.stages.end(desk);
+            sequence.stages.end(cx);
         }
         return;
     };
-    let made = sequence.stages.work(desk, piece);
+    let made = sequence.stages.work(cx, piece);
     let mut row = lock(&sequence.row);
     row.waiting.insert(number, made);
     if row.putting {
@@ -116,20 +116,20 @@ fn step<T: Tool + 'static, S: Stages<T>>(desk: &Desk<'_, T>, sequence: &Arc<Sequ
         let Some(made) = row.waiting.remove(&next) else { break };
         row.next += 1;
         drop(row);
-        sequence.stages.put(desk, made);
-        share(desk, sequence);
+        sequence.stages.put(cx, made);
+        share(cx, sequence);
         row = lock(&sequence.row);
     }
     row.putting = false;
 }
 
 impl<T: Tool, S: Stages<T>> Sequence<T, S> {
-    fn cut_off(&self, desk: &Desk<'_, T>) -> Option<(u64, S::Piece)> {
+    fn cut_off(&self, cx: &Context<'_, T>) -> Option<(u64, S::Piece)> {
         let mut input = lock(&self.input);
         if input.over {
             return None;
         }
-        let piece = self.stages.next(desk);
+        let piece = self.stages.next(cx);
         input.over = piece.is_none();
         let number = input.next;
         input.next += 1;

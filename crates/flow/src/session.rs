@@ -7,7 +7,7 @@ use haul_engine::Engine;
 
 use crate::config::Config;
 use crate::driver::{Driver, Executor, JobSpec, local};
-use crate::held::{Held, HeldCache};
+use crate::held::{DirCache, DirHandle};
 use crate::operand::{Operand, Split};
 use crate::report::{Problem, Report};
 use crate::run::Job;
@@ -20,7 +20,7 @@ pub struct Session<'a> {
     /// How the machine is used.
     pub settings: Settings,
     /// The directories held.
-    pub cache: HeldCache,
+    pub cache: DirCache,
     /// Who hears of it.
     pub report: &'a dyn Report,
     /// How it was asked to be used.
@@ -38,13 +38,7 @@ impl<'a> Session<'a> {
         let engine = settings
             .first_engine()
             .map_err(|(name, cause)| Problem::new(wording::CANNOT_USE_ENGINE).naming(name).because(cause))?;
-        Ok(Self {
-            settings,
-            cache: HeldCache::new(settings.held),
-            config,
-            report,
-            engine: Mutex::new(engine),
-        })
+        Ok(Self { settings, cache: DirCache::new(settings.held), config, report, engine: Mutex::new(engine) })
     }
 
     /// Makes an operand of a path as the user wrote it.
@@ -67,7 +61,7 @@ impl<'a> Session<'a> {
         &self,
         executor: &impl Executor<T>,
         tool: &T,
-        places: Vec<Arc<Held>>,
+        places: Vec<Arc<DirHandle>>,
         operands: impl IntoIterator<Item = Operand<T>>,
     ) -> Status {
         let Self { settings, cache, config, report, .. } = self;

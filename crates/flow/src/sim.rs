@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::driver::{Absent, Driver, MakeWorker, Progress, Weigh};
+use crate::driver::{Driver, JobWeight, MakeWorker, MissingWorkers, Progress};
 
 /// Pretended workers.
 pub struct Sim<J> {
@@ -26,7 +26,7 @@ struct State<J> {
     jobs: Vec<J>,
 }
 
-impl<J: Weigh + Send> Sim<J> {
+impl<J: JobWeight + Send> Sim<J> {
     /// Makes a driver of `workers` pretended workers, at least one, whose order `seed` decides.
     #[must_use]
     pub fn new(workers: usize, seed: u64) -> Self {
@@ -39,7 +39,7 @@ impl<J: Weigh + Send> Sim<J> {
     }
 }
 
-impl<J: Weigh + Send> Driver<J> for Sim<J> {
+impl<J: JobWeight + Send> Driver<J> for Sim<J> {
     fn workers(&self) -> usize {
         self.workers
     }
@@ -55,7 +55,7 @@ impl<J: Weigh + Send> Driver<J> for Sim<J> {
         })
     }
 
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers> {
         let workers: Vec<_> = (0..self.workers).map(|me| RefCell::new(make(me))).collect();
         loop {
             let drawn = self.with_state(|state| state.random.random_range(0..workers.len()));

@@ -25,11 +25,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use haul_sys::{EntryType, Errno, Error, Fd, Standard, Stat};
 
-use crate::node::{Found, Node};
+use crate::cache_policy::CachePolicy;
+use crate::node::{DirNode, Entry};
 use crate::policy::{CancelToken, Gauge};
 use crate::report::Problem;
-use crate::route::Route;
-use crate::run::Desk;
+use crate::run::Context;
 use crate::wording;
 
 /// How the jobs of a run are ordered and held back; see [`Tool::policy`].
@@ -123,7 +123,7 @@ impl Failure<'_> {
     }
 
     /// Words it in the way that fits tools without targets: the source is named.
-    pub(crate) fn problem<T: Tool>(self, found: &Found<T>) -> Problem {
+    pub(crate) fn problem<T: Tool>(self, found: &Entry<T>) -> Problem {
         let (wording, cause) = match self {
             Self::Replaced => (wording::REPLACED, None),
             Self::OpenFile(cause) if cause.is(Errno::NOENT) => (wording::CANNOT_STAT, Some(cause)),
@@ -153,7 +153,7 @@ pub enum Reported {
 }
 
 /// A directory that was opened.
-pub struct Opened<'a> {
+pub struct OpenDir<'a> {
     /// The descriptor; or why it may not be read, which is told after the tool has made its own.
     pub source: Result<&'a Arc<Fd>, &'a Error>,
     /// What the kernel says of it.
@@ -162,7 +162,7 @@ pub struct Opened<'a> {
 
 /// A file that was opened and looked at.
 #[derive(Clone, Copy)]
-pub struct OpenedFile<'a> {
+pub struct OpenSource<'a> {
     /// The descriptor.
     pub source: &'a Arc<Fd>,
     /// What the kernel says of it.
@@ -244,7 +244,7 @@ pub enum Start<F> {
     },
     /// Nothing more: it is done, skipped, or has failed and the tool has reported that.
     Done,
-    /// The tool has kept the entry and completes it later: [`Desk::settle`] or [`Desk::retry`].
+    /// The tool has kept the entry and completes it later: [`Context::settle`] or [`Context::retry`].
     Deferred,
 }
 
@@ -275,7 +275,7 @@ pub enum Write {
 /// A file whose content is being moved, by one worker or several.
 pub struct OpenFile<T: Tool> {
     /// The entry.
-    pub found: Found<T>,
+    pub found: Entry<T>,
     /// The open source.
     pub source: Arc<Fd>,
     /// What the kernel said of the source.
@@ -292,12 +292,12 @@ pub struct OpenFile<T: Tool> {
     in_blocks: AtomicBool,
     by_kernel: AtomicBool,
     ended_at: AtomicU64,
-    pub(crate) route: Route,
+    pub(crate) cache_policy: CachePolicy,
 }
 
 /// How a file's content is moved.
 pub(crate) struct Means {
-    pub(crate) route: Route,
+    pub(crate) cache_policy: CachePolicy,
     /// See [`OpenFile::inspect`].
     pub(crate) inspect: bool,
     /// See [`OpenFile::other`].
@@ -306,12 +306,12 @@ pub(crate) struct Means {
 
 impl<T: Tool> OpenFile<T> {
     pub(crate) fn new(
-        found: Found<T>,
+        found: Entry<T>,
         source: Arc<Fd>,
         stat: Stat,
         target: Option<Fd>,
         own: T::File,
-        Means { route, inspect, other }: Means,
+        Means { cache_policy, inspect, other }: Means,
     ) -> Self {
         Self {
             found,
@@ -325,7 +325,7 @@ impl<T: Tool> OpenFile<T> {
             in_blocks: AtomicBool::new(false),
             by_kernel: AtomicBool::new(false),
             ended_at: AtomicU64::new(u64::MAX),
-            route,
+            cache_policy,
         }
     }
 
@@ -390,35 +390,35 @@ pub trait Tool: Sync + Sized {
     }
 
     /// True to follow a symbolic link at this entry.
-    fn follow(&self, _found: &Found<Self>) -> bool {
+    fn follow(&self, _found: &Entry<Self>) -> bool {
         false
     }
 
     /// What an entry of this type needs.
-    fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan;
+    fn plan(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan;
 
     /// Called when a directory was opened: creates its counterpart.
     fn enter_dir(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &Opened<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenDir<'_>,
     ) -> Enter<Self::Directory>;
 
     /// Called after the last entry of a directory, or of an operand, is complete: finishes the counterpart.
-    fn finish_dir(&self, _desk: &Desk<'_, Self>, _node: &Node<Self>) {}
+    fn finish_dir(&self, _desk: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
     /// Handles an entry that is neither entered nor read: a link, a device, another name of a file.
-    fn handle(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _kind: EntryType) -> Handled {
+    fn handle(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _kind: EntryType) -> Handled {
         Handled::Over
     }
 
     /// Called when a file was opened and stat'ed: chooses what becomes of its content.
     fn open_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
     ) -> Start<Self::File>;
 
     /// Called for a block of a file that was read. Blocks of a large file come from several workers, in any order.
@@ -427,22 +427,22 @@ pub trait Tool: Sync + Sized {
     }
 
     /// Called when all of a file's content was moved, before it is closed. Returns false if something failed and was reported.
-    fn finish_file(&self, _desk: &Desk<'_, Self>, _file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, _desk: &Context<'_, Self>, _file: &OpenFile<Self>) -> bool {
         true
     }
 
     /// Called after a file was closed. `moved` is false if anything failed on the way.
-    fn close_file(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _own: Self::File, _moved: bool) {}
+    fn close_file(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _own: Self::File, _moved: bool) {}
 
     /// Called when something failed that the framework does, before that is reported.
-    fn failed(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _failure: Failure<'_>) -> Reported {
+    fn failed(&self, _desk: &Context<'_, Self>, _found: &Entry<Self>, _failure: Failure<'_>) -> Reported {
         Reported::No
     }
 
-    /// Called with what was passed to [`Desk::tell`] as the result of an entry: in the process that walks the tree, exactly once,
+    /// Called with what was passed to [`Context::tell`] as the result of an entry: in the process that walks the tree, exactly once,
     /// also if the entry had to be done again elsewhere. By default the result goes to standard output.
-    fn emitted(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
-        desk.report().output(Standard::Output, result);
+    fn emitted(&self, cx: &Context<'_, Self>, _found: &Entry<Self>, result: &[u8]) {
+        cx.report().output(Standard::Output, result);
     }
 }
 

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 
-use haul_flow::{Config, Driver, HeldCache, Job, Local, Settings, Setup, Sim, Status, Tally};
+use haul_flow::{Config, DirCache, Driver, Job, Local, Settings, Setup, Sim, Status, Tally};
 use proptest::prelude::*;
 
 use recorder::{Event, MACHINE, Notes, Recorder, build, check, operand, shapes};
 
 fn record(root: &Path, settings: Settings, driver: &dyn Driver<Job<Recorder>>) -> (Vec<Event>, Tally) {
-    let cache = HeldCache::new(settings.held);
+    let cache = DirCache::new(settings.held);
     let (tool, notes) = (Recorder::default(), Notes::default());
     let setup = Setup { settings, cache: &cache, report: &notes, driver, engine: Mutex::default() };
     let status = haul_flow::run(&tool, [operand(&cache, root)], &setup);

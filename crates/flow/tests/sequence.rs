@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Alone, Config, Desk, Enter, Found, Handled, Line, Node, Opened, OpenedFile, Operand, Plan, Problem,
-    Report, Session, Split, Stages, Start, Status, Tally, Tool,
+    Alone, Config, Context, DirNode, Enter, Entry, Handled, Line, OpenDir, OpenSource, Operand, Plan,
+    Problem, Report, Session, Split, Stages, Start, Status, Tally, Tool,
 };
 use haul_sys::{EntryType, Names, Standard};
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ impl Report for Notes {
 
 /// A sequence of numbers: pieces, of which each is worked on for longer the less it is next.
 struct Numbers {
-    found: Found<Keeper>,
+    found: Entry<Keeper>,
     pieces: u64,
     next: AtomicUsize,
     under_way: AtomicUsize,
@@ -52,7 +52,7 @@ impl Stages<Keeper> for Numbers {
     type Piece = u64;
     type Made = u64;
 
-    fn next(&self, _: &Desk<'_, Keeper>) -> Option<u64> {
+    fn next(&self, _: &Context<'_, Keeper>) -> Option<u64> {
         let number = self.next.fetch_add(1, Ordering::SeqCst) as u64;
         let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_under_way.fetch_max(now, Ordering::SeqCst);
@@ -63,25 +63,25 @@ impl Stages<Keeper> for Numbers {
         Some(number)
     }
 
-    fn work(&self, _: &Desk<'_, Keeper>, piece: u64) -> u64 {
+    fn work(&self, _: &Context<'_, Keeper>, piece: u64) -> u64 {
         // Uneven work, so that results come out of order.
         (0..(piece % 7) * 500).fold(piece, |sum, turn| std::hint::black_box(sum ^ turn));
         piece
     }
 
-    fn put(&self, _: &Desk<'_, Keeper>, made: u64) {
+    fn put(&self, _: &Context<'_, Keeper>, made: u64) {
         assert_eq!(self.putting.fetch_add(1, Ordering::SeqCst), 0, "two put at once");
         self.put.lock().unwrap().push(made);
         self.putting.fetch_sub(1, Ordering::SeqCst);
         self.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn end(&self, desk: &Desk<'_, Keeper>) {
-        *desk.tool().ended.lock().unwrap() += 1;
+    fn end(&self, cx: &Context<'_, Keeper>) {
+        *cx.tool().ended.lock().unwrap() += 1;
         let put = std::mem::take(&mut *self.put.lock().unwrap());
-        desk.tool().put.lock().unwrap().push((put, self.most_under_way.load(Ordering::SeqCst)));
-        desk.tell(&self.found, self.found.name().to_bytes().to_vec());
-        desk.settle(&self.found);
+        cx.tool().put.lock().unwrap().push((put, self.most_under_way.load(Ordering::SeqCst)));
+        cx.tell(&self.found, self.found.name().to_bytes().to_vec());
+        cx.settle(&self.found);
     }
 }
 
@@ -100,22 +100,22 @@ impl Tool for Keeper {
     type Directory = String;
     type File = ();
 
-    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
         if kind == EntryType::Directory { Plan::Enter } else { Plan::Handle }
     }
 
-    fn enter_dir(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: &Opened<'_>) -> Enter<String> {
+    fn enter_dir(&self, _: &Context<'_, Self>, found: &Entry<Self>, _: &OpenDir<'_>) -> Enter<String> {
         Enter::Visit(format!("in {}", String::from_utf8_lossy(found.name().to_bytes())))
     }
 
-    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         self.left.lock().unwrap().push(node.own.clone());
         if let Some(operand) = self.more.lock().unwrap().take() {
-            desk.offer(operand);
+            cx.offer(operand);
         }
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
         let numbers = Numbers {
             found: found.clone(),
             pieces: self.pieces,
@@ -125,11 +125,11 @@ impl Tool for Keeper {
             putting: AtomicUsize::new(0),
             put: Mutex::default(),
         };
-        desk.begin_sequence(Arc::new(numbers), self.in_flight);
+        cx.begin_sequence(Arc::new(numbers), self.in_flight);
         Handled::Deferred
     }
 
-    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+    fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
         Start::Done
     }
 }

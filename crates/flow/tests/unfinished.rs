@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Config, Desk, Enter, Found, Line, Opened, OpenedFile, Plan, Probe, Problem, Report, Session, Start,
+    Config, Context, Enter, Entry, Line, OpenDir, OpenSource, Plan, Probe, Problem, Report, Session, Start,
     Status, Tally, Tool,
 };
 use haul_sys::{EntryType, Standard};
@@ -33,15 +33,15 @@ impl Tool for Keeper {
     type Directory = ();
     type File = ();
 
-    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
         if kind == EntryType::Directory { Plan::Enter } else { Plan::Read(Probe::ALWAYS) }
     }
 
-    fn enter_dir(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<()> {
+    fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<()> {
         Enter::Visit(())
     }
 
-    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+    fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
         if self.keeps { Start::Deferred } else { Start::Done }
     }
 }

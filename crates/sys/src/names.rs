@@ -40,7 +40,7 @@ impl EntryType {
 
 /// An entry of a listing, without its name.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct ListedEntry {
     /// Inode number from the listing. On a mount point it is that of the covered inode, so use it
     /// only for ordering.
     pub inode: u64,
@@ -53,7 +53,7 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub struct Names {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<ListedEntry>,
 }
 
 impl Names {
@@ -75,7 +75,7 @@ impl Names {
     pub fn push(&mut self, name: &CStr, inode: u64, kind: EntryType) -> bool {
         let Ok(start) = u32::try_from(self.bytes.len()) else { return false };
         self.bytes.extend_from_slice(name.to_bytes_with_nul());
-        self.entries.push(Entry { inode, start, kind });
+        self.entries.push(ListedEntry { inode, start, kind });
         true
     }
 
@@ -98,7 +98,7 @@ impl Names {
 
     /// Keeps the entries that `belongs` accepts; moves the others to the returned list.
     #[must_use]
-    pub fn split_off(&mut self, mut belongs: impl FnMut(&Entry) -> bool) -> Names {
+    pub fn split_off(&mut self, mut belongs: impl FnMut(&ListedEntry) -> bool) -> Names {
         let mut others = Names::new();
         let entries = std::mem::take(&mut self.entries);
         for entry in entries {
@@ -131,7 +131,7 @@ impl Names {
     /// # Panics
     /// If `index` is not less than [`Names::len`].
     #[must_use]
-    pub fn entry(&self, index: usize) -> Entry {
+    pub fn entry(&self, index: usize) -> ListedEntry {
         self.entries[index]
     }
 
@@ -191,7 +191,7 @@ impl PackedNames {
         let mut start = 0;
         let inodes = inodes.into_iter().chain(std::iter::repeat(0));
         for ((name, kind), inode) in bytes.split_inclusive(|byte| *byte == 0).zip(kinds).zip(inodes) {
-            entries.push(Entry { inode, start, kind: EntryType::of_number(kind) });
+            entries.push(ListedEntry { inode, start, kind: EntryType::of_number(kind) });
             // No message is as long as 4 GiB.
             start = start.saturating_add(u32::try_from(name.len()).unwrap_or(u32::MAX));
         }

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use crate::snapshot::{Entry, Facts, Kind, Snapshot, show};
+use crate::snapshot::{Facts, Kind, Snapshot, SnapshotEntry, show};
 
 /// Subject of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,7 +168,7 @@ impl Judge<'_> {
         }
     }
 
-    fn entry(&mut self, left: &Entry, right: &Entry, rules: Rules) {
+    fn entry(&mut self, left: &SnapshotEntry, right: &SnapshotEntry, rules: Rules) {
         if left.kind != right.kind {
             self.check(About::Type, "type", &left.kind, &right.kind);
             return;
@@ -200,11 +200,11 @@ impl Judge<'_> {
         }
     }
 
-    fn holes(&mut self, left: &Entry, right: &Entry) {
+    fn holes(&mut self, left: &SnapshotEntry, right: &SnapshotEntry) {
         if left.extents == right.extents {
             return;
         }
-        let text = |entry: &Entry| {
+        let text = |entry: &SnapshotEntry| {
             let shown: Vec<_> =
                 entry.extents.iter().take(4).map(|e| format!("{}..{}", e.start, e.end)).collect();
             format!("{} stretches of data ({} ...)", entry.extents.len(), shown.join(" "))
@@ -212,7 +212,7 @@ impl Judge<'_> {
         self.add(About::Holes, format!("holes: expected {}, found {}", text(left), text(right)));
     }
 
-    fn times(&mut self, left: &Entry, right: &Entry, rules: Rules) {
+    fn times(&mut self, left: &SnapshotEntry, right: &SnapshotEntry, rules: Rules) {
         let wanted = if left.kind == Kind::Directory { Facts::DIRECTORY_MODIFIED } else { Facts::MODIFIED };
         let is_now = |time: (i64, u32)| rules.now_from.is_some_and(|from| time.0 >= from);
         if rules.facts.contains(wanted) && !(is_now(left.modified) && is_now(right.modified)) {
@@ -244,7 +244,7 @@ impl Judge<'_> {
 }
 
 /// Returns the first offset at which two files of the same length differ. Skips long holes in both.
-fn first_difference(left: &Path, right: &Path, entry: &Entry) -> io::Result<Option<u64>> {
+fn first_difference(left: &Path, right: &Path, entry: &SnapshotEntry) -> io::Result<Option<u64>> {
     const BLOCK: usize = 1 << 18;
     if entry.bytes == 0 {
         return Ok(None);

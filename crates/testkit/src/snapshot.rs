@@ -79,7 +79,7 @@ pub enum Kind {
 
 /// Metadata of one entry.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct SnapshotEntry {
     /// File type.
     pub kind: Kind,
     /// Length of a regular file, in bytes; 0 for other types.
@@ -110,7 +110,7 @@ pub struct Entry {
 pub struct Snapshot {
     root: PathBuf,
     facts: Facts,
-    entries: BTreeMap<Vec<u8>, Entry>,
+    entries: BTreeMap<Vec<u8>, SnapshotEntry>,
 }
 
 impl Snapshot {
@@ -140,7 +140,7 @@ impl Snapshot {
 
     /// Returns the entries by path relative to the root. The root's own path is empty.
     #[must_use]
-    pub fn entries(&self) -> &BTreeMap<Vec<u8>, Entry> {
+    pub fn entries(&self) -> &BTreeMap<Vec<u8>, SnapshotEntry> {
         &self.entries
     }
 
@@ -198,7 +198,7 @@ struct Place<'a> {
     path: PathBuf,
 }
 
-fn read_entry(place: &Place<'_>, facts: Facts) -> io::Result<Entry> {
+fn read_entry(place: &Place<'_>, facts: Facts) -> io::Result<SnapshotEntry> {
     let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::File,
@@ -223,7 +223,7 @@ fn read_entry(place: &Place<'_>, facts: Facts) -> io::Result<Entry> {
     };
     let attributes =
         if facts.contains(Facts::ATTRIBUTES) { read_attributes(&place.path)? } else { BTreeMap::new() };
-    Ok(Entry {
+    Ok(SnapshotEntry {
         kind,
         bytes: if kind == Kind::File { stat.st_size.unsigned_abs() } else { 0 },
         mode: stat.st_mode & 0o7777,

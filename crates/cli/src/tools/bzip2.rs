@@ -16,7 +16,7 @@ use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
 use crate::signals;
-use crate::work::{Executors, Manner, Work};
+use crate::work::{Executors, RunOptions, Work};
 
 /// The tool.
 pub(super) const TOOL: Tool = Tool {
@@ -251,5 +251,5 @@ fn main(call: &Call<'_>) -> ExitCode {
         return ExitCode::from(TROUBLE);
     };
     let messages = call.messages().saying(OWN_WORDS);
-    call.carry_out(messages, &Manner::from(&line.shared), &Files { options, files, place })
+    call.carry_out(messages, &RunOptions::from(&line.shared), &Files { options, files, place })
 }

@@ -12,7 +12,7 @@ use haul_tools::compare::{self, Attributes, Listing, Operands, Options, Outcome}
 use super::{Call, Tool};
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
-use crate::work::{Executors, Manner, Work};
+use crate::work::{Executors, RunOptions, Work};
 
 pub(super) const TOOL: Tool =
     Tool { name: "cmp", programs: &[], about: "compare two trees or two files", flags: Line::command, main };
@@ -131,7 +131,7 @@ fn main(call: &Call<'_>) -> ExitCode {
         return ExitCode::from(TROUBLE);
     };
     let work = Comparison { operands, options: line.options() };
-    call.carry_out(messages, &Manner::from(&line.shared), &work)
+    call.carry_out(messages, &RunOptions::from(&line.shared), &work)
 }
 
 /// A comparison as work.

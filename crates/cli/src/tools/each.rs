@@ -16,7 +16,7 @@ use crate::messages::reason;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
 use crate::signals;
-use crate::work::{Executors, Manner, Work};
+use crate::work::{Executors, RunOptions, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "each",
@@ -180,7 +180,7 @@ fn main(call: &Call<'_>) -> ExitCode {
     let messages = call.messages().saying(WORDS);
     let roots: Result<Vec<_>, _> = line.roots.iter().map(|root| c_string(root)).collect();
     match roots.and_then(|roots| Ok(Commands { roots, options: line.options()? })) {
-        Ok(work) => call.carry_out(messages, &Manner::from(&line.shared), &work),
+        Ok(work) => call.carry_out(messages, &RunOptions::from(&line.shared), &work),
         Err(why) => {
             complain(&messages.wrong_usage(&why));
             ExitCode::from(TROUBLE)

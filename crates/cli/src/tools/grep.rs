@@ -23,7 +23,7 @@ use super::{Call, Tool};
 use crate::messages::Charset;
 use crate::report::{Console, complain};
 use crate::shared::{Read, standard_input_to_end};
-use crate::work::{Executors, Manner, Work};
+use crate::work::{Executors, RunOptions, Work};
 use flags::{Asked, Choice, Line, with_context};
 
 /// The exit status of a search that met an error.
@@ -84,12 +84,12 @@ fn main(call: &Call<'_>) -> ExitCode {
             complain(&messages.debug(warning));
         });
     }
-    let manner = Manner::from(&asked.line.shared);
+    let run_options = RunOptions::from(&asked.line.shared);
     // A crew would be left alone.
-    if manner.hosts.clients.is_none() && !crate::cluster::is_under_launcher() {
+    if run_options.hosts.clients.is_none() && !crate::cluster::is_under_launcher() {
         haul_sys::end_at_broken_pipe();
     }
-    call.carry_out(messages, &manner, &Searching { grep, search })
+    call.carry_out(messages, &run_options, &Searching { grep, search })
 }
 
 /// Tells whether no line can be selected, so that, as in GNU grep, no file is looked at, patterns are not read, and not even
@@ -224,7 +224,7 @@ impl Line {
             line_buffered: self.line_buffered,
             order: match self.sort.as_deref() {
                 Some("path") => Order::Path,
-                _ if recurses => Order::Found,
+                _ if recurses => Order::Entry,
                 _ => Order::Named,
             },
             output: haul_sys::stat(io::stdout()).ok().map(|stat| (stat.identity.device, stat.identity.inode)),

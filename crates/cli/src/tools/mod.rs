@@ -15,7 +15,7 @@ use clap::{Command, FromArgMatches};
 
 use crate::messages::{Charset, Messages};
 use crate::shared::{self, Read};
-use crate::work::{self, Manner, Work};
+use crate::work::{self, RunOptions, Work};
 
 /// A tool as the command line knows it.
 pub(crate) struct Tool {
@@ -89,11 +89,16 @@ impl Call<'_> {
 
     /// Does work. A script under mpirun that calls a program by its own name means that each of its processes does what it
     /// names.
-    pub(crate) fn carry_out(&self, messages: Messages, manner: &Manner, work: &impl Work) -> ExitCode {
-        if self.stands_in && manner.hosts.clients.is_none() {
-            return work::by(messages, manner, None, work);
+    pub(crate) fn carry_out(
+        &self,
+        messages: Messages,
+        run_options: &RunOptions,
+        work: &impl Work,
+    ) -> ExitCode {
+        if self.stands_in && run_options.hosts.clients.is_none() {
+            return work::by(messages, run_options, None, work);
         }
-        work::carry_out(messages, manner, work)
+        work::carry_out(messages, run_options, work)
     }
 }
 

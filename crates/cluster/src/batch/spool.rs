@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(fs::read(spool.file("out")).unwrap(), [odd.as_bytes(), b"||"].concat());
         assert_eq!(fs::read_to_string(spool.file("err")).unwrap(), format!("{}\n", folder.display()));
         assert_eq!(spool.status().unwrap(), Some(3));
-        // Begun again after its end, it does nothing more.
+        // partial-file again after its end, it does nothing more.
         assert_eq!(run(), Some(3));
         assert_eq!(fs::read(spool.file("out")).unwrap().len(), odd.len() + 2);
         spool.remove().unwrap();

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::command::StartLine;
-use super::marked::{MARK, Marked};
+use super::job_processes::{JobProcesses, MARK};
 
 /// How long a launcher gets to end its ranks.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Job {
     launcher: Child,
-    processes: Marked,
+    processes: JobProcesses,
     errors: Option<JoinHandle<()>>,
     status: Option<ExitStatus>,
 }
@@ -64,7 +64,7 @@ impl Job {
             .process_group(0)
             .spawn()?;
         // From here on a drop ends it.
-        let processes = Marked::new(mark, Pid::from_child(&launcher));
+        let processes = JobProcesses::new(mark, Pid::from_child(&launcher));
         let mut job = Self { launcher, processes, errors: None, status: None };
         if let Some(errors) = job.launcher.stderr.take() {
             let listen = move || {

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::part::Begun;
+use crate::item::PartialFile;
 use crate::stamp::{RunId, Stamp};
 use crate::wire::{pack, unpack};
 
@@ -45,9 +45,9 @@ enum Record {
     /// A run has begun.
     Start,
     /// A part is done; its entries have these stamps.
-    Part { print: u128, stamps: Vec<Stamp> },
+    Item { print: u128, stamps: Vec<Stamp> },
     /// A large file was begun, under the fingerprint of its entry.
-    Begun { entry: u128, ticket: Vec<u8> },
+    PartialFile { entry: u128, ticket: Vec<u8> },
     /// A range of it was moved.
     Moved { entry: u128, range: Range<u64> },
 }
@@ -58,7 +58,7 @@ struct Known {
     run: Option<(u64, u8)>,
     starts: u32,
     parts: HashMap<u128, Box<[Stamp]>>,
-    begun: HashMap<u128, Begun>,
+    begun: HashMap<u128, PartialFile>,
 }
 
 /// The journal of a run.
@@ -66,7 +66,7 @@ pub struct Journal {
     run: RunId,
     note: u8,
     parts: HashMap<u128, Box<[Stamp]>>,
-    begun: HashMap<u128, Begun>,
+    begun: HashMap<u128, PartialFile>,
     file: Mutex<Written>,
     not_locked: Option<io::Error>,
 }
@@ -134,7 +134,7 @@ impl Journal {
 
     /// Returns what was done before of a large file.
     #[must_use]
-    pub fn begun(&self, entry: u128) -> Option<&Begun> {
+    pub fn begun(&self, entry: u128) -> Option<&PartialFile> {
         self.begun.get(&entry)
     }
 
@@ -152,12 +152,12 @@ impl Journal {
 
     /// Records that a part is done.
     pub fn part_done(&self, print: u128, stamps: Vec<Stamp>) {
-        self.add(&Record::Part { print, stamps });
+        self.add(&Record::Item { print, stamps });
     }
 
     /// Records that a large file was begun.
     pub fn file_begun(&self, entry: u128, ticket: Vec<u8>) {
-        self.add(&Record::Begun { entry, ticket });
+        self.add(&Record::PartialFile { entry, ticket });
     }
 
     /// Records that a range of a large file was moved.
@@ -191,16 +191,16 @@ impl Known {
                 }
                 Record::Run { .. } => return Err(refused("it is the journal of another copy")),
                 Record::Start => known.starts = known.starts.saturating_add(1),
-                Record::Part { print, stamps } => {
+                Record::Item { print, stamps } => {
                     known.parts.insert(print, stamps.into());
                 }
-                Record::Begun { entry, ticket } => {
+                Record::PartialFile { entry, ticket } => {
                     let begun = known
                         .begun
                         .entry(entry)
-                        .or_insert_with(|| Begun { ticket: ticket.clone(), done: Vec::new() });
+                        .or_insert_with(|| PartialFile { ticket: ticket.clone(), done: Vec::new() });
                     if begun.ticket != ticket {
-                        *begun = Begun { ticket, done: Vec::new() };
+                        *begun = PartialFile { ticket, done: Vec::new() };
                     }
                 }
                 Record::Moved { entry, range } => {

@@ -9,14 +9,14 @@ use std::ops::Range;
 use haul_flow::{Feed, Job};
 
 use crate::distributed::Distributed;
-use crate::part::{Begun, Errand, Parcel};
-use crate::schedule::{FileId, PartId};
-use crate::wire::{Opened, PackedProblem};
+use crate::item::{ItemSpec, PartialFile, PendingItem};
+use crate::schedule::{FileId, ItemId};
+use crate::wire::{FileOpened, PackedProblem};
 
 /// A part under way.
 pub(crate) struct Sent<'a, T: Distributed> {
-    pub(crate) parcel: Parcel<T>,
-    pub(crate) errand: Errand,
+    pub(crate) pending: PendingItem<T>,
+    pub(crate) item: ItemSpec,
     /// What the journal knows it by.
     pub(crate) print: u128,
     /// Its entries when it was sent.
@@ -26,9 +26,9 @@ pub(crate) struct Sent<'a, T: Distributed> {
 
 /// A large file under way.
 pub(crate) struct Large<'a, T: Distributed> {
-    pub(crate) parcel: Parcel<T>,
+    pub(crate) pending: PendingItem<T>,
     /// The part it was in.
-    pub(crate) errand: Errand,
+    pub(crate) item: ItemSpec,
     pub(crate) ticket: Vec<u8>,
     pub(crate) done: Vec<Range<u64>>,
     /// What went wrong with its ranges.
@@ -38,29 +38,29 @@ pub(crate) struct Large<'a, T: Distributed> {
     pub(crate) feed: Feed<'a, Job<T>>,
 }
 
-/// Returns what the journal knows a parcel by.
-pub(crate) fn fingerprint<T: Distributed>(parcel: &Parcel<T>, tool: &T) -> u128 {
-    parcel.pack(tool, Errand::default()).fingerprint()
+/// Returns what the journal knows a pending-item by.
+pub(crate) fn fingerprint<T: Distributed>(pending: &PendingItem<T>, tool: &T) -> u128 {
+    pending.pack(tool, ItemSpec::default()).fingerprint()
 }
 
 impl<T: Distributed> Sent<'_, T> {
     /// Returns what the journal knows it by, if it may know of it. Not of claimed entries: they are some names of files that have
     /// others, and a later run that skipped them would not know what to link those to.
     pub(crate) fn recorded(&self) -> Option<u128> {
-        (!self.errand.claimed).then_some(self.print)
+        (!self.item.claimed).then_some(self.print)
     }
 }
 
 impl<T: Distributed> Large<'_, T> {
     /// Returns what the journal knows it by, if it may know of it; see [`Sent::recorded`].
     pub(crate) fn recorded(&self) -> Option<u128> {
-        (!self.errand.claimed).then_some(self.print)
+        (!self.item.claimed).then_some(self.print)
     }
 }
 
 /// The table.
 pub(crate) struct Outstanding<'a, T: Distributed> {
-    parts: HashMap<PartId, Sent<'a, T>>,
+    parts: HashMap<ItemId, Sent<'a, T>>,
     large: HashMap<FileId, Large<'a, T>>,
     entries: usize,
     next: u64,
@@ -87,28 +87,33 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
 
     pub(crate) fn insert(&mut self, sent: Sent<'a, T>) {
         self.entries += sent.entries;
-        self.parts.insert(PartId(sent.errand.number), sent);
+        self.parts.insert(ItemId(sent.item.number), sent);
     }
 
     /// Takes a large file out of its part; returns what the journal knows its entry by, if it may know of it.
-    pub(crate) fn set_apart(&mut self, opened: &Opened, tool: &T, feed: Feed<'a, Job<T>>) -> Option<u128> {
+    pub(crate) fn set_apart(
+        &mut self,
+        opened: &FileOpened,
+        tool: &T,
+        feed: Feed<'a, Job<T>>,
+    ) -> Option<u128> {
         let sent = self.parts.get_mut(&opened.part)?;
-        let parcel = sent.parcel.take(&opened.name)?;
-        let print = fingerprint(&parcel, tool);
+        let pending = sent.pending.take(&opened.name)?;
+        let print = fingerprint(&pending, tool);
         // The stamps are those of all its entries.
-        sent.errand.stamps.iter_mut().for_each(Vec::clear);
-        if sent.parcel.entries() > 0 {
-            sent.print = fingerprint(&sent.parcel, tool);
+        sent.item.stamps.iter_mut().for_each(Vec::clear);
+        if sent.pending.entries() > 0 {
+            sent.print = fingerprint(&sent.pending, tool);
         }
         self.entries += 1;
-        let (ticket, done, errand) = (opened.ticket.clone(), opened.done.clone(), sent.errand.clone());
-        let large = Large { parcel, errand, ticket, done, problems: Vec::new(), print, feed };
+        let (ticket, done, item) = (opened.ticket.clone(), opened.done.clone(), sent.item.clone());
+        let large = Large { pending, item, ticket, done, problems: Vec::new(), print, feed };
         let print = large.recorded();
         self.large.insert(opened.file, large);
         print
     }
 
-    pub(crate) fn part_over(&mut self, part: PartId) -> Option<Sent<'a, T>> {
+    pub(crate) fn part_over(&mut self, part: ItemId) -> Option<Sent<'a, T>> {
         let sent = self.parts.remove(&part)?;
         self.entries -= sent.entries;
         Some(sent)
@@ -137,28 +142,30 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
     /// Makes all that is left ready for another attempt, large files as parts of their own; in the order it was sent.
     pub(crate) fn begin_attempt(&mut self) -> Vec<&Sent<'a, T>> {
         for (_, large) in std::mem::take(&mut self.large) {
-            let errand =
-                Errand { begun: Some(Begun { ticket: large.ticket, done: large.done }), ..large.errand };
+            let item = ItemSpec {
+                begun: Some(PartialFile { ticket: large.ticket, done: large.done }),
+                ..large.item
+            };
             let number = self.number();
-            let errand = Errand { number, ..errand };
-            let (parcel, print, feed) = (large.parcel, large.print, large.feed);
-            let sent = Sent { parcel, errand, print, entries: 1, feed };
-            self.parts.insert(PartId(number), sent);
+            let item = ItemSpec { number, ..item };
+            let (pending, print, feed) = (large.pending, large.print, large.feed);
+            let sent = Sent { pending, item, print, entries: 1, feed };
+            self.parts.insert(ItemId(number), sent);
         }
         for sent in self.parts.values_mut() {
-            sent.errand.attempt += 1;
+            sent.item.attempt += 1;
         }
         let mut left: Vec<_> = self.parts.values().collect();
-        left.sort_unstable_by_key(|sent| sent.errand.number);
+        left.sort_unstable_by_key(|sent| sent.item.number);
         left
     }
 
     /// Takes everything out.
-    pub(crate) fn give_up(&mut self) -> Vec<(Parcel<T>, Errand, Feed<'a, Job<T>>)> {
+    pub(crate) fn give_up(&mut self) -> Vec<(PendingItem<T>, ItemSpec, Feed<'a, Job<T>>)> {
         self.entries = 0;
         let parts = std::mem::take(&mut self.parts).into_values();
         let large = std::mem::take(&mut self.large).into_values();
-        let parts = parts.map(|sent| (sent.parcel, sent.errand, sent.feed));
-        parts.chain(large.map(|large| (large.parcel, large.errand, large.feed))).collect()
+        let parts = parts.map(|sent| (sent.pending, sent.item, sent.feed));
+        parts.chain(large.map(|large| (large.pending, large.item, large.feed))).collect()
     }
 }

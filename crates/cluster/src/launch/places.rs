@@ -1,6 +1,6 @@
 //! Which hosts an attempt runs on: after a host is lost, those that are left, with as many ranks as they had.
 
-use super::culprit::Loss;
+use super::failed_host::Loss;
 
 /// A host, and how many ranks it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum Next {
     Nowhere,
 }
 
-/// Decides where a crew whose ranks were on `hosts` goes on. `here` is the host of the launch process, which is not lost.
+/// Decides where a process-group whose ranks were on `hosts` goes on. `here` is the host of the launch process, which is not lost.
 ///
 /// A host on which only a process has died is left out too, as another may die there; unless there is no other.
 pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> Next {
@@ -37,7 +37,7 @@ pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> Next {
     }
 }
 
-/// Lists what a crew had on one host.
+/// Lists what a process-group had on one host.
 pub(super) fn only(host: &str, hosts: &[String]) -> Vec<Place> {
     places_of(hosts.iter().filter(|other| is_same(other, host)))
 }

@@ -17,15 +17,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    Absent, CancelToken, Driver, Feed, Found, Job, JobSpec, Local, MakeWorker, Problem, Wording, plan,
+    CancelToken, Driver, Entry, Feed, Job, JobSpec, Local, MakeWorker, MissingWorkers, Problem, Wording, plan,
 };
 
-use super::crew::{Again, Crew, Heard};
+use super::group::{Again, Heard, ProcessGroup};
 use super::journal::Journal;
 use super::outstanding::{Large, Outstanding, Sent, fingerprint};
 use crate::distributed::Distributed;
-use crate::part::{Errand, PackedPart, Parcel, PartOutcome};
-use crate::schedule::PartId;
+use crate::item::{ItemOutcome, ItemSpec, PackedItem, PendingItem};
+use crate::schedule::ItemId;
 use crate::stamp::Stamp;
 use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
 
@@ -57,7 +57,7 @@ const AGAIN_WITHOUT: Wording = Wording("{bare}; what is left is begun again with
 /// The driver.
 pub(crate) struct Remote<'a, T: Distributed> {
     pub(crate) local: &'a Local<Job<T>>,
-    pub(crate) crew: &'a Crew,
+    pub(crate) group: &'a ProcessGroup,
     pub(crate) spec: &'a JobSpec<'a, T>,
     table: Mutex<Outstanding<'a, T>>,
     room: Condvar,
@@ -75,10 +75,10 @@ pub(crate) struct Remote<'a, T: Distributed> {
 }
 
 impl<'a, T: Distributed + 'static> Remote<'a, T> {
-    pub(crate) fn new(local: &'a Local<Job<T>>, crew: &'a Crew, spec: &'a JobSpec<'a, T>) -> Self {
+    pub(crate) fn new(local: &'a Local<Job<T>>, group: &'a ProcessGroup, spec: &'a JobSpec<'a, T>) -> Self {
         Self {
             local,
-            crew,
+            group,
             spec,
             table: Mutex::default(),
             room: Condvar::new(),
@@ -96,90 +96,90 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a parcel on its way.
-    fn send(&self, parcel: Parcel<T>, errand: Errand) {
+    /// Sends a pending-item on its way.
+    fn send(&self, pending: PendingItem<T>, item: ItemSpec) {
         let tool = self.spec.tool;
-        let Some(journal) = self.crew.journal().filter(|_| !errand.claimed) else {
-            let print = if self.crew.journal().is_some() { fingerprint(&parcel, tool) } else { 0 };
-            return self.dispatch(parcel, errand, print);
+        let Some(journal) = self.group.journal().filter(|_| !item.claimed) else {
+            let print = if self.group.journal().is_some() { fingerprint(&pending, tool) } else { 0 };
+            return self.dispatch(pending, item, print);
         };
-        let parcel = if journal.has_begun() { self.send_begun(journal, parcel, &errand) } else { parcel };
-        let print = fingerprint(&parcel, tool);
+        let pending = if journal.has_begun() { self.send_begun(journal, pending, &item) } else { pending };
+        let print = fingerprint(&pending, tool);
         let stamps = journal.stamps(print).unwrap_or_default().to_vec();
-        self.dispatch(parcel, Errand { stamps: Some(stamps), ..errand }, print);
+        self.dispatch(pending, ItemSpec { stamps: Some(stamps), ..item }, print);
     }
 
-    /// Sends the large files in a parcel that an earlier run has begun by themselves: with their stamps if they were finished,
-    /// with what was moved of them if not. Returns the rest of the parcel.
-    fn send_begun(&self, journal: &Journal, mut parcel: Parcel<T>, errand: &Errand) -> Parcel<T> {
-        let entries: Vec<_> = parcel.found().to_vec();
+    /// Sends the large files in a pending-item that an earlier run has begun by themselves: with their stamps if they were finished,
+    /// with what was moved of them if not. Returns the rest of the pending-item.
+    fn send_begun(&self, journal: &Journal, mut pending: PendingItem<T>, item: &ItemSpec) -> PendingItem<T> {
+        let entries: Vec<_> = pending.found().to_vec();
         for found in entries {
-            let alone = Parcel::of_one(found);
+            let alone = PendingItem::of_one(found);
             let print = fingerprint(&alone, self.spec.tool);
             let Some(begun) = journal.begun(print) else { continue };
-            let Some(alone) = alone.found().first().and_then(|found| parcel.take(found.name())) else {
+            let Some(alone) = alone.found().first().and_then(|found| pending.take(found.name())) else {
                 continue;
             };
             let (stamps, begun) = match journal.stamps(print) {
                 Some(stamps) => (stamps.to_vec(), None),
                 None => (Vec::new(), Some(begun.clone())),
             };
-            self.dispatch(alone, Errand { begun, stamps: Some(stamps), ..errand.clone() }, print);
+            self.dispatch(alone, ItemSpec { begun, stamps: Some(stamps), ..item.clone() }, print);
         }
-        parcel
+        pending
     }
 
-    fn dispatch(&self, parcel: Parcel<T>, errand: Errand, print: u128) {
-        let entries = parcel.entries();
+    fn dispatch(&self, pending: PendingItem<T>, item: ItemSpec, print: u128) {
+        let entries = pending.entries();
         if entries == 0 {
             return;
         }
         let feed = self.local.feed();
-        let most = outstanding_max(self.crew.workers());
+        let most = outstanding_max(self.group.workers());
         let mut table = self.table();
         while table.entries() >= most {
             table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
         }
-        if self.crew.is_lost() {
+        if self.group.is_lost() {
             drop(table);
-            return self.abandon(parcel, &errand, feed);
+            return self.abandon(pending, &item, feed);
         }
-        let errand = Errand { number: table.number(), attempt: 1, ..errand };
-        self.post(&parcel, &errand, entries);
-        table.insert(Sent { parcel, errand, print, entries, feed });
+        let item = ItemSpec { number: table.number(), attempt: 1, ..item };
+        self.post(&pending, &item, entries);
+        table.insert(Sent { pending, item, print, entries, feed });
     }
 
     /// Puts a part on the link. A link that is broken is the hearer's affair, who sends again what is in the table; so the
     /// caller holds its lock.
-    fn post(&self, parcel: &Parcel<T>, errand: &Errand, entries: usize) {
-        let packed: PackedPart = parcel.pack(self.spec.tool, errand.clone());
+    fn post(&self, pending: &PendingItem<T>, item: &ItemSpec, entries: usize) {
+        let packed: PackedItem = pending.pack(self.spec.tool, item.clone());
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-        let (part, directory) = (PartId(errand.number), packed.source.inode());
-        self.crew.post(ToMaster::Part { part, directory, entries, body: pack(&packed) });
+        let (part, directory) = (ItemId(item.number), packed.source.inode());
+        self.group.post(ToMaster::Item { part, directory, entries, body: pack(&packed) });
     }
 
     /// Has a worker settle what another process has done.
-    fn settle(&self, feed: Feed<'a, Job<T>>, parcel: Parcel<T>, claimed: bool, outcome: PartOutcome) {
-        feed.share(Job::Visit(Box::new(move |desk| parcel.conclude(desk, claimed, outcome))));
+    fn settle(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
+        feed.share(Job::Visit(Box::new(move |cx| pending.conclude(cx, claimed, outcome))));
     }
 
     /// Has a worker settle what nobody will do.
-    fn abandon(&self, parcel: Parcel<T>, errand: &Errand, feed: Feed<'a, Job<T>>) {
-        self.lost.fetch_add(parcel.entries() as u64, Ordering::Relaxed);
-        self.settle(feed, parcel, errand.claimed, PartOutcome::default());
+    fn abandon(&self, pending: PendingItem<T>, item: &ItemSpec, feed: Feed<'a, Job<T>>) {
+        self.lost.fetch_add(pending.entries() as u64, Ordering::Relaxed);
+        self.settle(feed, pending, item.claimed, ItemOutcome::default());
     }
 
     /// Hears what comes back until the run is over, or the job is lost for good.
     fn hear(&self) {
         let mut patience = HEARING.0;
         while !self.over.load(Ordering::Acquire) {
-            let heard = self.crew.hear(patience);
+            let heard = self.group.hear(patience);
             patience = if let Heard::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
             match heard {
                 Heard::Report(host, report) => self.take(&host, *report),
                 Heard::Remark(text) => self.spec.report.debug(&text),
                 Heard::Nothing => {}
-                Heard::Lost(why) => match self.crew.begin_again(self.spec, &why) {
+                Heard::Lost(why) => match self.group.begin_again(self.spec, &why) {
                     Some(again) => self.go_on(again),
                     None => return self.give_up(),
                 },
@@ -192,14 +192,14 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Tells the ranks, once, that the run is cancelled.
     fn call_off(&self) {
         if self.cancel.is_cancelled() && !self.called_off.swap(true, Ordering::Relaxed) {
-            self.crew.post(ToMaster::CallOff);
+            self.group.post(ToMaster::CallOff);
         }
     }
 
     /// Tells rank 0 that no more is to be expected, when the walk is through, so that it shares what is left evenly.
     fn close(&self) {
         if self.local.is_idle() && !self.closed.swap(true, Ordering::Relaxed) {
-            self.crew.post(ToMaster::Closed);
+            self.group.post(ToMaster::Closed);
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         if problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);
         }
-        self.crew.tell_problems(host, problems, self.spec.report);
+        self.group.tell_problems(host, problems, self.spec.report);
     }
 
     fn take(&self, host: &str, report: Report) {
@@ -218,8 +218,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
         let News { problems, .. } = &mut news;
         self.tell(host, std::mem::take(problems));
-        self.crew.tell(host, news, self.spec.report);
-        let journal = self.crew.journal();
+        self.group.tell(host, news, self.spec.report);
+        let journal = self.group.journal();
         for opened in &opened {
             let entry = self.table().set_apart(opened, self.spec.tool, self.local.feed());
             if let (Some(journal), Some(entry)) = (journal, entry) {
@@ -231,12 +231,12 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             let Some(mut sent) = self.table().part_over(over.part) else { continue };
             self.tell(host, over.problems);
             // Invariant: what is apart was taken out when it was announced, so nothing large is settled with its part.
-            let unannounced = over.outcome.apart.iter().filter(|(name, _)| sent.parcel.take(name).is_some());
+            let unannounced = over.outcome.apart.iter().filter(|(name, _)| sent.pending.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
             if let Some(journal) = journal.filter(|_| over.flawless) {
                 record(journal, &sent, &over.outcome.stamps);
             }
-            self.settle(sent.feed, sent.parcel, sent.errand.claimed, over.outcome);
+            self.settle(sent.feed, sent.pending, sent.item.claimed, over.outcome);
         }
         for over in files {
             let Some(large) = self.table().file_over(over.file) else { continue };
@@ -245,10 +245,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             if let (Some(journal), Some(print)) = (journal.filter(|_| is_stamped), large.recorded()) {
                 journal.part_done(print, vec![over.stamp]);
             }
-            let names = large.parcel.found().iter().map(|found| found.name().to_owned());
+            let names = large.pending.found().iter().map(|found| found.name().to_owned());
             let completed = if over.moved { names.collect() } else { Vec::new() };
-            let outcome = PartOutcome { completed, ..PartOutcome::default() };
-            self.settle(large.feed, large.parcel, large.errand.claimed, outcome);
+            let outcome = ItemOutcome { completed, ..ItemOutcome::default() };
+            self.settle(large.feed, large.pending, large.item.claimed, outcome);
         }
         self.room.notify_all();
     }
@@ -259,7 +259,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             return;
         }
         let entry = self.table().range_moved(over.file, over.range.clone());
-        if let (Some(journal), Some(entry)) = (self.crew.journal(), entry) {
+        if let (Some(journal), Some(entry)) = (self.group.journal(), entry) {
             journal.range_moved(entry, over.range);
         }
     }
@@ -274,12 +274,12 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.spec.report.problem(problem.as_warning());
         // Invariant: what is in the table when the ranks are taken up is sent here, what comes later by whoever finds it.
         let mut table = self.table();
-        self.crew.take_up(ready);
+        self.group.take_up(ready);
         self.closed.store(false, Ordering::Relaxed);
         self.called_off.store(false, Ordering::Relaxed);
         self.call_off();
         for sent in table.begin_attempt() {
-            self.post(&sent.parcel, &sent.errand, sent.parcel.entries());
+            self.post(&sent.pending, &sent.item, sent.pending.entries());
         }
     }
 
@@ -287,7 +287,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     fn give_up(&self) {
         self.spec.tool.lost();
         let left = self.table().give_up();
-        left.into_iter().for_each(|(parcel, errand, feed)| self.abandon(parcel, &errand, feed));
+        left.into_iter().for_each(|(pending, item, feed)| self.abandon(pending, &item, feed));
         self.room.notify_all();
     }
 
@@ -295,7 +295,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     pub(crate) fn tell_losses(&self) {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > 0 {
-            let why = self.crew.why_lost();
+            let why = self.group.why_lost();
             self.spec.report.problem(Problem::new(LOST).naming(why).naming(lost.to_string()));
         }
     }
@@ -314,12 +314,12 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
     fn share(&self, me: usize, job: Job<T>) {
         let claimed = matches!(job, Job::Entries(_));
         let tool = self.spec.tool;
-        let parcel = match self.crew.walks_in_ranks() {
-            true => Parcel::of_directories(tool, job).or_else(|job| Parcel::of(tool, job)),
-            false => Parcel::of(tool, job),
+        let pending = match self.group.walks_in_ranks() {
+            true => PendingItem::of_directories(tool, job).or_else(|job| PendingItem::of(tool, job)),
+            false => PendingItem::of(tool, job),
         };
-        match parcel {
-            Ok(parcel) => self.send(parcel, Errand { claimed, ..Errand::default() }),
+        match pending {
+            Ok(pending) => self.send(pending, ItemSpec { claimed, ..ItemSpec::default() }),
             Err(job) => self.local.share(me, job),
         }
     }
@@ -333,14 +333,14 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
     }
 
     fn chunk_entries(&self, found: usize) -> usize {
-        if self.crew.journal().is_some() {
+        if self.group.journal().is_some() {
             return JOURNAL_PART_ENTRIES;
         }
         let seen = self.seen.fetch_add(found as u64, Ordering::Relaxed) + found as u64;
-        plan::part_entries(seen, self.crew.workers())
+        plan::part_entries(seen, self.group.workers())
     }
 
-    fn drive(&self, make: &MakeWorker<'_>) -> Option<Absent> {
+    fn drive(&self, make: &MakeWorker<'_>) -> Option<MissingWorkers> {
         std::thread::scope(|threads| {
             threads.spawn(|| self.hear());
             let absent = self.local.drive(make);
@@ -358,7 +358,7 @@ fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedPro
         return told;
     }
     let unknown = || {
-        let path = large.parcel.found().first().map(Found::path).unwrap_or_default();
+        let path = large.pending.found().first().map(Entry::path).unwrap_or_default();
         PackedProblem::from(Problem::new(NOT_MOVED).naming(path))
     };
     told.push(errors.into_iter().next().unwrap_or_else(unknown));
@@ -368,8 +368,8 @@ fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedPro
 /// Records what is done of a part, unless the journal knows it.
 fn record<T: Distributed>(journal: &Journal, sent: &Sent<'_, T>, stamps: &[Stamp]) {
     let is_news = stamps.iter().any(|stamp| *stamp != Stamp::NONE)
-        && stamps.len() == sent.parcel.entries()
-        && sent.errand.stamps.as_deref() != Some(stamps);
+        && stamps.len() == sent.pending.entries()
+        && sent.item.stamps.as_deref() != Some(stamps);
     if let Some(print) = sent.recorded().filter(|_| is_news) {
         journal.part_done(print, stamps.to_vec());
     }

@@ -1,4 +1,4 @@
-//! What starting a job means to the crew: a launcher's processes, or those that are there already.
+//! What starting a job means to the process-group: a launcher's processes, or those that are there already.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub trait Start: Sync {
     fn starts_again(&self) -> bool;
 
     /// Lets processes go that are there before they are started, and were not needed.
-    fn send_home(&self) {}
+    fn release(&self) {}
 }
 
 /// A job that was started.

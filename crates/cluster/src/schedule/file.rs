@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use haul_flow::plan;
 
-use super::crew::Left;
+use super::group::Left;
 use super::team::{self, Question, Rates};
 use super::{CountedBy, FileId, LargeFile, Limits, Order};
 use crate::transport::Rank;

@@ -4,11 +4,11 @@
 //! the simulation runs the very same code as a job does.
 //!
 //! ```text
-//!            Part, Closed                                Parts   (a bundle: up to 1,024 entries)
+//!            item, Closed                                Parts   (a bundle: up to 1,024 entries)
 //!   launch ───────────────►  ┌───────────────────────┐ ─────────────────────────────► worker
 //!            Open, FileOver  │ queue: parts, packed   │ Range   (one piece of a large file)
 //!   leader ───────────────►  │ files: large, in order │ ─────────────────────────────► worker
-//!            PartDone,       │ crew:  what each has   │ RangesOver
+//!            PartDone,       │ process-group:  what each has   │ RangesOver
 //!   worker  RangeDone ────►  │ team:  the model       │ ─────────────────────────────► leader
 //!                            └───────────────────────┘ Over    to the master, once, at the end
 //! ```
@@ -33,8 +33,8 @@
 //! It relies on: a rank sends [`Event::Open`] for a file before the [`Event::PartDone`] of the part it was met in (messages of
 //! two ranks keep their order); for every file announced a [`Event::FileOver`] comes; a lost rank ends the job.
 
-mod crew;
 mod file;
+mod group;
 mod queue;
 mod team;
 #[cfg(test)]
@@ -47,14 +47,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::transport::Rank;
-use crew::{Bundle, Crew, Held};
 use file::{Files, Outcome};
+use group::{Bundle, DirHandle, ProcessGroup};
 use queue::PartQueue;
 pub use team::{Choice, Question, Rates, TOLERANCE, choose};
 
 /// The number of a part, given by the launch process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct PartId(pub u64);
+pub struct ItemId(pub u64);
 
 /// The number of a large file, given by whoever announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -62,9 +62,9 @@ pub struct FileId(pub u64);
 
 /// Some entries of one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Item {
     /// Its number.
-    pub id: PartId,
+    pub id: ItemId,
     /// What tells its directory from most others.
     pub directory: u64,
     /// How many entries: the weight of it.
@@ -108,7 +108,7 @@ pub struct LargeFile {
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The launch process sends a part.
-    Part(Part),
+    Item(Item),
     /// The launch process has no more parts. The sooner it says so, the better the work is shared out at the end.
     Closed,
     /// A rank has met a large file.
@@ -118,7 +118,7 @@ pub enum Event {
         /// The rank it was given to.
         rank: Rank,
         /// The part.
-        part: PartId,
+        part: ItemId,
     },
     /// A rank is through with a range.
     RangeDone {
@@ -148,7 +148,7 @@ pub enum Order {
         /// The rank.
         to: Rank,
         /// The bundle.
-        parts: Vec<Part>,
+        parts: Vec<Item>,
     },
     /// A rank is to move a range.
     Range {
@@ -265,7 +265,7 @@ fn bytes_within(time: Duration, rate: Option<f64>) -> u64 {
 #[derive(Debug)]
 pub struct Scheduler {
     limits: Limits,
-    crew: Crew,
+    group: ProcessGroup,
     parts: PartQueue,
     files: Files,
     pace: Pace,
@@ -309,7 +309,7 @@ impl Scheduler {
     pub fn new(workers: Vec<Rank>, limits: Limits) -> Self {
         Self {
             files: Files::new(workers.len(), limits),
-            crew: Crew::new(workers, limits.credit),
+            group: ProcessGroup::new(workers, limits.credit),
             parts: PartQueue::default(),
             pace: Pace::default(),
             source: Source::Open,
@@ -330,19 +330,19 @@ impl Scheduler {
     /// `now` is the time since the master's start.
     pub fn note(&mut self, event: Event, now: Duration, orders: &mut Vec<Order>) {
         match event {
-            Event::Part(part) => self.parts.push(&part),
+            Event::Item(part) => self.parts.push(&part),
             Event::Closed => self.source = Source::Closed,
             Event::Open(file) => {
-                self.crew.announced(file.leader);
+                self.group.announced(file.leader);
                 self.files.open(file, orders);
             }
             Event::PartDone { rank, part } => {
-                if let Some(seconds) = self.crew.part_done(rank, part, now) {
+                if let Some(seconds) = self.group.part_done(rank, part, now) {
                     self.pace.observe(seconds);
                 }
             }
             Event::RangeDone { rank, file, range, took, moved } => {
-                if let Some(left) = self.crew.range_done(rank, file, now) {
+                if let Some(left) = self.group.range_done(rank, file, now) {
                     let bytes = range.end - range.start;
                     self.files.range_done(file, &Outcome { bytes, took, moved, left }, orders);
                 }
@@ -353,7 +353,7 @@ impl Scheduler {
 
     /// Gives work to every worker that can have some, and tells once when all is over.
     pub fn give(&mut self, now: Duration, orders: &mut Vec<Order>) {
-        while let Some(worker) = self.crew.first_idle() {
+        while let Some(worker) = self.group.first_idle() {
             if !(self.give_range(worker, now, orders)
                 || self.give_parts(worker, now, orders)
                 || self.give_any_range(worker, now, orders))
@@ -361,7 +361,7 @@ impl Scheduler {
                 break;
             }
         }
-        if self.crew.first_idle().is_none() {
+        if self.group.first_idle().is_none() {
             self.give_ahead(now, orders);
         }
         if !self.over && self.is_over() {
@@ -385,7 +385,7 @@ impl Scheduler {
     /// Returns how many workers have nothing in hand.
     #[must_use]
     pub fn idle_workers(&self) -> usize {
-        self.crew.idle()
+        self.group.idle()
     }
 
     /// Tells whether nothing is left anywhere and no more parts come.
@@ -394,13 +394,13 @@ impl Scheduler {
         self.source == Source::Closed
             && self.parts.is_empty()
             && self.files.is_empty()
-            && self.crew.idle() == self.crew.len()
+            && self.group.idle() == self.group.len()
     }
 
     /// Gives second tasks, while enough is queued that nobody else will miss them.
     fn give_ahead(&mut self, now: Duration, orders: &mut Vec<Order>) {
         let mut after = None;
-        while let Some(worker) = self.crew.next_with_credit(after) {
+        while let Some(worker) = self.group.next_with_credit(after) {
             let given = self.files.abound()
                 && (self.give_range(worker, now, orders)
                     || self.parts.is_empty() && self.give_any_range(worker, now, orders))
@@ -420,18 +420,18 @@ impl Scheduler {
         let (entries, full) = (self.parts.entries(), u64::from(self.full()));
         match self.source {
             Source::Open => entries >= full,
-            Source::Closed => entries / (self.crew.len() as u64).max(1) >= full.div_ceil(8),
+            Source::Closed => entries / (self.group.len() as u64).max(1) >= full.div_ceil(8),
         }
     }
 
     /// Returns how many entries the next bundle is to have.
     fn share(&self) -> u32 {
         let entries = self.parts.entries();
-        let even = entries.div_ceil((self.crew.idle() as u64).max(1));
+        let even = entries.div_ceil((self.group.idle() as u64).max(1));
         let least = u64::from(self.pace.entries_within(WORTH_A_MESSAGE));
         let guided = match self.source {
             Source::Open => even,
-            Source::Closed => entries.div_ceil(2 * self.crew.len() as u64).max(least).min(even),
+            Source::Closed => entries.div_ceil(2 * self.group.len() as u64).max(least).min(even),
         };
         u32::try_from(guided).unwrap_or(u32::MAX).clamp(1, self.full())
     }
@@ -443,8 +443,8 @@ impl Scheduler {
 
     /// Gives `worker` a range of the first file that wants it in its team.
     fn give_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
-        let crew = &self.crew;
-        match self.files.first_wanting(|file| crew.holds_range_of(worker, file), orders) {
+        let group = &self.group;
+        match self.files.first_wanting(|file| group.holds_range_of(worker, file), orders) {
             Some(file) => self.give_range_of(file, worker, now, orders),
             None => false,
         }
@@ -452,18 +452,18 @@ impl Scheduler {
 
     /// Gives `worker` a range of the file it was at last, or of the first that has one, however large its team is.
     fn give_any_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
-        match self.files.first_with_ranges(self.crew.last_file(worker)) {
+        match self.files.first_with_ranges(self.group.last_file(worker)) {
             Some(file) => self.give_range_of(file, worker, now, orders),
             None => false,
         }
     }
 
     fn give_range_of(&mut self, file: FileId, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
-        let joins = !self.crew.holds_range_of(worker, file);
+        let joins = !self.group.holds_range_of(worker, file);
         let Some(cut) = self.files.cut(file, joins, now) else { return false };
-        self.crew.hold(worker, Held::Range(file));
+        self.group.hold(worker, DirHandle::Range(file));
         orders.push(Order::Range {
-            to: self.crew.rank(worker),
+            to: self.group.rank(worker),
             file,
             leader: cut.leader,
             range: cut.range,
@@ -480,8 +480,8 @@ impl Scheduler {
         }
         let entries = parts.iter().map(|part| part.entries).sum();
         let bundle = Bundle { parts: parts.iter().map(|part| part.id).collect(), entries, given: now };
-        self.crew.hold(worker, Held::Bundle(bundle));
-        orders.push(Order::Parts { to: self.crew.rank(worker), parts });
+        self.group.hold(worker, DirHandle::Bundle(bundle));
+        orders.push(Order::Parts { to: self.group.rank(worker), parts });
         true
     }
 }

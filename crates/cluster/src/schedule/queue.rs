@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Part, PartId};
+use super::{Item, ItemId};
 
 /// More than a rank has workers, as a rule.
 const LANES: usize = 64;
@@ -50,14 +50,14 @@ impl PartQueue {
     }
 
     /// Puts a part behind the others of its directory.
-    pub(crate) fn push(&mut self, part: &Part) {
+    pub(crate) fn push(&mut self, part: &Item) {
         self.parts += 1;
         self.entries += u64::from(part.entries);
         self.lanes[lane_of(part.directory)].push(part);
     }
 
     /// Takes parts, as many as have up to `entries` entries together, and at least one if one waits.
-    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<Part> {
+    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<Item> {
         let mut bundle = Vec::new();
         let mut sum = 0u32;
         while let Some((lane, header)) = self.peek() {
@@ -96,7 +96,7 @@ struct Lane {
 }
 
 impl Lane {
-    fn push(&mut self, part: &Part) {
+    fn push(&mut self, part: &Item) {
         let needed = HEADER_BYTES_MAX + part.body.len();
         let fits = |block: &Vec<u8>| block.capacity() - block.len() >= needed;
         if !self.blocks.back().is_some_and(fits) {
@@ -114,14 +114,14 @@ impl Lane {
     fn peek(&self) -> Option<Header> {
         let block = self.blocks.front()?;
         let mut at = self.start;
-        let id = PartId(take_integer(block, &mut at)?);
+        let id = ItemId(take_integer(block, &mut at)?);
         let directory = take_integer(block, &mut at)?;
         let entries = u32::try_from(take_integer(block, &mut at)?).ok()?;
         let length = usize::try_from(take_integer(block, &mut at)?).ok()?;
         Some(Header { id, directory, entries, body: at..at + length })
     }
 
-    fn pop(&mut self, header: &Header) -> Part {
+    fn pop(&mut self, header: &Header) -> Item {
         let block = self.blocks.front().map_or(&[][..], Vec::as_slice);
         let body = block[header.body.clone()].to_vec();
         self.start = header.body.end;
@@ -129,13 +129,13 @@ impl Lane {
             self.blocks.pop_front();
             self.start = 0;
         }
-        Part { id: header.id, directory: header.directory, entries: header.entries, body }
+        Item { id: header.id, directory: header.directory, entries: header.entries, body }
     }
 }
 
 /// What stands before a body, and where the body is.
 struct Header {
-    id: PartId,
+    id: ItemId,
     directory: u64,
     entries: u32,
     body: std::ops::Range<usize>,
@@ -168,13 +168,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn part() -> impl Strategy<Value = Part> {
+    fn part() -> impl Strategy<Value = Item> {
         let body = prop_oneof![
             8 => proptest::collection::vec(any::<u8>(), 0..300),
             1 => (0usize..2 * BLOCK_BYTES).prop_map(|length| vec![7; length]),
         ];
-        (any::<u64>(), 0u64..100, 0u32..300, body).prop_map(|(id, directory, entries, body)| Part {
-            id: PartId(id),
+        (any::<u64>(), 0u64..100, 0u32..300, body).prop_map(|(id, directory, entries, body)| Item {
+            id: ItemId(id),
             directory,
             entries,
             body,
@@ -215,7 +215,7 @@ mod tests {
             let mut queue = PartQueue::default();
             for part in 0..400 {
                 let directory = (part / 20) * distance;
-                queue.push(&Part { id: PartId(part), directory, entries: 64, body: Vec::new() });
+                queue.push(&Item { id: ItemId(part), directory, entries: 64, body: Vec::new() });
             }
             let bundle = queue.pop_bundle(1024);
             let directories: std::collections::HashSet<_> =

@@ -1,4 +1,4 @@
-//! The scheduler with a crew that does what it is told in an order that a seed decides.
+//! The scheduler with a process-group that does what it is told in an order that a seed decides.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// What a crew is to do.
+/// What a process-group is to do.
 #[derive(Clone, Debug)]
 struct Work {
     workers: u32,
@@ -25,7 +25,7 @@ struct Work {
     seed: u64,
 }
 
-/// A crew: the launch process and all ranks.
+/// A process-group: the launch process and all ranks.
 struct Pretended {
     scheduler: Scheduler,
     random: SmallRng,
@@ -108,8 +108,8 @@ impl Pretended {
             Some(&entries) => {
                 let body = self.sent.to_le_bytes().to_vec();
                 self.sent += 1;
-                self.tell(Event::Part(Part {
-                    id: PartId(self.sent as u64 - 1),
+                self.tell(Event::Item(Item {
+                    id: ItemId(self.sent as u64 - 1),
                     directory: 0,
                     entries,
                     body,
@@ -236,7 +236,7 @@ impl Pretended {
             assert!(given.iter().all(|range| range.start % file.stripe_bytes.max(1) == 0), "inside a stripe");
             assert!(*failed || bytes_of(&all) == file.size, "not every byte, and nothing failed");
         }
-        self.tell(Event::PartDone { rank: Rank(1), part: PartId(0) });
+        self.tell(Event::PartDone { rank: Rank(1), part: ItemId(0) });
         assert_eq!(self.overs, 1, "over twice");
     }
 }
@@ -267,9 +267,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn everything_is_done_once_and_nobody_idles(work in work()) {
-        let mut crew = Pretended::new(work);
-        crew.run();
-        crew.check_end();
+        let mut group = Pretended::new(work);
+        group.run();
+        group.check_end();
     }
 }
 
@@ -278,10 +278,10 @@ fn messages_per_thousand(workers: u32, parts: Vec<u32>, walk: u32) -> f64 {
     let files: u32 = parts.iter().sum();
     let work =
         Work { workers, parts, large_every: usize::MAX, failure_every: 0, walk, step_micros: 50, seed: 1 };
-    let mut crew = Pretended::new(work);
-    crew.run();
-    crew.check_end();
-    crew.messages as f64 * 1000.0 / f64::from(files)
+    let mut group = Pretended::new(work);
+    group.run();
+    group.check_end();
+    group.messages as f64 * 1000.0 / f64::from(files)
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn entries_that_take_long_are_not_bundled() {
     let mut scheduler = Scheduler::new(vec![Rank(1), Rank(2)], LIMITS);
     let mut orders = Vec::new();
     for part in 0..5000 {
-        scheduler.take(Event::Part(part_of_one(part)), Duration::ZERO, &mut orders);
+        scheduler.take(Event::Item(part_of_one(part)), Duration::ZERO, &mut orders);
     }
     let done = |seconds, orders: &mut Vec<Order>, scheduler: &mut Scheduler| {
         let Order::Parts { to, parts } = orders.remove(0) else { unreachable!("there are only parts") };
@@ -320,8 +320,8 @@ fn entries_that_take_long_are_not_bundled() {
     assert_eq!(most, 256);
 }
 
-fn part_of_one(id: u64) -> Part {
-    Part { id: PartId(id), directory: id, entries: 1, body: Vec::new() }
+fn part_of_one(id: u64) -> Item {
+    Item { id: ItemId(id), directory: id, entries: 1, body: Vec::new() }
 }
 
 #[test]
@@ -332,10 +332,10 @@ fn at_the_end_the_work_is_shared_evenly() {
         let mut orders = Vec::new();
         // A first round, so that something is measured.
         for part in 0..u64::from(workers) {
-            scheduler.take(Event::Part(part_of_one(part)), Duration::ZERO, &mut orders);
+            scheduler.take(Event::Item(part_of_one(part)), Duration::ZERO, &mut orders);
         }
         for part in workers.into()..5 * u64::from(workers) {
-            scheduler.note(Event::Part(part_of_one(part)), Duration::ZERO, &mut Vec::new());
+            scheduler.note(Event::Item(part_of_one(part)), Duration::ZERO, &mut Vec::new());
         }
         scheduler.note(Event::Closed, Duration::ZERO, &mut Vec::new());
         for order in std::mem::take(&mut orders) {

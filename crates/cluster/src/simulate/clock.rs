@@ -24,7 +24,7 @@ pub(crate) enum Happening {
     /// A rank is through with a bundle of small files.
     Bundle { rank: u32 },
     /// A file is open and its target made.
-    Opened { job: u32 },
+    OpenDir { job: u32 },
     /// A target has read a piece.
     Read { job: u32, piece: u32 },
     /// A client has sent a piece.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::{Happening, nanoseconds};
 use super::world::{World, mix};
 use super::{Class, Workload};
-use crate::schedule::{Event, FileId, PartId, Scheduler};
+use crate::schedule::{Event, FileId, ItemId, Scheduler};
 use crate::transport::Rank;
 
 /// What goes wrong. The default is nothing.
@@ -23,7 +23,7 @@ pub struct Faults {
     pub lost_ranks: u32,
     /// From a loss until the ranks of the next attempt work.
     pub restart_time: Duration,
-    /// Part of the ranks that are stragglers, 0 to 1.
+    /// item of the ranks that are stragglers, 0 to 1.
     pub stragglers: f64,
     /// Speed of a straggler's link and processors beside that of others, above 0.
     pub straggler_speed: f64,
@@ -88,9 +88,9 @@ pub(super) struct Records {
     /// Large files that are begun and not over: the ranges that were moved.
     large: HashMap<u64, Vec<Range<u64>>>,
     /// Large files of parts that are not done: they are no longer the part's.
-    apart: HashMap<PartId, Vec<u64>>,
+    apart: HashMap<ItemId, Vec<u64>>,
     /// The part in which a file was met whose announcement is on its way.
-    pub(super) announced: HashMap<FileId, PartId>,
+    pub(super) announced: HashMap<FileId, ItemId>,
     /// Ranks that are not lost.
     pub(super) alive: Vec<Rank>,
     pub(super) attempts: u32,
@@ -110,7 +110,7 @@ impl Records {
     }
 
     /// True if a file is no longer its part's.
-    pub(super) fn is_apart(&self, part: PartId, file: u64) -> bool {
+    pub(super) fn is_apart(&self, part: ItemId, file: u64) -> bool {
         self.apart.get(&part).is_some_and(|files| files.contains(&file))
     }
 
@@ -150,7 +150,7 @@ impl World<'_> {
         }
     }
 
-    fn record_part(&mut self, part: PartId) {
+    fn record_part(&mut self, part: ItemId) {
         let apart = self.records.apart.remove(&part).unwrap_or_default();
         let Some((first, entries)) = self.launch.files_in(part) else { return };
         self.records.files += entries - apart.len() as u64;

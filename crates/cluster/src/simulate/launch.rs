@@ -7,7 +7,7 @@ use haul_flow::plan;
 use super::clock::{Time, nanoseconds};
 use super::storage::{Served, Storage};
 use super::{Scene, Walk, Workload};
-use crate::schedule::{Part, PartId};
+use crate::schedule::{Item, ItemId};
 
 /// Operations on a metadata server for a directory: made in the target, opened and read in the source, given its times.
 const DIRECTORY_OPERATIONS: u64 = 4;
@@ -29,7 +29,7 @@ pub(crate) enum Content {
 /// What the launch process does next.
 pub(crate) enum Step {
     /// A part leaves at this time.
-    Part(Part, Time),
+    Item(Item, Time),
     /// There is nothing more to send.
     Closed,
     /// It waits for parts to be done.
@@ -49,9 +49,9 @@ pub(crate) struct Launch {
     listings: u64,
     seen: u64,
     outstanding: u64,
-    parts: HashMap<PartId, Content>,
+    parts: HashMap<ItemId, Content>,
     /// Parts that were lost with an attempt and are to be sent again.
-    again: VecDeque<Part>,
+    again: VecDeque<Item>,
     next: u64,
     closed: bool,
 }
@@ -87,12 +87,12 @@ impl Launch {
     }
 
     /// Returns what is in a part that is under way.
-    pub(crate) fn content(&self, part: PartId) -> Option<Content> {
+    pub(crate) fn content(&self, part: ItemId) -> Option<Content> {
         self.parts.get(&part).copied()
     }
 
     /// Returns the first file of a part, and how many are in it, if it has whole files.
-    pub(crate) fn files_in(&self, part: PartId) -> Option<(u64, u64)> {
+    pub(crate) fn files_in(&self, part: ItemId) -> Option<(u64, u64)> {
         match self.content(part)? {
             Content::Files { first, entries, .. } => Some((first, u64::from(entries))),
             Content::Listing { .. } | Content::Large { .. } => None,
@@ -110,7 +110,7 @@ impl Launch {
     }
 
     /// Takes a part back; what was listed is there to be cut.
-    pub(crate) fn done(&mut self, part: PartId) {
+    pub(crate) fn done(&mut self, part: ItemId) {
         match self.parts.remove(&part) {
             Some(Content::Files { entries, .. }) => self.outstanding -= u64::from(entries),
             Some(Content::Listing { directory }) => {
@@ -130,15 +130,15 @@ impl Launch {
     pub(crate) fn begin_attempt(&mut self, large: impl IntoIterator<Item = u64>) {
         let begun = self.parts.extract_if(|_, content| matches!(content, Content::Large { .. })).count();
         self.outstanding -= begun as u64;
-        let part = |(&id, &content): (&PartId, &Content)| {
+        let part = |(&id, &content): (&ItemId, &Content)| {
             let (entries, directory) = match content {
                 Content::Files { entries, directory, .. } => (entries, directory),
                 Content::Listing { directory } => (LISTING_ENTRIES, directory),
                 Content::Large { directory, .. } => (1, directory),
             };
-            Part { id, directory, entries, body: Vec::new() }
+            Item { id, directory, entries, body: Vec::new() }
         };
-        let mut again: Vec<Part> = self.parts.iter().map(part).collect();
+        let mut again: Vec<Item> = self.parts.iter().map(part).collect();
         again.sort_unstable_by_key(|part| part.id);
         for file in large {
             self.outstanding += 1;
@@ -153,7 +153,7 @@ impl Launch {
     pub(crate) fn step(&mut self, now: Time, scene: &Scene, storage: &mut Storage) -> Step {
         let machine = &scene.machine;
         if let Some(part) = self.again.pop_front() {
-            return Step::Part(part, self.served.serve(now, nanoseconds(machine.launch_part_cost)));
+            return Step::Item(part, self.served.serve(now, nanoseconds(machine.launch_part_cost)));
         }
         if self.outstanding >= machine.outstanding_entries {
             return Step::Wait;
@@ -172,7 +172,7 @@ impl Launch {
                 self.listings += 1;
                 self.outstanding += entries;
                 let part = self.part(Content::Listing { directory }, LISTING_ENTRIES);
-                return Step::Part(part, self.served.serve(begin, cost));
+                return Step::Item(part, self.served.serve(begin, cost));
             }
             cost += entries * nanoseconds(machine.list_cost);
             self.seen += entries;
@@ -192,16 +192,16 @@ impl Launch {
         }
         self.outstanding += u64::from(entries);
         let part = self.part(content, entries);
-        Step::Part(part, self.served.serve(begin, cost))
+        Step::Item(part, self.served.serve(begin, cost))
     }
 
-    fn part(&mut self, content: Content, entries: u32) -> Part {
-        let id = PartId(self.next);
+    fn part(&mut self, content: Content, entries: u32) -> Item {
+        let id = ItemId(self.next);
         self.next += 1;
         let (Content::Files { directory, .. }
         | Content::Listing { directory }
         | Content::Large { directory, .. }) = content;
         self.parts.insert(id, content);
-        Part { id, directory, entries, body: Vec::new() }
+        Item { id, directory, entries, body: Vec::new() }
     }
 }

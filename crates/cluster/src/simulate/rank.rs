@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::clock::Time;
 use super::storage::{Layout, Served};
-use crate::schedule::{FileId, Part, PartId};
+use crate::schedule::{FileId, Item, ItemId};
 use crate::transport::Rank;
 
 /// One rank.
@@ -15,7 +15,7 @@ pub(crate) struct Client {
     /// What has pieces that are not asked for.
     pub(crate) ready: VecDeque<u32>,
     /// Files that are not opened: their part and number.
-    pub(crate) waiting: VecDeque<(PartId, u64)>,
+    pub(crate) waiting: VecDeque<(ItemId, u64)>,
     /// Bytes it has written, and when it first asked for some.
     pub(crate) written: u64,
     pub(crate) began: Option<Time>,
@@ -25,8 +25,8 @@ pub(crate) struct Client {
     pub(crate) link_in: Served,
     pub(crate) link_out: Served,
     /// Bundles of small files that wait, and the one that is being done.
-    pub(crate) bundles: VecDeque<Vec<Part>>,
-    pub(crate) bundle: Option<Vec<Part>>,
+    pub(crate) bundles: VecDeque<Vec<Item>>,
+    pub(crate) bundle: Option<Vec<Item>>,
     /// Its processors and requests, with small files.
     pub(crate) working: Served,
     /// How many times longer everything takes it: 1, or more for a straggler.
@@ -77,9 +77,9 @@ pub(crate) struct Job {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A file that its rank copies alone.
-    File { part: PartId },
+    File { part: ItemId },
     /// A file that is too large for one rank: only opened here. `done` are the ranges that earlier attempts have moved.
-    Announced { part: PartId, file: FileId, done: Vec<std::ops::Range<u64>> },
+    Announced { part: ItemId, file: FileId, done: Vec<std::ops::Range<u64>> },
     /// A range of a large file.
     Range { file: FileId, range: std::ops::Range<u64> },
     /// A large file whose ranges are over.

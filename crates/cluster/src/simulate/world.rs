@@ -9,7 +9,7 @@ use super::launch::{Content, Launch, Step};
 use super::rank::{Client, Job, Slab, Work};
 use super::storage::{Layout, Served, Storage, spread};
 use super::{Busy, Class, Outcome, Scene, Workload};
-use crate::schedule::{CountedBy, Event, FileId, LargeFile, Order, Part, PartId, Scheduler};
+use crate::schedule::{CountedBy, Event, FileId, Item, ItemId, LargeFile, Order, Scheduler};
 use crate::transport::Rank;
 
 /// Operations on a metadata server to begin a file (open the source, make the target), and to finish it (close both, give it
@@ -34,7 +34,7 @@ pub(super) struct World<'a> {
     pub(super) orders: Slab<Order>,
     pub(super) reports: Slab<Vec<Event>>,
     /// Files of each part that are not settled.
-    pub(super) unsettled: HashMap<PartId, u32>,
+    pub(super) unsettled: HashMap<ItemId, u32>,
     pub(super) records: Records,
     fresh: Vec<Order>,
     over: bool,
@@ -95,7 +95,7 @@ impl World<'_> {
             Happening::Report { place } => self.take_report(place),
             Happening::Order { place } => self.take_order(place),
             Happening::Bundle { rank } => self.end_bundle(Rank(rank)),
-            Happening::Opened { job } => self.opened(job),
+            Happening::OpenDir { job } => self.opened(job),
             Happening::Read { job, piece } => self.was_read(job, piece),
             Happening::Sent { job, piece } => self.was_sent(job, piece),
             Happening::Written { job, piece } => self.was_written(job, piece),
@@ -131,8 +131,8 @@ impl World<'_> {
     fn walk(&mut self) {
         let now = self.clock.now();
         match self.launch.step(now, self.scene, &mut self.storage) {
-            Step::Part(part, leaves) => {
-                let place = self.reports.put(vec![Event::Part(part)]);
+            Step::Item(part, leaves) => {
+                let place = self.reports.put(vec![Event::Item(part)]);
                 self.clock.at(leaves, Happening::Report { place });
                 self.clock.at(leaves, Happening::Walk);
             }
@@ -158,7 +158,7 @@ impl World<'_> {
         let mut orders = std::mem::take(&mut self.fresh);
         let time = Duration::from_nanos(now);
         let machine = &self.scene.machine;
-        let from_launch = matches!(events.first(), Some(Event::Part(_) | Event::Closed));
+        let from_launch = matches!(events.first(), Some(Event::Item(_) | Event::Closed));
         let cost = if from_launch { machine.part_cost } else { machine.message_cost };
         self.rank_0.serve(now, nanoseconds(cost));
         for event in events {
@@ -255,7 +255,7 @@ impl World<'_> {
         self.begin_bundle(rank);
     }
 
-    fn take_parts(&mut self, rank: Rank, parts: &[Part]) {
+    fn take_parts(&mut self, rank: Rank, parts: &[Item]) {
         for part in parts {
             match self.launch.content(part.id) {
                 Some(Content::Files { first, entries, .. }) => {
@@ -278,7 +278,7 @@ impl World<'_> {
     }
 
     /// Takes the files of a part. One that has none any more is done.
-    fn begin_part(&mut self, rank: Rank, part: PartId, files: &[u64]) {
+    fn begin_part(&mut self, rank: Rank, part: ItemId, files: &[u64]) {
         if files.is_empty() {
             return self.report(self.clock.now(), vec![Event::PartDone { rank, part }]);
         }
@@ -303,14 +303,14 @@ impl World<'_> {
             };
             let job = self.job(rank, work, file, 0..if large { 0 } else { size });
             let opened = self.storage.metadata(now, file, BEGIN_OPERATIONS);
-            self.clock.at(opened, Happening::Opened { job });
+            self.clock.at(opened, Happening::OpenDir { job });
         }
     }
 
     fn take_range(&mut self, rank: Rank, file: FileId, range: std::ops::Range<u64>) {
         let job = self.job(rank, Work::Range { file, range: range.clone() }, file.0, range);
         let opened = self.storage.metadata(self.clock.now(), file.0, RANGE_OPERATIONS);
-        self.clock.at(opened, Happening::Opened { job });
+        self.clock.at(opened, Happening::OpenDir { job });
     }
 
     /// Makes the job of moving `range` of a file. Ranges begin on stripes, so on requests.
@@ -443,7 +443,7 @@ impl World<'_> {
     }
 
     /// An entry of a part is settled, or goes on by itself; with the last the part is reported.
-    fn settle(&mut self, rank: Rank, part: PartId) {
+    fn settle(&mut self, rank: Rank, part: ItemId) {
         self.clients[rank.index()].open_files -= 1;
         if let Some(left) = self.unsettled.get_mut(&part) {
             *left -= 1;

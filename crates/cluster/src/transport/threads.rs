@@ -13,7 +13,7 @@ use super::{Broken, Rank, Transport};
 #[derive(Debug)]
 pub struct Threads {
     rank: Rank,
-    everybody: Vec<Way>,
+    everybody: Vec<Mailbox>,
     arrived: Receiver<(Rank, Vec<u8>)>,
     line: Line,
 }
@@ -26,7 +26,7 @@ pub struct Line {
 
 /// The way to a rank.
 #[derive(Clone, Debug)]
-struct Way {
+struct Mailbox {
     sender: Sender<(Rank, Vec<u8>)>,
     line: Line,
 }
@@ -35,14 +35,14 @@ impl Threads {
     /// Makes the ends of so many ranks, in order.
     #[must_use]
     pub fn new(ranks: u32) -> Vec<Self> {
-        let (everybody, receivers): (Vec<Way>, Vec<_>) = (0..ranks)
+        let (everybody, receivers): (Vec<Mailbox>, Vec<_>) = (0..ranks)
             .map(|_| {
                 let (sender, receiver) = channel();
-                (Way { sender, line: Line::default() }, receiver)
+                (Mailbox { sender, line: Line::default() }, receiver)
             })
             .unzip();
         let end = |(rank, arrived)| {
-            let everybody: Vec<Way> = everybody.clone();
+            let everybody: Vec<Mailbox> = everybody.clone();
             let line = everybody.get(Rank(rank).index()).map(|way| way.line.clone()).unwrap_or_default();
             Self { rank: Rank(rank), everybody, arrived, line }
         };

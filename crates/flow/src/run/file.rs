@@ -1,4 +1,4 @@
-//! One file on its way through a worker: from its open to its two closes. In between, `lane.rs` moves its content.
+//! One file on its way through a worker: from its open to its two closes. In between, `stream.rs` moves its content.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operatio
 use haul_sys::{advise, allocate, truncate};
 
 use super::Job;
-use super::lane::Lane;
+use super::stream::Stream;
 use super::walk::replaced;
 use super::worker::Worker;
-use crate::node::{Found, Node};
+use crate::cache_policy::CachePolicy;
+use crate::node::{DirNode, Entry};
 use crate::owner::{FileRange, Share};
 use crate::plan;
-use crate::route::Route;
-use crate::tool::{Failure, Holes, Means, OpenFile, OpenedFile, Probe, Start, Tool, Transfer};
+use crate::tool::{Failure, Holes, Means, OpenFile, OpenSource, Probe, Start, Tool, Transfer};
 
 /// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
 const FETCHED_BY_READ_BYTES: u64 = 64 << 10;
@@ -33,13 +33,13 @@ pub(super) enum State<T: Tool> {
     /// Just given a slot.
     Free,
     /// Its open is in flight.
-    Opening(Found<T>, Probe),
+    Opening(Entry<T>, Probe),
     /// Its fstat is in flight.
-    Looking(Found<T>, Probe, Arc<Fd>),
+    Looking(Entry<T>, Probe, Arc<Fd>),
     /// Its first block is being looked for; or it is parked.
     Probing(Looked<T>),
     /// Its content is being moved.
-    Moving(Lane<T>),
+    Moving(Stream<T>),
     /// Its target is being closed.
     ClosingTarget(Ending<T>),
     /// Its source is being closed.
@@ -48,12 +48,12 @@ pub(super) enum State<T: Tool> {
 
 impl<T: Tool> State<T> {
     /// Returns the directory that the file is in.
-    pub(super) fn node(&self) -> Option<&Node<T>> {
+    pub(super) fn node(&self) -> Option<&DirNode<T>> {
         match self {
             Self::Free => None,
             Self::Opening(found, _) | Self::Looking(found, ..) => Some(&found.node),
             Self::Probing(look) => Some(&look.found.node),
-            Self::Moving(lane) => Some(lane.node()),
+            Self::Moving(stream) => Some(stream.node()),
             Self::ClosingTarget(ending) | Self::ClosingSource(ending) => Some(&ending.found.node),
         }
     }
@@ -61,14 +61,14 @@ impl<T: Tool> State<T> {
 
 /// A file that was opened and looked at.
 pub(super) struct Looked<T: Tool> {
-    pub(super) found: Found<T>,
+    pub(super) found: Entry<T>,
     pub(super) source: Arc<Fd>,
     pub(super) stat: Stat,
 }
 
 /// A file whose content is where it belongs, or has failed to be.
 pub(super) struct Ending<T: Tool> {
-    found: Found<T>,
+    found: Entry<T>,
     source: Option<Arc<Fd>>,
     end: End<T>,
     moved: bool,
@@ -79,17 +79,17 @@ enum End<T: Tool> {
     /// The tool hears of it, with what it keeps for the file, and the entry is complete.
     File(T::File),
     /// The entry is complete: the tool never had the file, or is done with it.
-    Entry,
+    Skipped,
     /// Nothing: the tool has kept the entry.
     Nothing,
 }
 
 impl<T: Tool> Worker<'_, T> {
     /// Begins a file: opens it.
-    pub(super) fn open(&mut self, found: Found<T>, follow: bool, probe: Probe) {
-        let directory = match self.desk.cache().open(&found.node.source) {
+    pub(super) fn open(&mut self, found: Entry<T>, follow: bool, probe: Probe) {
+        let directory = match self.cx.cache().open(&found.node.source) {
             Ok(directory) => directory,
-            Err(cause) => return self.desk.give_up(&found, Failure::OpenPlace(&cause)),
+            Err(cause) => return self.cx.give_up(&found, Failure::OpenPlace(&cause)),
         };
         let how = if follow { Open::READ.following() } else { Open::READ };
         let name = found.name.clone();
@@ -98,7 +98,7 @@ impl<T: Tool> Worker<'_, T> {
         self.submit(slot, State::Opening(found, probe), Call::Open { directory, name, how });
     }
 
-    pub(super) fn opened(&mut self, slot: usize, found: Found<T>, probe: Probe, result: Result<Fd, Error>) {
+    pub(super) fn opened(&mut self, slot: usize, found: Entry<T>, probe: Probe, result: Result<Fd, Error>) {
         match result {
             Ok(source) => {
                 let source = Arc::new(source);
@@ -108,7 +108,7 @@ impl<T: Tool> Worker<'_, T> {
             Err(cause) => {
                 self.vacate(slot);
                 let failure = if replaced(&cause) { Failure::Replaced } else { Failure::OpenFile(&cause) };
-                self.desk.give_up(&found, failure);
+                self.cx.give_up(&found, failure);
             }
         }
     }
@@ -116,20 +116,20 @@ impl<T: Tool> Worker<'_, T> {
     pub(super) fn looked(
         &mut self,
         slot: usize,
-        found: Found<T>,
+        found: Entry<T>,
         (probe, source): (Probe, Arc<Fd>),
         result: Result<Stat, Error>,
     ) {
         let stat = match result {
             Ok(stat) => stat,
             Err(cause) => {
-                self.desk.report_failure(&found, Failure::StatFile(&cause));
+                self.cx.report_failure(&found, Failure::StatFile(&cause));
                 return self.abandon(slot, found, source);
             }
         };
         let another = found.seen.is_some_and(|seen| seen != stat.identity);
         if another || stat.kind != FileType::Regular {
-            self.desk.report_failure(&found, Failure::Replaced);
+            self.cx.report_failure(&found, Failure::Replaced);
             return self.abandon(slot, found, source);
         }
         let probe = self.probes && stat.size > 0 && !stat.is_sparse() && probe.includes(&stat);
@@ -169,7 +169,7 @@ impl<T: Tool> Worker<'_, T> {
             Ok(None) => {
                 self.note_absent(look.stat.size);
                 self.return_buffer(buffer);
-                if look.stat.size > FETCHED_BY_READ_BYTES && self.desk.run.settings.switches.advise {
+                if look.stat.size > FETCHED_BY_READ_BYTES && self.cx.run.settings.switches.advise {
                     // Only advice: a refusal changes nothing but the speed.
                     advise(&look.source, Advice::WillNeed, look.stat.size.min(FETCH_AHEAD_BYTES))
                         .unwrap_or_default();
@@ -177,7 +177,7 @@ impl<T: Tool> Worker<'_, T> {
                 self.slots[slot] = Some(State::Probing(look));
                 self.parked.push_back(slot);
             }
-            // An end where none was expected, or an error: the lane asks again, and says what it finds.
+            // An end where none was expected, or an error: the stream asks again, and says what it finds.
             Ok(Some(_)) | Err(_) => {
                 self.return_buffer(buffer);
                 self.begin(slot, look, None);
@@ -188,7 +188,7 @@ impl<T: Tool> Worker<'_, T> {
     /// Goes on with a file whose data the kernel was asked for.
     pub(super) fn resume(&mut self, slot: usize) {
         if let Some(State::Probing(look)) = self.slots[slot].take() {
-            self.desk.attend(Some(&look.found.node));
+            self.cx.attend(Some(&look.found.node));
             self.begin(slot, look, None);
         }
     }
@@ -197,9 +197,9 @@ impl<T: Tool> Worker<'_, T> {
     fn begin(&mut self, slot: usize, look: Looked<T>, block: Option<(Buffer, usize)>) {
         let Looked { found, source, stat } = look;
         let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
-        let opened = OpenedFile { source: &source, stat: &stat, first };
+        let opened = OpenSource { source: &source, stat: &stat, first };
         if let Some(owner) = found.node.owner.clone() {
-            match owner.open_file(&self.desk, &found, &opened) {
+            match owner.open_file(&self.cx, &found, &opened) {
                 Share::Whole => {}
                 Share::Range(share) => {
                     self.discard(block);
@@ -212,9 +212,9 @@ impl<T: Tool> Worker<'_, T> {
             }
         }
         let (own, target, transfer, inspect, other) = match self
-            .desk
+            .cx
             .tool()
-            .open_file(&self.desk, &found, &opened)
+            .open_file(&self.cx, &found, &opened)
         {
             Start::Move { own, target, transfer, inspect } => (own, Some(target), transfer, inspect, None),
             Start::Inspect { own, transfer } => (own, None, transfer, true, None),
@@ -229,14 +229,14 @@ impl<T: Tool> Worker<'_, T> {
                 return self.close_source(slot, ending);
             }
         };
-        let (transfer, route) = match &target {
+        let (transfer, cache_policy) = match &target {
             Some(target) => {
                 self.reserve(&found, target, &stat, transfer);
                 self.prepare(&found, (&source, target), &stat, transfer)
             }
-            None => (transfer, Route::usual()),
+            None => (transfer, CachePolicy::usual()),
         };
-        let means = Means { route, inspect, other };
+        let means = Means { cache_policy, inspect, other };
         let file = Arc::new(OpenFile::new(found, source, stat, target, own, means));
         if block.is_none()
             && self.engine.caps().blocks
@@ -246,14 +246,13 @@ impl<T: Tool> Worker<'_, T> {
             advise(&**other, Advice::WillNeed, file.stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
         }
         let owner = file.found.node.owner.as_ref();
-        if owner.is_some_and(|owner| owner.detach(&self.desk, &file, transfer))
-            || transfer == Transfer::Nothing
+        if owner.is_some_and(|owner| owner.detach(&self.cx, &file, transfer)) || transfer == Transfer::Nothing
         {
             self.discard(block);
             return self.let_go(slot, file, true);
         }
-        let lane = self.share_ranges(file, transfer);
-        self.move_range(slot, lane, block);
+        let stream = self.share_ranges(file, transfer);
+        self.move_range(slot, stream, block);
     }
 
     /// Moves a range of a file whose other ranges other processes move.
@@ -265,24 +264,24 @@ impl<T: Tool> Worker<'_, T> {
     ) {
         // Only advice: reading ahead of a range is reading what others read, and its parts are read at once anyway.
         advise(&source, Advice::Random, 0).unwrap_or_default();
-        let (transfer, route) = self.route_of(&found, (&source, &target), transfer);
-        let means = Means { route, inspect, other: None };
+        let (transfer, cache_policy) = self.route_of(&found, (&source, &target), transfer);
+        let means = Means { cache_policy, inspect, other: None };
         let file = Arc::new(OpenFile::new(found, source, stat, Some(target), own, means));
         // Cut for the workers of this process, so that one reads while another writes.
         let length = range.end - range.start;
-        let share = (length / self.desk.run.settings.jobs.max(1) as u64).max(SHARE_BYTES_MIN);
+        let share = (length / self.cx.run.settings.jobs.max(1) as u64).max(SHARE_BYTES_MIN);
         let mut shares = plan::ranges(length, share, SHARE_BYTES_MIN)
             .map(|part| range.start + part.start..range.start + part.end);
         let first = shares.next().unwrap_or(range.clone());
         for share in shares {
-            self.desk.share(Job::Range(Arc::clone(&file), share, transfer));
+            self.cx.share(Job::Range(Arc::clone(&file), share, transfer));
         }
-        self.move_range(slot, Lane::new(file, first, transfer), None);
+        self.move_range(slot, Stream::new(file, first, transfer), None);
     }
 
     /// Reserves a target's space, if that is wanted.
-    fn reserve(&self, found: &Found<T>, target: &Fd, stat: &Stat, transfer: Transfer) {
-        let wanted = self.desk.run.settings.switches.allocate && transfer != Transfer::Nothing;
+    fn reserve(&self, found: &Entry<T>, target: &Fd, stat: &Stat, transfer: Transfer) {
+        let wanted = self.cx.run.settings.switches.allocate && transfer != Transfer::Nothing;
         if wanted
             && stat.size > 0
             && !transfer.skips_holes()
@@ -295,12 +294,12 @@ impl<T: Tool> Worker<'_, T> {
     /// Does what the switches ask for before a file's first byte moves.
     pub(super) fn prepare(
         &self,
-        found: &Found<T>,
+        found: &Entry<T>,
         (source, target): (&Fd, &Fd),
         stat: &Stat,
         transfer: Transfer,
-    ) -> (Transfer, Route) {
-        let switches = &self.desk.run.settings.switches;
+    ) -> (Transfer, CachePolicy) {
+        let switches = &self.cx.run.settings.switches;
         if switches.advise && stat.size >= SEQUENTIAL_BYTES && transfer != Transfer::Nothing {
             // Only advice: the kernel reads further ahead, or does not.
             advise(source, Advice::Sequential, 0).unwrap_or_default();
@@ -311,49 +310,49 @@ impl<T: Tool> Worker<'_, T> {
     /// Chooses which way a file's data goes.
     pub(super) fn route_of(
         &self,
-        found: &Found<T>,
+        found: &Entry<T>,
         (source, target): (&Fd, &Fd),
         transfer: Transfer,
-    ) -> (Transfer, Route) {
-        let settings = &self.desk.run.settings;
+    ) -> (Transfer, CachePolicy) {
+        let settings = &self.cx.run.settings;
         let switches = &settings.switches;
         if transfer == Transfer::Nothing {
-            return (transfer, Route::usual());
+            return (transfer, CachePolicy::usual());
         }
         if !(switches.direct || switches.drop_cache) {
-            return (transfer, Route::usual());
+            return (transfer, CachePolicy::usual());
         }
         // What the kernel copies by itself goes through its cache.
         let transfer = transfer.in_blocks();
         if switches.direct && transfer != Transfer::Blocks(Holes::Read) {
             self.remark(found, "it has holes: goes through the page cache");
-            return (transfer, Route::usual());
+            return (transfer, CachePolicy::usual());
         }
         let drops = self.engine.caps().drops_cache;
         let note = |why: &str| self.remark(found, &format!("goes through the page cache: {why}"));
-        (transfer, Route::choose(switches, (source, target), settings.block_bytes, drops, note))
+        (transfer, CachePolicy::choose(switches, (source, target), settings.block_bytes, drops, note))
     }
 
     /// Tells something of a file under `--debug`.
-    pub(super) fn remark(&self, found: &Found<T>, what: &str) {
-        if self.desk.report().wants_debug() {
-            self.desk.report().debug(&format!("{}: {what}", String::from_utf8_lossy(&found.path())));
+    pub(super) fn remark(&self, found: &Entry<T>, what: &str) {
+        if self.cx.report().wants_debug() {
+            self.cx.report().debug(&format!("{}: {what}", String::from_utf8_lossy(&found.path())));
         }
     }
 
-    /// Cuts a large file in ranges, offers all but the first to everybody, and returns the lane of the first.
-    fn share_ranges(&self, file: Arc<OpenFile<T>>, transfer: Transfer) -> Lane<T> {
+    /// Cuts a large file in ranges, offers all but the first to everybody, and returns the stream of the first.
+    fn share_ranges(&self, file: Arc<OpenFile<T>>, transfer: Transfer) -> Stream<T> {
         let size = file.stat.size;
         if size == 0 {
-            return Lane::new(file, 0..u64::MAX, transfer);
+            return Stream::new(file, 0..u64::MAX, transfer);
         }
-        let range_bytes = self.desk.run.settings.range_bytes.max(self.block_bytes as u64);
+        let range_bytes = self.cx.run.settings.range_bytes.max(self.block_bytes as u64);
         let mut ranges = plan::ranges(size, range_bytes, u64::from(file.stat.block_size));
         let first = ranges.next().unwrap_or(0..size);
         for range in ranges {
-            self.desk.share(Job::Range(Arc::clone(&file), range, transfer));
+            self.cx.share(Job::Range(Arc::clone(&file), range, transfer));
         }
-        Lane::new(file, first, transfer)
+        Stream::new(file, first, transfer)
     }
 
     fn discard(&mut self, block: Option<(Buffer, usize)>) {
@@ -362,17 +361,17 @@ impl<T: Tool> Worker<'_, T> {
         }
     }
 
-    /// Lets go of a file after a lane, and finishes it after its last: of those that let go of it, exactly one is the last.
-    /// `is_last_here` tells whether this worker has no other lane of it.
+    /// Lets go of a file after a stream, and finishes it after its last: of those that let go of it, exactly one is the last.
+    /// `is_last_here` tells whether this worker has no other stream of it.
     pub(super) fn let_go(&mut self, slot: usize, file: Arc<OpenFile<T>>, is_last_here: bool) {
         let Some(mut file) = Arc::into_inner(file) else {
             return if is_last_here { self.vacate(slot) } else { self.leave(slot) };
         };
-        let tail = file.target.as_ref().and_then(|target| file.route.take_tail(target));
+        let tail = file.target.as_ref().and_then(|target| file.cache_policy.take_tail(target));
         match tail {
             Some(Ok(tail)) if !file.has_failed() => return self.write_tail(slot, file, &tail),
             Some(Err(cause)) if file.fail() => {
-                self.desk.report_failure(&file.found, Failure::WriteTarget(&cause));
+                self.cx.report_failure(&file.found, Failure::WriteTarget(&cause));
             }
             _ => {}
         }
@@ -381,21 +380,21 @@ impl<T: Tool> Worker<'_, T> {
 
     fn finish(&mut self, slot: usize, file: OpenFile<T>) {
         if let Some(target) = &file.target
-            && self.desk.run.settings.switches.allocate
+            && self.cx.run.settings.switches.allocate
             && file.length() < file.stat.size
         {
             // What was reserved beyond the end of a file that has shrunk meanwhile is given back, or stays reserved.
             truncate(&**target, file.length()).unwrap_or_default();
         }
-        if let Err(cause) = file.route.tidy(&file.source, file.target.as_ref())
+        if let Err(cause) = file.cache_policy.tidy(&file.source, file.target.as_ref())
             && file.fail()
         {
-            self.desk.report_failure(&file.found, Failure::WriteTarget(&cause));
+            self.cx.report_failure(&file.found, Failure::WriteTarget(&cause));
         }
         let moved = !file.has_failed()
             && match &file.found.node.owner {
-                Some(owner) => owner.finish_file(&self.desk, &file),
-                None => self.desk.tool().finish_file(&self.desk, &file),
+                Some(owner) => owner.finish_file(&self.cx, &file),
+                None => self.cx.tool().finish_file(&self.cx, &file),
             };
         let OpenFile { found, source, target, own, other, .. } = file;
         // Before the tool closes it.
@@ -413,13 +412,13 @@ impl<T: Tool> Worker<'_, T> {
     }
 
     /// Ends a file that is over before anything was moved.
-    fn abandon(&mut self, slot: usize, found: Found<T>, source: Arc<Fd>) {
-        self.close_source(slot, Ending { found, source: Some(source), end: End::Entry, moved: false });
+    fn abandon(&mut self, slot: usize, found: Entry<T>, source: Arc<Fd>) {
+        self.close_source(slot, Ending { found, source: Some(source), end: End::Skipped, moved: false });
     }
 
     pub(super) fn target_closed(&mut self, slot: usize, mut ending: Ending<T>, result: Result<(), Error>) {
         if let Err(cause) = result {
-            self.desk.report_failure(&ending.found, Failure::CloseTarget(&cause));
+            self.cx.report_failure(&ending.found, Failure::CloseTarget(&cause));
             ending.moved = false;
         }
         self.close_source(slot, ending);
@@ -434,17 +433,17 @@ impl<T: Tool> Worker<'_, T> {
 
     pub(super) fn source_closed(&mut self, slot: usize, mut ending: Ending<T>, result: Result<(), Error>) {
         if let Err(cause) = result {
-            self.desk.report_failure(&ending.found, Failure::CloseSource(&cause));
+            self.cx.report_failure(&ending.found, Failure::CloseSource(&cause));
             ending.moved = false;
         }
         self.vacate(slot);
         let Ending { found, end, moved, .. } = ending;
         match (end, &found.node.owner) {
-            (End::File(own), Some(owner)) => return owner.close_file(&self.desk, &found, own, moved),
-            (End::File(own), None) => self.desk.tool().close_file(&self.desk, &found, own, moved),
-            (End::Entry, _) => {}
+            (End::File(own), Some(owner)) => return owner.close_file(&self.cx, &found, own, moved),
+            (End::File(own), None) => self.cx.tool().close_file(&self.cx, &found, own, moved),
+            (End::Skipped, _) => {}
             (End::Nothing, _) => return,
         }
-        self.desk.settle(&found);
+        self.cx.settle(&found);
     }
 }

@@ -1,11 +1,11 @@
 //! One run of a tool over its operands.
 //!
-//! [`Run`] is what all workers share, [`Desk`] what one worker shows the tool. The order of things:
+//! [`Run`] is what all workers share, [`Context`] what one worker shows the tool. The order of things:
 //! `walk.rs` turns directories into jobs, `worker.rs` drives files through their states, `file.rs` moves one file, and
-//! the last entry of a directory finishes it (below, [`Desk::settle`]).
+//! the last entry of a directory finishes it (below, [`Context::settle`]).
 
 mod file;
-mod lane;
+mod stream;
 mod walk;
 mod worker;
 
@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_engine::{Choice, Engine, Made};
 use haul_sys::{EntryType, Fd, Name, Names};
 
-use crate::driver::{Driver, Step, Weigh};
-use crate::held::HeldCache;
-use crate::node::{Found, Node};
+use crate::driver::{Driver, JobWeight, Step};
+use crate::held::DirCache;
+use crate::node::{DirNode, Entry};
 use crate::owner::RootOwner;
 use crate::report::{Means, Problem, Report, Severity, Tally};
 use crate::settings::Settings;
@@ -32,20 +32,20 @@ use worker::Worker;
 /// Bytes after which a worker passes its counts on, at the latest: often enough for a display of progress.
 const COUNT_AFTER_BYTES: u64 = 4 << 20;
 
-/// What somebody outside of a run has to do at a worker's desk.
-pub type Visit<T> = Box<dyn FnOnce(&Desk<'_, T>) + Send>;
+/// What somebody outside of a run has to do at a worker's context.
+pub type Visit<T> = Box<dyn FnOnce(&Context<'_, T>) + Send>;
 
 /// A piece of work that any worker can do.
 pub enum Job<T: Tool> {
     /// Enter these subdirectories of a directory.
-    Enter(Arc<Node<T>>, Batch),
+    Enter(Arc<DirNode<T>>, Batch),
     /// Go on listing a directory that is too large to be listed at once. Its descriptor knows how far the listing got.
-    List(Arc<Node<T>>, Arc<Fd>),
+    List(Arc<DirNode<T>>, Arc<Fd>),
     /// Do these entries of a directory, none of which is known to be a directory.
-    Files(Arc<Node<T>>, Batch),
+    Files(Arc<DirNode<T>>, Batch),
     /// Do these entries, which were classified before.
-    Entries(Vec<Found<T>>),
-    /// Do what somebody outside of the run has to do at a worker's desk: settling what another process has done.
+    Entries(Vec<Entry<T>>),
+    /// Do what somebody outside of the run has to do at a worker's context: settling what another process has done.
     Visit(Visit<T>),
     /// Move this part of a large file.
     Range(Arc<OpenFile<T>>, Range<u64>, Transfer),
@@ -85,13 +85,13 @@ impl Batch {
     }
 
     /// Takes one entry that was looked at and is no directory.
-    fn looked_at<T: Tool>(found: &Found<T>) -> Self {
+    fn looked_at<T: Tool>(found: &Entry<T>) -> Self {
         Self { looked_at: true, ..Self::whole(Names::of(found.name(), found.kind)) }
     }
 
     /// Tells whether all entries are known to be no directories, and no links to one that would be followed.
-    pub fn has_no_directories<T: Tool>(&self, tool: &T, node: &Arc<Node<T>>) -> bool {
-        let is_known = |found: &Found<T>| match found.kind {
+    pub fn has_no_directories<T: Tool>(&self, tool: &T, node: &Arc<DirNode<T>>) -> bool {
+        let is_known = |found: &Entry<T>| match found.kind {
             EntryType::Regular | EntryType::Special => true,
             EntryType::Symlink => !tool.follow(found),
             EntryType::Unknown | EntryType::Directory => false,
@@ -106,8 +106,8 @@ impl Batch {
 
     /// Returns the entries, which are in a directory.
     #[must_use]
-    pub fn found<T: Tool>(&self, node: &Arc<Node<T>>) -> Vec<Found<T>> {
-        let entry = |index| Found {
+    pub fn found<T: Tool>(&self, node: &Arc<DirNode<T>>) -> Vec<Entry<T>> {
+        let entry = |index| Entry {
             node: Arc::clone(node),
             name: Name::new(&self.names, index),
             kind: self.names.entry(index).kind,
@@ -117,7 +117,7 @@ impl Batch {
     }
 }
 
-impl<T: Tool> Weigh for Job<T> {
+impl<T: Tool> JobWeight for Job<T> {
     fn finds_work(&self) -> bool {
         matches!(self, Job::Enter(..) | Job::List(..))
     }
@@ -136,7 +136,7 @@ pub struct Run<'r, T: Tool> {
     /// The tool.
     pub tool: &'r T,
     /// The directories held.
-    pub cache: &'r HeldCache,
+    pub cache: &'r DirCache,
     /// How the machine is used.
     pub settings: Settings,
     /// Who listens.
@@ -235,7 +235,7 @@ impl<'r, T: Tool> Run<'r, T> {
 }
 
 /// One worker's view of the run: what tools are given.
-pub struct Desk<'r, T: Tool> {
+pub struct Context<'r, T: Tool> {
     run: &'r Run<'r, T>,
     me: usize,
     tally: Cell<Tally>,
@@ -243,7 +243,7 @@ pub struct Desk<'r, T: Tool> {
     owner: RefCell<Option<Arc<dyn RootOwner<T>>>>,
 }
 
-impl<'r, T: Tool> Desk<'r, T> {
+impl<'r, T: Tool> Context<'r, T> {
     pub(crate) fn new(run: &'r Run<'r, T>, me: usize) -> Self {
         Self { run, me, tally: Cell::new(Tally::default()), owner: RefCell::new(None) }
     }
@@ -262,7 +262,7 @@ impl<'r, T: Tool> Desk<'r, T> {
 
     /// Returns the directories held.
     #[must_use]
-    pub fn cache(&self) -> &'r HeldCache {
+    pub fn cache(&self) -> &'r DirCache {
         self.run.cache
     }
 
@@ -287,14 +287,14 @@ impl<'r, T: Tool> Desk<'r, T> {
     }
 
     /// Reports a failure of an entry, unless the tool does. What else failed in the same file is a consequence.
-    pub fn report_failure(&self, found: &Found<T>, failure: Failure<'_>) {
+    pub fn report_failure(&self, found: &Entry<T>, failure: Failure<'_>) {
         if self.run.tool.failed(self, found, failure) == Reported::No {
             self.problem(failure.problem(found));
         }
     }
 
     /// Sets whose entries the next problems are about: those of `node`, or nobody's.
-    pub fn attend(&self, node: Option<&Node<T>>) {
+    pub fn attend(&self, node: Option<&DirNode<T>>) {
         let owner = node.and_then(|node| node.owner.as_ref());
         if owner.is_some() || self.owner.borrow().is_some() {
             self.owner.replace(owner.cloned());
@@ -302,7 +302,7 @@ impl<'r, T: Tool> Desk<'r, T> {
     }
 
     /// Passes on the result of an entry: to [`Tool::emitted`], in the process that walks.
-    pub fn tell(&self, found: &Found<T>, result: Vec<u8>) {
+    pub fn tell(&self, found: &Entry<T>, result: Vec<u8>) {
         match &found.node.owner {
             Some(owner) => owner.emit(self, found, result),
             None => self.run.tool.emitted(self, found, &result),
@@ -311,7 +311,7 @@ impl<'r, T: Tool> Desk<'r, T> {
 
     /// Gives an entry back to the process that walks, if that is another: it knows the whole tree. Returns false in that process,
     /// and if it has decided already that the entry is to be done here.
-    pub fn hand_back(&self, found: &Found<T>) -> bool {
+    pub fn hand_back(&self, found: &Entry<T>) -> bool {
         found.node.owner.as_ref().is_some_and(|owner| owner.hand_back(self, found))
     }
 
@@ -335,13 +335,13 @@ impl<'r, T: Tool> Desk<'r, T> {
 
     /// Settles an entry: nothing more will happen to it. Finishes the directory it is in if it was the last there, and
     /// so on upwards; without recursion, however deep the tree is.
-    pub fn settle(&self, found: &Found<T>) {
+    pub fn settle(&self, found: &Entry<T>) {
         self.count(Tally { finished: 1, ..Tally::default() });
         self.release(&found.node);
     }
 
     /// Records that one of the entries expected in a directory is complete, without counting it.
-    pub fn release(&self, node: &Arc<Node<T>>) {
+    pub fn release(&self, node: &Arc<DirNode<T>>) {
         let mut node = node;
         while node.settle() {
             if let Some(owner) = &node.owner {
@@ -371,7 +371,7 @@ impl<'r, T: Tool> Desk<'r, T> {
     }
 
     /// Offers an entry that the tool had kept to be tried from the beginning, before others.
-    pub fn retry(&self, found: Found<T>) {
+    pub fn retry(&self, found: Entry<T>) {
         let batch = Batch::whole(Names::of(found.name(), found.kind));
         self.run.driver.share_first(self.me, Job::Files(found.node, batch));
     }

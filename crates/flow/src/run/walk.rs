@@ -11,13 +11,13 @@ use std::sync::Arc;
 use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, Name, Names, Open, Stat};
 use haul_sys::{open, stat, stat_at, stat_path};
 
-use super::{Batch, Desk, Job};
-use crate::held::Held;
-use crate::node::{Found, Node};
-use crate::owner::OpenedDir;
+use super::{Batch, Context, Job};
+use crate::held::DirHandle;
+use crate::node::{DirNode, Entry};
+use crate::owner::OpenSubdir;
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
-use crate::tool::{Enter, Failure, Handled, Opened, Plan, Tool};
+use crate::tool::{Enter, Failure, Handled, OpenDir, Plan, Tool};
 use crate::wording;
 
 /// What is at an entry, as far as it had to be looked at.
@@ -26,9 +26,9 @@ pub(super) struct Classified {
     pub(super) follow: bool,
 }
 
-impl<T: Tool> Desk<'_, T> {
+impl<T: Tool> Context<'_, T> {
     /// Finds out what an entry is where the listing does not say, or where a link is to be followed.
-    pub(super) fn classify(&self, found: &mut Found<T>) -> Result<Classified, Error> {
+    pub(super) fn classify(&self, found: &mut Entry<T>) -> Result<Classified, Error> {
         let unknown = matches!(found.kind, EntryType::Unknown | EntryType::Symlink);
         let follow = unknown && self.run.tool.follow(found);
         if !unknown || (found.kind == EntryType::Symlink && !follow) {
@@ -51,7 +51,7 @@ impl<T: Tool> Desk<'_, T> {
     }
 
     /// Enters the first of some subdirectories, after offering the others to everybody.
-    pub(super) fn enter_batch(&self, reader: &mut DirectoryReader, node: &Arc<Node<T>>, mut batch: Batch) {
+    pub(super) fn enter_batch(&self, reader: &mut DirectoryReader, node: &Arc<DirNode<T>>, mut batch: Batch) {
         while batch.range.len() > 1 {
             let middle = batch.range.start + batch.range.len() / 2;
             let later = Batch { range: middle..batch.range.end, ..batch.clone() };
@@ -60,13 +60,13 @@ impl<T: Tool> Desk<'_, T> {
         }
         let index = batch.range.start;
         let name = Name::new(&batch.names, index);
-        let found = Found { node: Arc::clone(node), name, kind: batch.names.entry(index).kind, seen: None };
+        let found = Entry { node: Arc::clone(node), name, kind: batch.names.entry(index).kind, seen: None };
         drop(batch);
         self.visit(reader, found, false);
     }
 
     /// Enters a directory and lists it.
-    pub(super) fn visit(&self, reader: &mut DirectoryReader, mut found: Found<T>, follow: bool) {
+    pub(super) fn visit(&self, reader: &mut DirectoryReader, mut found: Entry<T>, follow: bool) {
         let follow = match self.classify(&mut found) {
             Ok(classified) => follow || classified.follow,
             Err(cause) => return self.give_up(&found, Failure::Classify(&cause)),
@@ -85,7 +85,7 @@ impl<T: Tool> Desk<'_, T> {
             }
             Ok((fd, stat)) => match &found.node.owner {
                 Some(owner) => {
-                    owner.enter_dir(self, &found, &OpenedDir { source: fd.as_ref(), stat: &stat, follow });
+                    owner.enter_dir(self, &found, &OpenSubdir { source: fd.as_ref(), stat: &stat, follow });
                 }
                 None => self.enter(reader, &found, how, fd, &stat),
             },
@@ -93,14 +93,14 @@ impl<T: Tool> Desk<'_, T> {
     }
 
     /// Lets the tool deal with an entry by itself.
-    pub(super) fn handle(&self, found: &Found<T>, kind: EntryType) {
+    pub(super) fn handle(&self, found: &Entry<T>, kind: EntryType) {
         if self.run.tool.handle(self, found, kind) == Handled::Over {
             self.settle(found);
         }
     }
 
     /// Opens a directory and looks at it. One that may not be read is looked at all the same.
-    fn open_directory(&self, found: &Found<T>, how: Open) -> Result<(Result<Arc<Fd>, Error>, Stat), Error> {
+    fn open_directory(&self, found: &Entry<T>, how: Open) -> Result<(Result<Arc<Fd>, Error>, Stat), Error> {
         let parent = self.run.cache.open(&found.node.source)?;
         match open(&*parent, found.name(), how) {
             Ok(fd) => {
@@ -119,12 +119,12 @@ impl<T: Tool> Desk<'_, T> {
     /// for it.
     pub fn continue_dir(
         &self,
-        found: &Found<T>,
-        (source, stat): (Arc<Held>, Stat),
+        found: &Entry<T>,
+        (source, stat): (Arc<DirHandle>, Stat),
         own: T::Directory,
         names: Names,
     ) {
-        let node = Node::new(Some(Arc::clone(&found.node)), source, Some(stat), own);
+        let node = DirNode::new(Some(Arc::clone(&found.node)), source, Some(stat), own);
         self.count(Tally { found: names.len() as u64, ..Tally::default() });
         node.expect(names.len());
         self.share_entries(&node, names);
@@ -134,12 +134,12 @@ impl<T: Tool> Desk<'_, T> {
     fn enter(
         &self,
         reader: &mut DirectoryReader,
-        found: &Found<T>,
+        found: &Entry<T>,
         how: Open,
         fd: Result<Arc<Fd>, Error>,
         stat: &Stat,
     ) {
-        let entered = self.run.tool.enter_dir(self, found, &Opened { source: fd.as_ref(), stat });
+        let entered = self.run.tool.enter_dir(self, found, &OpenDir { source: fd.as_ref(), stat });
         let (own, visit) = match entered {
             Enter::Visit(own) => (own, true),
             Enter::Bare(own) => (own, false),
@@ -147,7 +147,7 @@ impl<T: Tool> Desk<'_, T> {
         };
         let held = fd.as_ref().ok().cloned();
         let source = self.run.cache.hold(&found.node.source, found.name(), how, stat.identity, held);
-        let node = Node::new(Some(Arc::clone(&found.node)), source, Some(*stat), own);
+        let node = DirNode::new(Some(Arc::clone(&found.node)), source, Some(*stat), own);
         match fd {
             Ok(fd) if visit => return self.list(reader, &node, fd),
             Err(cause) if visit => {
@@ -160,13 +160,13 @@ impl<T: Tool> Desk<'_, T> {
 
     /// Ends the listing of a directory: the directory itself counts as an entry of its parent that is then finished
     /// with its node.
-    fn finish_listing(&self, node: &Arc<Node<T>>) {
+    fn finish_listing(&self, node: &Arc<DirNode<T>>) {
         self.count(Tally { finished: 1, ..Tally::default() });
         self.release(node);
     }
 
     /// Lists a directory, or the next part of it, and shares what is in it.
-    pub(super) fn list(&self, reader: &mut DirectoryReader, node: &Arc<Node<T>>, fd: Arc<Fd>) {
+    pub(super) fn list(&self, reader: &mut DirectoryReader, node: &Arc<DirNode<T>>, fd: Arc<Fd>) {
         let mut names = Names::new();
         let more = match reader.read(&*fd, &mut names, WINDOW_ENTRIES) {
             Ok(more) => more,
@@ -187,7 +187,7 @@ impl<T: Tool> Desk<'_, T> {
         }
     }
 
-    fn share_entries(&self, node: &Arc<Node<T>>, mut names: Names) {
+    fn share_entries(&self, node: &Arc<DirNode<T>>, mut names: Names) {
         let mut directories = names.split_off(|entry| entry.kind != EntryType::Directory);
         if self.run.settings.switches.inode_order {
             names.sort_by_inode();
@@ -207,7 +207,7 @@ impl<T: Tool> Desk<'_, T> {
     }
 
     /// Reports what failed with an entry, and completes it.
-    pub(super) fn give_up(&self, found: &Found<T>, failure: Failure<'_>) {
+    pub(super) fn give_up(&self, found: &Entry<T>, failure: Failure<'_>) {
         self.report_failure(found, failure);
         self.settle(found);
     }

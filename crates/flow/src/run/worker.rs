@@ -15,13 +15,13 @@
 //! Where a tool is crowded, a worker takes no job as long as others have something in hand: the crowd waits for that.
 //!
 //! Left to choose (`Choice::Auto`), a worker begins with blocking calls, which are the fastest way to data in memory.
-//! When some small files in a row turn out not to be there, it changes to a ring, which passes many reads to the disk at
+//! When some small files in a cursor turn out not to be there, it changes to a ring, which passes many reads to the disk at
 //! once so that neighbours are fetched together (docs/measurements/).
 //!
 //! Termination: every step admits an entry, completes an operation, resumes a parked file, or reports that the worker
 //! is idle; entries, operations per entry and parked files are finite.
 //!
-//! With [`Ops::Multi`] and [`Ops::Batch`] a file has several slots, one for each of its lanes.
+//! With [`Ops::Multi`] and [`Ops::Batch`] a file has several slots, one for each of its streams.
 //!
 //! Invariant: a slot in use has exactly one operation in flight, or is parked.
 
@@ -34,15 +34,15 @@ use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Outcome, Used};
 use haul_sys::{Buffer, DirectoryReader, EntryType, Name};
 
 use super::file::State;
-use super::lane::Lane;
-use super::{Batch, Desk, Job, Run};
+use super::stream::Stream;
+use super::{Batch, Context, Job, Run};
 use crate::driver::{Progress, Step};
-use crate::node::{Found, Node};
+use crate::node::{DirNode, Entry};
 use crate::policy::Gauge;
 use crate::report::{Means, Tally};
 use crate::tool::{Failure, Plan, Tool};
 
-/// Small files in a row whose data is not in memory, after which a ring pays for itself: making one costs about as much as
+/// Small files in a cursor whose data is not in memory, after which a ring pays for itself: making one costs about as much as
 /// copying a few dozen.
 const ABSENT_IN_A_ROW: usize = 32;
 
@@ -55,7 +55,7 @@ const HELD_BACK: Duration = Duration::from_micros(500);
 
 /// One worker of a run.
 pub(super) struct Worker<'r, T: Tool> {
-    pub(super) desk: Desk<'r, T>,
+    pub(super) cx: Context<'r, T>,
     pub(super) engine: Box<dyn Engine>,
     depth: usize,
     /// Whether a block is read and written in one go.
@@ -65,7 +65,7 @@ pub(super) struct Worker<'r, T: Tool> {
     may_change_engine: bool,
     absent_in_a_row: usize,
     reader: DirectoryReader,
-    chunk: Option<(Arc<Node<T>>, Batch)>,
+    chunk: Option<(Arc<DirNode<T>>, Batch)>,
     pub(super) slots: Vec<Option<State<T>>>,
     free: Vec<usize>,
     /// Files in flight, at most `window`.
@@ -85,7 +85,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         let caps = engine.caps();
         let window = if caps.blocks { run.settings.window } else { run.settings.window.min(caps.depth) };
         let mut worker = Self {
-            desk: Desk::new(run, me),
+            cx: Context::new(run, me),
             engine,
             depth: caps.depth,
             pairs: false,
@@ -111,7 +111,7 @@ impl<'r, T: Tool> Worker<'r, T> {
 
     /// Adapts to an engine that was just made.
     fn adapt(&mut self, caps: Caps) {
-        let switches = self.desk.run.settings.switches;
+        let switches = self.cx.run.settings.switches;
         self.depth = caps.depth;
         self.pairs = caps.pairs;
         // What the look would bring into the cache is not wanted there, or would be read twice.
@@ -121,7 +121,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         let mut buffers: Vec<_> = (0..caps.depth).map(|_| Buffer::new(self.block_bytes)).collect();
         if let Err(cause) = self.engine.register(&mut buffers) {
-            let report = self.desk.report();
+            let report = self.cx.report();
             report.debug(&format!("the {} engine has no registered buffers: {cause:#}", caps.name));
         }
         self.buffers = buffers;
@@ -145,17 +145,17 @@ impl<'r, T: Tool> Worker<'r, T> {
             return;
         }
         self.may_change_engine = false;
-        let settings = self.desk.run.settings;
+        let settings = self.cx.run.settings;
         let made = haul_engine::make(Choice::Uring, &settings.engine_setup());
         let caps = made.engine.caps();
         if caps.blocks {
             let why = made.note.unwrap_or_default();
-            return self.desk.report().debug(&format!("the data is not in memory, but {why}"));
+            return self.cx.report().debug(&format!("the data is not in memory, but {why}"));
         }
-        self.desk.report().settled(Means { engine: caps.name, jobs: settings.jobs });
-        self.desk
+        self.cx.report().settled(Means { engine: caps.name, jobs: settings.jobs });
+        self.cx
             .report()
-            .debug(&format!("the data is not in memory: worker {} reads by {}", self.desk.me, caps.name));
+            .debug(&format!("the data is not in memory: worker {} reads by {}", self.cx.me, caps.name));
         self.engine = made.engine;
         self.adapt(caps);
     }
@@ -164,7 +164,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     fn note_busy(&mut self, is_busy: bool) {
         if is_busy != self.is_known_busy {
             self.is_known_busy = is_busy;
-            let busy = &self.desk.run.busy;
+            let busy = &self.cx.run.busy;
             if is_busy {
                 busy.fetch_add(1, Ordering::Relaxed)
             } else {
@@ -179,13 +179,13 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     fn is_under_backpressure(&self) -> bool {
-        self.desk.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over)
+        self.cx.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over)
     }
 
     /// Tells whether another job has to wait for what is in hand, of this worker or another.
     fn is_held_back(&self) -> bool {
         let has_some = self.engine.in_flight() > 0 || !self.parked.is_empty();
-        let others = || self.desk.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
+        let others = || self.cx.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
         !self.has_entries() && self.is_under_backpressure() && (has_some || others())
     }
 
@@ -195,56 +195,56 @@ impl<'r, T: Tool> Worker<'r, T> {
             if let Some(index) = batch.range.next() {
                 let name = Name::new(&batch.names, index);
                 let kind = batch.names.entry(index).kind;
-                let found = Found { node: Arc::clone(&node), name, kind, seen: None };
+                let found = Entry { node: Arc::clone(&node), name, kind, seen: None };
                 let looked_at = batch.looked_at;
                 self.chunk = Some((node, batch));
                 self.start(found, looked_at);
                 return true;
             }
-            self.desk.flush();
+            self.cx.flush();
         }
-        match self.desk.run.driver.take(self.desk.me) {
+        match self.cx.run.driver.take(self.cx.me) {
             None => return false,
             Some(Job::Files(node, batch)) => self.chunk = Some((node, batch)),
             Some(Job::Enter(node, batch)) => {
-                self.desk.attend(Some(&node));
-                self.desk.enter_batch(&mut self.reader, &node, batch);
+                self.cx.attend(Some(&node));
+                self.cx.enter_batch(&mut self.reader, &node, batch);
             }
-            Some(Job::List(node, fd)) => self.desk.list(&mut self.reader, &node, fd),
+            Some(Job::List(node, fd)) => self.cx.list(&mut self.reader, &node, fd),
             Some(Job::Visit(visit)) => {
-                self.desk.attend(None);
-                visit(&self.desk);
+                self.cx.attend(None);
+                visit(&self.cx);
             }
             Some(Job::Entries(found)) => found.into_iter().for_each(|found| self.start(found, true)),
             Some(Job::Range(file, range, transfer)) => {
                 let slot = self.occupy(State::Free);
                 self.files += 1;
-                self.move_range(slot, Lane::new(file, range, transfer), None);
+                self.move_range(slot, Stream::new(file, range, transfer), None);
             }
         }
         true
     }
 
     /// Finds out what an entry needs and begins it.
-    fn start(&mut self, mut found: Found<T>, looked_at: bool) {
-        self.desk.attend(Some(&found.node));
-        let classified = match self.desk.classify(&mut found) {
+    fn start(&mut self, mut found: Entry<T>, looked_at: bool) {
+        self.cx.attend(Some(&found.node));
+        let classified = match self.cx.classify(&mut found) {
             Ok(classified) => classified,
-            Err(cause) => return self.desk.give_up(&found, Failure::Classify(&cause)),
+            Err(cause) => return self.cx.give_up(&found, Failure::Classify(&cause)),
         };
         if classified.kind == EntryType::Directory {
-            return self.desk.visit(&mut self.reader, found, classified.follow);
+            return self.cx.visit(&mut self.reader, found, classified.follow);
         }
         let was_unknown = found.kind == EntryType::Unknown || classified.follow;
-        if was_unknown && !looked_at && self.desk.run.driver.classifies_first() {
+        if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {
             // Now that it is known to be no directory, another process may do it.
             let batch = Batch::looked_at(&found);
-            return self.desk.share(Job::Files(found.node, batch));
+            return self.cx.share(Job::Files(found.node, batch));
         }
-        match self.desk.run.tool.plan(&self.desk, &found, classified.kind) {
+        match self.cx.run.tool.plan(&self.cx, &found, classified.kind) {
             Plan::Read(probe) => self.open(found, classified.follow, probe),
-            Plan::Skip => self.desk.settle(&found),
-            Plan::Enter | Plan::Handle => self.desk.handle(&found, classified.kind),
+            Plan::Skip => self.cx.settle(&found),
+            Plan::Enter | Plan::Handle => self.cx.handle(&found, classified.kind),
         }
     }
 
@@ -282,22 +282,20 @@ impl<'r, T: Tool> Worker<'r, T> {
         while let Err(refused) = self.engine.submit(op) {
             op = *refused;
             if let Err(cause) = self.engine.reap(1, &mut self.done) {
-                self.desk
-                    .report()
-                    .debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
+                self.cx.report().debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
             }
         }
     }
 
     /// Waits for at least one completion and advances the files of all that came.
     fn complete(&mut self) {
-        let outcome = match self.desk.run.settings.ops {
+        let outcome = match self.cx.run.settings.ops {
             // Passed on and waited for together: an engine that can, does both in one call.
             Some(Ops::Batch) => self.engine.reap(self.engine.in_flight(), &mut self.done),
             _ => self.engine.flush().and_then(|()| self.engine.reap(1, &mut self.done)),
         };
         if let Err(cause) = outcome {
-            self.desk.report().debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
+            self.cx.report().debug(&format!("the {} engine failed: {cause:#}", self.engine.caps().name));
         }
         let mut done = std::mem::take(&mut self.done);
         for Done { token, outcome } in done.drain(..) {
@@ -310,7 +308,7 @@ impl<'r, T: Tool> Worker<'r, T> {
 
     fn advance(&mut self, slot: usize, outcome: Outcome) {
         let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { return };
-        self.desk.attend(state.node());
+        self.cx.attend(state.node());
         match (state, outcome) {
             (State::Opening(found, probe), Outcome::Opened(result)) => {
                 self.opened(slot, found, probe, result)
@@ -321,7 +319,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             (State::Probing(look), Outcome::Read { buffer, result }) => {
                 self.probed(slot, look, buffer, result)
             }
-            (State::Moving(lane), outcome) => self.moved(slot, lane, outcome),
+            (State::Moving(stream), outcome) => self.moved(slot, stream, outcome),
             (State::ClosingTarget(ending), Outcome::Closed(result)) => {
                 self.target_closed(slot, ending, result)
             }
@@ -343,7 +341,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     pub(super) fn count(&self, more: Tally) {
-        self.desk.count(more);
+        self.cx.count(more);
     }
 }
 
@@ -383,7 +381,7 @@ impl<T: Tool> Step for Worker<'_, T> {
             std::thread::sleep(HELD_BACK);
             return Progress::Worked;
         }
-        self.desk.flush();
+        self.cx.flush();
         Progress::Idle
     }
 }
@@ -391,9 +389,9 @@ impl<T: Tool> Step for Worker<'_, T> {
 impl<T: Tool> Drop for Worker<'_, T> {
     /// Tells what the engine did, under `--debug`: whether what was asked for was really used.
     fn drop(&mut self) {
-        let (report, used) = (self.desk.report(), self.engine.used());
+        let (report, used) = (self.cx.report(), self.engine.used());
         if report.wants_debug() && used != Used::default() {
-            report.debug(&format!("worker {}, {}: {used}", self.desk.me, self.engine.caps().name));
+            report.debug(&format!("worker {}, {}: {used}", self.cx.me, self.engine.caps().name));
         }
     }
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Block, Desk, Enter, Found, Handled, HeldCache, Holes, Line, Machine, Node, OpenFile, Opened, OpenedFile,
-    Operand, Plan, Probe, Problem, Report, Start, Tally, Tool, Transfer, Write,
+    Block, Context, DirCache, DirNode, Enter, Entry, Handled, Holes, Line, Machine, OpenDir, OpenFile,
+    OpenSource, Operand, Plan, Probe, Problem, Report, Start, Tally, Tool, Transfer, Write,
 };
 use haul_sys::{EntryType, Open};
 use proptest::prelude::*;
@@ -49,29 +49,34 @@ impl Tool for Recorder {
     type Directory = String;
     type File = Mutex<u64>;
 
-    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
         match kind {
             EntryType::Directory => Plan::Enter,
             EntryType::Regular => Plan::Read(Probe { bytes_max: 4000, ..Probe::ALWAYS }),
             _ => Plan::Handle,
         }
     }
-    fn enter_dir(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: &Opened<'_>) -> Enter<String> {
+    fn enter_dir(&self, _: &Context<'_, Self>, found: &Entry<Self>, _: &OpenDir<'_>) -> Enter<String> {
         let path = text(found.path());
         self.record(Event::Entered(path.clone()));
         Enter::Visit(path)
     }
-    fn finish_dir(&self, _: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, _: &Context<'_, Self>, node: &DirNode<Self>) {
         if !node.is_operands_place() {
             self.record(Event::Left(node.own.clone()));
         }
     }
-    fn handle(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+    fn handle(&self, _: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
         self.record(Event::Done(text(found.path()), 0));
         Handled::Over
     }
-    fn open_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: &OpenedFile<'_>) -> Start<Mutex<u64>> {
-        if is_twin(found) && desk.hand_back(found) {
+    fn open_file(
+        &self,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        _: &OpenSource<'_>,
+    ) -> Start<Mutex<u64>> {
+        if is_twin(found) && cx.hand_back(found) {
             return Start::Deferred;
         }
         Start::Inspect { own: Mutex::new(0), transfer: Transfer::Blocks(Holes::Read) }
@@ -83,7 +88,7 @@ impl Tool for Recorder {
         }
         Write::Nothing
     }
-    fn close_file(&self, _: &Desk<'_, Self>, found: &Found<Self>, own: Mutex<u64>, moved: bool) {
+    fn close_file(&self, _: &Context<'_, Self>, found: &Entry<Self>, own: Mutex<u64>, moved: bool) {
         assert!(moved);
         if let Some(owner) = found.node.owner.as_ref().filter(|_| is_twin(found)) {
             owner.note_linkable(found);
@@ -92,7 +97,7 @@ impl Tool for Recorder {
     }
 }
 
-fn is_twin(found: &Found<Recorder>) -> bool {
+fn is_twin(found: &Entry<Recorder>) -> bool {
     found.name().to_bytes().starts_with(b"twin")
 }
 
@@ -149,7 +154,7 @@ pub(crate) fn build(shape: &Shape, at: &Path, prefix: &str, expected: &mut BTree
 }
 
 /// Names a tree as the user would.
-pub(crate) fn operand(cache: &HeldCache, root: &Path) -> Operand<Recorder> {
+pub(crate) fn operand(cache: &DirCache, root: &Path) -> Operand<Recorder> {
     let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
     let parent = root.parent().unwrap();
     let display = [parent.as_os_str().as_bytes(), b"/"].concat();

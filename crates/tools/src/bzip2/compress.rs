@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use haul_flow::{Desk, Stages};
+use haul_flow::{Context, Stages};
 
 use super::Bzip2;
 use super::bits::{BitWriter, Bits, END_MAGIC};
@@ -60,11 +60,11 @@ impl Stages<Bzip2> for Compress {
     type Piece = Vec<u8>;
     type Made = Made;
 
-    fn next(&self, desk: &Desk<'_, Bzip2>) -> Option<Vec<u8>> {
+    fn next(&self, cx: &Context<'_, Bzip2>) -> Option<Vec<u8>> {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let mut wanted = self.block_bytes;
         let length = loop {
-            let ended = self.job.read(desk, &mut ahead, wanted)?;
+            let ended = self.job.read(cx, &mut ahead, wanted)?;
             let (length, taken) = runs::fitting(&ahead, self.block_bytes);
             let is_full = length < ahead.len() || taken == self.block_bytes;
             if is_full || ended || length >= self.block_bytes * LONGER {
@@ -78,31 +78,31 @@ impl Stages<Bzip2> for Compress {
         if piece.is_empty() { None } else { Some(piece) }
     }
 
-    fn work(&self, desk: &Desk<'_, Bzip2>, piece: Vec<u8>) -> Made {
+    fn work(&self, cx: &Context<'_, Bzip2>, piece: Vec<u8>) -> Made {
         let mut crc = Crc::new();
         crc.update(&piece);
         let crc = crc.finish();
         let mut block = Vec::with_capacity(self.block_bytes);
         runs::count(&piece, &mut block);
-        let bits = desk.tool().encoders.with(|encoder: &mut Encoder| encoder.encode(&block, crc));
+        let bits = cx.tool().encoders.with(|encoder: &mut Encoder| encoder.encode(&block, crc));
         Made { bits, crc, length: piece.len() }
     }
 
-    fn put(&self, desk: &Desk<'_, Bzip2>, made: Made) {
+    fn put(&self, cx: &Context<'_, Bzip2>, made: Made) {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         stream.crc = crc::combine(stream.crc, made.crc);
         stream.bits.append(&made.bits);
-        self.job.took(desk, made.length);
-        self.job.write(desk, &stream.bits.take_whole());
+        self.job.took(cx, made.length);
+        self.job.write(cx, &stream.bits.take_whole());
     }
 
-    fn end(&self, desk: &Desk<'_, Bzip2>) {
+    fn end(&self, cx: &Context<'_, Bzip2>) {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let crc = stream.crc;
         let mut bits = std::mem::take(&mut stream.bits);
         bits.push_magic(END_MAGIC);
         bits.push(crc, 32);
-        self.job.write(desk, &bits.finish().bytes);
-        self.job.finish(desk, None);
+        self.job.write(cx, &bits.finish().bytes);
+        self.job.finish(cx, None);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use haul_flow::{Desk, Stages};
+use haul_flow::{Context, Stages};
 
 use super::Bzip2;
 use super::decode::{Block, Content, Decoder, Wrong};
@@ -97,7 +97,7 @@ impl Stages<Bzip2> for Decompress {
     type Piece = Piece;
     type Made = (Piece, Option<Result<Block, Wrong>>);
 
-    fn next(&self, desk: &Desk<'_, Bzip2>) -> Option<Piece> {
+    fn next(&self, cx: &Context<'_, Bzip2>) -> Option<Piece> {
         let mut cutter = self.cutter.lock().unwrap_or_else(PoisonError::into_inner);
         if cutter.ended {
             return None;
@@ -108,7 +108,7 @@ impl Stages<Bzip2> for Decompress {
             }
             cutter.forget();
             let held = cutter.bytes.len();
-            self.job.read(desk, &mut cutter.bytes, held + READ_BYTES)?;
+            self.job.read(cx, &mut cutter.bytes, held + READ_BYTES)?;
             if cutter.bytes.len() == held {
                 cutter.ended = true;
                 return Some(cutter.last());
@@ -116,21 +116,20 @@ impl Stages<Bzip2> for Decompress {
         }
     }
 
-    fn work(&self, desk: &Desk<'_, Bzip2>, piece: Piece) -> Self::Made {
-        let decode =
-            |bit| desk.tool().decoders.with(|decoder: &mut Decoder| decoder.decode(&piece.bytes, bit));
+    fn work(&self, cx: &Context<'_, Bzip2>, piece: Piece) -> Self::Made {
+        let decode = |bit| cx.tool().decoders.with(|decoder: &mut Decoder| decoder.decode(&piece.bytes, bit));
         let made = piece.candidate.map(decode);
         (piece, made)
     }
 
-    fn put(&self, desk: &Desk<'_, Bzip2>, (piece, made): Self::Made) {
+    fn put(&self, cx: &Context<'_, Bzip2>, (piece, made): Self::Made) {
         let mut unpacker = self.unpacker.lock().unwrap_or_else(PoisonError::into_inner);
         let (unpacker, stop) = &mut *unpacker;
         if stop.is_some() {
             return;
         }
-        self.job.took(desk, piece.bytes.len());
-        let mut pass = |content: Content| content.pass(&mut |bytes| self.job.write(desk, bytes));
+        self.job.took(cx, piece.bytes.len());
+        let mut pass = |content: Content| content.pass(&mut |bytes| self.job.write(cx, bytes));
         if let Err(why) = unpacker.take(&piece, made, &mut pass) {
             *stop = Some(why);
         }
@@ -139,12 +138,12 @@ impl Stages<Bzip2> for Decompress {
         }
     }
 
-    fn end(&self, desk: &Desk<'_, Bzip2>) {
+    fn end(&self, cx: &Context<'_, Bzip2>) {
         let unpacker = self.unpacker.lock().unwrap_or_else(PoisonError::into_inner);
         let (unpacker, stop) = &*unpacker;
         if unpacker.has_met_garbage() {
-            self.job.met_garbage(desk);
+            self.job.met_garbage(cx);
         }
-        self.job.finish(desk, *stop);
+        self.job.finish(cx, *stop);
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Desk, Found, Problem, Tally, Tool, Wording, wording as flow_wording};
+use haul_flow::{Context, Entry, Problem, Tally, Tool, Wording, wording as flow_wording};
 use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
 
 use super::input::Input;
@@ -24,7 +24,7 @@ const STANDARD_OUTPUT: &[u8] = b"(stdout)";
 
 /// An input and its output.
 pub(super) struct Job {
-    pub(super) found: Found<Bzip2>,
+    pub(super) found: Entry<Bzip2>,
     /// Their names in messages.
     pub(super) names: (Vec<u8>, Vec<u8>),
     input: Mutex<Option<Input>>,
@@ -43,13 +43,13 @@ pub(super) struct Job {
 
 impl Job {
     /// Creates a job that leaves its input alone and writes to a stream or nowhere.
-    pub(super) fn passing(found: Found<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
+    pub(super) fn passing(found: Entry<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
         Self::new(found, (name, STANDARD_OUTPUT.to_vec()), (input, output), None)
     }
 
     /// Creates a job whose output replaces its input.
     pub(super) fn replacing(
-        found: Found<Bzip2>,
+        found: Entry<Bzip2>,
         output_name: Vec<u8>,
         ends: (Input, Output),
         replaced: (Arc<Fd>, Stat),
@@ -59,7 +59,7 @@ impl Job {
     }
 
     fn new(
-        found: Found<Bzip2>,
+        found: Entry<Bzip2>,
         names: (Vec<u8>, Vec<u8>),
         (input, output): (Input, Output),
         replaced: Option<(Arc<Fd>, Stat)>,
@@ -85,7 +85,7 @@ impl Job {
 
     /// Reads until `bytes` holds `wanted` bytes. Returns true at EOF, and `None` if the job
     /// was stopped.
-    pub(super) fn read(&self, desk: &Desk<'_, Bzip2>, bytes: &mut Vec<u8>, wanted: usize) -> Option<bool> {
+    pub(super) fn read(&self, cx: &Context<'_, Bzip2>, bytes: &mut Vec<u8>, wanted: usize) -> Option<bool> {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
         }
@@ -94,20 +94,20 @@ impl Job {
         match input.fill(bytes, wanted) {
             Ok(()) => Some(input.has_ended()),
             Err(cause) => {
-                self.fail(desk, flow_wording::ERROR_READING, &self.names.0, cause);
+                self.fail(cx, flow_wording::ERROR_READING, &self.names.0, cause);
                 None
             }
         }
     }
 
     /// Counts input as processed.
-    pub(super) fn took(&self, desk: &Desk<'_, Bzip2>, bytes: usize) {
+    pub(super) fn took(&self, cx: &Context<'_, Bzip2>, bytes: usize) {
         self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
-        desk.count(Tally { bytes: bytes as u64, ..Tally::default() });
+        cx.count(Tally { bytes: bytes as u64, ..Tally::default() });
     }
 
     /// Writes bytes, unless the job has failed.
-    pub(super) fn write(&self, desk: &Desk<'_, Bzip2>, bytes: &[u8]) {
+    pub(super) fn write(&self, cx: &Context<'_, Bzip2>, bytes: &[u8]) {
         if self.failed.load(Ordering::Relaxed) {
             return;
         }
@@ -119,9 +119,9 @@ impl Job {
             Err(cause) if cause.is(Errno::PIPE) => {
                 self.stop_reading();
                 self.failed.store(true, Ordering::Relaxed);
-                desk.tell(&self.found, vec![NOBODY_READS]);
+                cx.tell(&self.found, vec![NOBODY_READS]);
             }
-            Err(cause) => self.fail(desk, flow_wording::ERROR_WRITING, &self.names.1, cause),
+            Err(cause) => self.fail(cx, flow_wording::ERROR_WRITING, &self.names.1, cause),
         }
     }
 
@@ -129,38 +129,38 @@ impl Job {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    fn fail(&self, desk: &Desk<'_, Bzip2>, sentence: Wording, name: &[u8], cause: Error) {
+    fn fail(&self, cx: &Context<'_, Bzip2>, sentence: Wording, name: &[u8], cause: Error) {
         self.stop_reading();
         if !self.failed.swap(true, Ordering::Relaxed) {
-            desk.problem(Problem::new(sentence).naming(name).because(cause));
+            cx.problem(Problem::new(sentence).naming(name).because(cause));
         }
     }
 
     /// Warns about trailing garbage.
-    pub(super) fn met_garbage(&self, desk: &Desk<'_, Bzip2>) {
-        if !desk.tool().options.quiet {
-            desk.problem(Problem::new(wording::GARBAGE).naming(self.names.0.clone()).as_warning());
+    pub(super) fn met_garbage(&self, cx: &Context<'_, Bzip2>) {
+        if !cx.tool().options.quiet {
+            cx.problem(Problem::new(wording::GARBAGE).naming(self.names.0.clone()).as_warning());
         }
     }
 
     /// Ends the job: closes both files and reports. `stop` is why decompression stopped early, if
     /// it did.
-    pub(super) fn finish(&self, desk: &Desk<'_, Bzip2>, stop: Option<Stop>) {
+    pub(super) fn finish(&self, cx: &Context<'_, Bzip2>, stop: Option<Stop>) {
         let take = |input: &Mutex<Option<Input>>| input.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(cause)) = take(&self.input).map(Input::close) {
-            self.fail(desk, flow_wording::FAILED_TO_CLOSE, &self.names.0, cause);
+            self.fail(cx, flow_wording::FAILED_TO_CLOSE, &self.names.0, cause);
         }
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
         let stands = stop.is_none() && !self.failed.load(Ordering::Relaxed);
-        let ended = output.map_or(Some(None), |output| self.finish_output(desk, output, stands));
+        let ended = output.map_or(Some(None), |output| self.finish_output(cx, output, stands));
         match (stop, ended) {
-            (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(desk, stop),
-            (_, Some(whole)) if stands => self.is_done(desk, whole),
+            (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(cx, stop),
+            (_, Some(whole)) if stands => self.is_done(cx, whole),
             _ => {}
         }
         if self.settles {
-            desk.tool().is_over(desk);
-            desk.settle(&self.found);
+            cx.tool().is_over(cx);
+            cx.settle(&self.found);
         }
     }
 
@@ -168,7 +168,7 @@ impl Job {
     /// complete file, if the output is a file.
     fn finish_output(
         &self,
-        desk: &Desk<'_, Bzip2>,
+        cx: &Context<'_, Bzip2>,
         output: Output,
         stands: bool,
     ) -> Option<Option<WholeFile>> {
@@ -178,7 +178,7 @@ impl Job {
             Output::File(file) if stands => {
                 if let Some(Err(cause)) = self.replaced.as_ref().map(|(_, stat)| file.keep(stat)) {
                     let problem = Problem::new(wording::CANNOT_KEEP).naming(self.names.0.clone());
-                    desk.problem(problem.because(cause));
+                    cx.problem(problem.because(cause));
                 }
                 file.finish().map(Some)
             }
@@ -187,32 +187,32 @@ impl Job {
         let told = |cause| {
             // Report this even if something failed before.
             self.failed.store(false, Ordering::Relaxed);
-            self.fail(desk, flow_wording::FAILED_TO_CLOSE, &self.names.1, cause);
+            self.fail(cx, flow_wording::FAILED_TO_CLOSE, &self.names.1, cause);
         };
         outcome.map_err(told).ok()
     }
 
     /// Completes a job whose output stands: removes the input if the output replaces it.
-    fn is_done(&self, desk: &Desk<'_, Bzip2>, whole: Option<WholeFile>) {
+    fn is_done(&self, cx: &Context<'_, Bzip2>, whole: Option<WholeFile>) {
         if let Some((directory, stat)) = &self.replaced
             && let Some(whole) = whole
-            && !desk.tool().options.keep
+            && !cx.tool().options.keep
         {
-            self.remove_input(desk, (directory, stat), &whole);
+            self.remove_input(cx, (directory, stat), &whole);
         }
-        desk.count(Tally { files: 1, ..Tally::default() });
-        let options = &desk.tool().options;
+        cx.count(Tally { files: 1, ..Tally::default() });
+        let options = &cx.tool().options;
         if options.verbosity > 0 {
             let what = match options.action {
                 Action::Compress { .. } => self.ratio(),
                 Action::Decompress => "done".to_owned(),
                 Action::Test => "ok".to_owned(),
             };
-            self.tell_line(desk, 0, &what);
+            self.tell_line(cx, 0, &what);
         }
     }
 
-    fn remove_input(&self, desk: &Desk<'_, Bzip2>, (directory, stat): (&Fd, &Stat), whole: &WholeFile) {
+    fn remove_input(&self, cx: &Context<'_, Bzip2>, (directory, stat): (&Fd, &Stat), whole: &WholeFile) {
         let name = self.found.name();
         let (input, output) = &self.names;
         // If the output is gone, the input may be the only copy left.
@@ -224,10 +224,10 @@ impl Job {
             Err(cause) => Some(Problem::new(wording::CANNOT_REMOVE).naming(input.clone()).because(cause)),
         };
         if let Some(problem) = lost {
-            return desk.problem(problem);
+            return cx.problem(problem);
         }
         // The check follows links as the open did. The removal takes the link itself.
-        let follows = desk.tool().follow(&self.found);
+        let follows = cx.tool().follow(&self.found);
         let problem = match stat_path(Some(directory), name, follows) {
             Ok(now) if is_another(&now, stat) => Problem::new(wording::NOT_REMOVED),
             looked => match looked.and_then(|_| remove(directory, name)) {
@@ -235,7 +235,7 @@ impl Job {
                 Err(cause) => Problem::new(wording::CANNOT_REMOVE).because(cause),
             },
         };
-        desk.problem(problem.naming(input.clone()));
+        cx.problem(problem.naming(input.clone()));
     }
 
     /// Formats the compression ratio as bzip2 does.
@@ -255,8 +255,8 @@ impl Job {
     }
 
     /// Reports why decompression stopped.
-    fn tell_stop(&self, desk: &Desk<'_, Bzip2>, stop: Stop) {
-        let options = &desk.tool().options;
+    fn tell_stop(&self, cx: &Context<'_, Bzip2>, stop: Stop) {
+        let options = &cx.tool().options;
         let is_test = options.action == Action::Test;
         if options.verbosity > 0 && (is_test || stop == Stop::Foreign) {
             let what = match stop {
@@ -265,7 +265,7 @@ impl Job {
                 Stop::Ended => "file ends unexpectedly",
                 Stop::Damaged => "data integrity (CRC) error in data",
             };
-            return self.tell_line(desk, CORRUPT, what);
+            return self.tell_line(cx, CORRUPT, what);
         }
         let (input, output) = &self.names;
         let problem = match (stop, is_test) {
@@ -276,17 +276,17 @@ impl Job {
             (Stop::Ended, false) => Problem::new(wording::ENDED),
             (Stop::Damaged, false) => Problem::new(wording::DAMAGED),
         };
-        desk.problem(problem.naming(input.clone()).naming(output.clone()));
-        desk.tell(&self.found, vec![CORRUPT]);
+        cx.problem(problem.naming(input.clone()).naming(output.clone()));
+        cx.tell(&self.found, vec![CORRUPT]);
     }
 
     /// Emits an exit status and a line that begins with the input's name.
-    fn tell_line(&self, desk: &Desk<'_, Bzip2>, status: u8, what: &str) {
+    fn tell_line(&self, cx: &Context<'_, Bzip2>, status: u8, what: &str) {
         let name = &self.names.0;
-        let pad = " ".repeat(desk.tool().options.longest_name.saturating_sub(name.len()));
+        let pad = " ".repeat(cx.tool().options.longest_name.saturating_sub(name.len()));
         let line =
             [&[status], b"  ".as_slice(), name, b": ", pad.as_bytes(), what.as_bytes(), b"\n"].concat();
-        desk.tell(&self.found, line);
+        cx.tell(&self.found, line);
     }
 }
 
@@ -296,11 +296,11 @@ fn is_another(now: &Stat, before: &Stat) -> bool {
 }
 
 /// Reports an input that is skipped. Under `-q`, unimportant reasons only set the exit status.
-pub(super) fn refuse(desk: &Desk<'_, Bzip2>, found: &Found<Bzip2>, problem: Problem, important: bool) {
-    if important || !desk.tool().options.quiet {
-        desk.problem(problem);
+pub(super) fn refuse(cx: &Context<'_, Bzip2>, found: &Entry<Bzip2>, problem: Problem, important: bool) {
+    if important || !cx.tool().options.quiet {
+        cx.problem(problem);
     } else {
-        desk.tell(found, vec![TROUBLE]);
+        cx.tell(found, vec![TROUBLE]);
     }
 }
 

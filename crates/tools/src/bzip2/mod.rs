@@ -34,9 +34,9 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_cluster::{Arrivals, Distributed};
+use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
-    Config, Desk, Enter, Executor, Failure, Found, Handled, Opened, OpenedFile, Operand, Plan, Probe,
+    Config, Context, Enter, Entry, Executor, Failure, Handled, OpenDir, OpenSource, Operand, Plan, Probe,
     Problem, Report, Reported, Session, Stages, Start, Status, Tool, wording as flow_wording,
 };
 use haul_sys::{
@@ -53,7 +53,7 @@ use decompress::Decompress;
 use encode::Encoder;
 use input::Input;
 use job::{Job, STANDARD_INPUT, c_name, refuse};
-use output::{Held, NewFile, Output};
+use output::{NewFile, Output, OutputsGuard};
 
 /// Maximum size of a compressed file that one worker decompresses, in bytes: a block or two.
 const SMALL_BYTES: u64 = 512 << 10;
@@ -144,7 +144,7 @@ impl<M: Default> Pool<M> {
 #[derive(Default)]
 struct Large {
     under_way: usize,
-    waiting: VecDeque<Found<Bzip2>>,
+    waiting: VecDeque<Entry<Bzip2>>,
 }
 
 /// A compression or decompression run, as the framework drives it.
@@ -188,17 +188,17 @@ impl Bzip2 {
     }
 
     /// Runs a job, inline if `whole`, else as a sequence.
-    fn begin_job(&self, desk: &Desk<'_, Self>, job: Job, whole: bool) {
+    fn begin_job(&self, cx: &Context<'_, Self>, job: Job, whole: bool) {
         match self.options.action {
-            Action::Compress { level } => go(desk, Compress::new(job, level), whole),
-            Action::Decompress => go(desk, Decompress::new(job, self.options.force), whole),
-            Action::Test => go(desk, Decompress::new(job, false), whole),
+            Action::Compress { level } => go(cx, Compress::new(job, level), whole),
+            Action::Decompress => go(cx, Decompress::new(job, self.options.force), whole),
+            Action::Test => go(cx, Decompress::new(job, false), whole),
         }
     }
 
     /// Returns the error for an operand that is not a regular file, or for a dangling link.
-    fn not_normal(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Problem {
-        let directory = desk.cache().open(&found.node.source);
+    fn not_normal(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Problem {
+        let directory = cx.cache().open(&found.node.source);
         match directory.and_then(|directory| stat_path(Some(&*directory), found.name(), true)) {
             Ok(_) => Problem::new(wording::NOT_NORMAL).naming(found.path()),
             Err(cause) => Problem::new(wording::CANNOT_OPEN).naming(found.path()).naming(cause.to_string()),
@@ -206,7 +206,7 @@ impl Bzip2 {
     }
 
     /// Returns true and takes a slot if there is one for a large file; otherwise queues it.
-    fn admits(&self, found: &Found<Self>) -> bool {
+    fn admits(&self, found: &Entry<Self>) -> bool {
         let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
         if large.under_way >= SEQUENCES {
             large.waiting.push_back(found.clone());
@@ -217,19 +217,19 @@ impl Bzip2 {
     }
 
     /// Called when a large file is complete.
-    fn is_over(&self, desk: &Desk<'_, Self>) {
+    fn is_over(&self, cx: &Context<'_, Self>) {
         self.large.lock().unwrap_or_else(PoisonError::into_inner).under_way -= 1;
-        self.call_next(desk);
+        self.call_next(cx);
     }
 
     /// Retries the next large file if a slot is free. That file calls this again in any case: when
     /// it is complete, or when it turns out not to be a large file any more.
-    fn call_next(&self, desk: &Desk<'_, Self>) {
+    fn call_next(&self, cx: &Context<'_, Self>) {
         let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
         let next = if large.under_way < SEQUENCES { large.waiting.pop_front() } else { None };
         drop(large);
         if let Some(found) = next {
-            desk.retry(found);
+            cx.retry(found);
         }
     }
 
@@ -242,11 +242,11 @@ impl Bzip2 {
     }
 
     /// Creates the file that replaces an opened input.
-    fn create(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Option<Job> {
-        let directory = match desk.cache().open(&found.node.source) {
+    fn create(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenSource<'_>) -> Option<Job> {
+        let directory = match cx.cache().open(&found.node.source) {
             Ok(directory) => directory,
             Err(cause) => {
-                desk.problem(Problem::new(flow_wording::CANNOT_ACCESS).naming(found.path()).because(cause));
+                cx.problem(Problem::new(flow_wording::CANNOT_ACCESS).naming(found.path()).because(cause));
                 return None;
             }
         };
@@ -257,9 +257,9 @@ impl Bzip2 {
         let path = found.node.source.path_of(&name);
         if !known && !self.options.quiet {
             let problem = Problem::new(wording::CANNOT_GUESS).naming(found.path()).naming(path.clone());
-            desk.problem(problem.as_warning());
+            cx.problem(problem.as_warning());
         }
-        let held = self.makes_room(desk, found, (&directory, &name, &path), opened.stat)?;
+        let held = self.makes_room(cx, found, (&directory, &name, &path), opened.stat)?;
         match NewFile::create(held, Arc::clone(&directory), &name) {
             Ok(file) => {
                 let ends = (Input::file(Arc::clone(opened.source), opened.stat.size), Output::File(file));
@@ -267,7 +267,7 @@ impl Bzip2 {
             }
             Err(cause) => {
                 let problem = Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string());
-                refuse(desk, found, problem, true);
+                refuse(cx, found, problem, true);
                 None
             }
         }
@@ -277,27 +277,27 @@ impl Bzip2 {
     /// under `--force`.
     fn makes_room(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         place: (&Fd, &CStr, &[u8]),
         input: &Stat,
-    ) -> Option<Held<'_>> {
+    ) -> Option<OutputsGuard<'_>> {
         let room = if self.options.force {
             self.clear(found, place, input)
         } else {
             look_for_room(found, place, input.links).map(|()| self.making.hold())
         };
-        room.map_err(|problem| refuse(desk, found, problem, true)).ok()
+        room.map_err(|problem| refuse(cx, found, problem, true)).ok()
     }
 
     /// Removes the file that is in the output's way, unless it may be the only copy of the input.
     /// If an input was given twice, another job may have removed it already or be about to.
     fn clear(
         &self,
-        found: &Found<Self>,
+        found: &Entry<Self>,
         (directory, name, path): (&Fd, &CStr, &[u8]),
         input: &Stat,
-    ) -> Result<Held<'_>, Problem> {
+    ) -> Result<OutputsGuard<'_>, Problem> {
         let held = self.making.hold();
         let cannot =
             |cause: Error| Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string());
@@ -326,7 +326,7 @@ impl Bzip2 {
 
 /// Returns an error if the output exists or the input has other hard links.
 fn look_for_room(
-    found: &Found<Bzip2>,
+    found: &Entry<Bzip2>,
     (directory, name, path): (&Fd, &CStr, &[u8]),
     links: u32,
 ) -> Result<(), Problem> {
@@ -343,26 +343,26 @@ fn look_for_room(
 }
 
 /// Runs the stages of a job, inline or as a sequence.
-fn go<S: Stages<Bzip2>>(desk: &Desk<'_, Bzip2>, stages: S, whole: bool) {
+fn go<S: Stages<Bzip2>>(cx: &Context<'_, Bzip2>, stages: S, whole: bool) {
     if !whole {
-        return desk.begin_sequence(Arc::new(stages), 2 * desk.settings().jobs);
+        return cx.begin_sequence(Arc::new(stages), 2 * cx.settings().jobs);
     }
-    while let Some(piece) = stages.next(desk) {
-        let made = stages.work(desk, piece);
-        stages.put(desk, made);
+    while let Some(piece) = stages.next(cx) {
+        let made = stages.work(cx, piece);
+        stages.put(cx, made);
     }
-    stages.end(desk);
+    stages.end(cx);
 }
 
 impl Tool for Bzip2 {
     type Directory = Place;
     type File = ();
 
-    fn follow(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Entry<Self>) -> bool {
         found.is_operand() && (self.options.force || !self.replaces())
     }
 
-    fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
         if found.node.own == Place::StandardInput && found.is_operand() {
             return Plan::Handle;
         }
@@ -379,29 +379,34 @@ impl Tool for Bzip2 {
             _ if kind == EntryType::Special && is_operand && (self.options.force || !self.replaces()) => {
                 return Plan::Handle;
             }
-            _ if is_operand => self.not_normal(desk, found),
+            _ if is_operand => self.not_normal(cx, found),
             _ => return Plan::Skip,
         };
         // Unsuitable entries are skipped in a tree but reported as operands. This one may have
         // waited as a large file and changed since, so its turn must pass on.
-        self.call_next(desk);
+        self.call_next(cx);
         if is_operand {
-            refuse(desk, found, problem, kind == EntryType::Directory);
+            refuse(cx, found, problem, kind == EntryType::Directory);
         }
         Plan::Skip
     }
 
-    fn enter_dir(&self, _desk: &Desk<'_, Self>, _found: &Found<Self>, _opened: &Opened<'_>) -> Enter<Place> {
+    fn enter_dir(
+        &self,
+        _desk: &Context<'_, Self>,
+        _found: &Entry<Self>,
+        _opened: &OpenDir<'_>,
+    ) -> Enter<Place> {
         Enter::Visit(Place::Files)
     }
 
     /// Handles inputs that can only be read sequentially.
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _kind: EntryType) -> Handled {
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _kind: EntryType) -> Handled {
         let is_standard = found.node.own == Place::StandardInput;
         let input = if is_standard {
             standard_input()
         } else {
-            let directory = desk.cache().open(&found.node.source);
+            let directory = cx.cache().open(&found.node.source);
             directory.and_then(|directory| open(&*directory, found.name(), Open::READ.following().blocking()))
         };
         let name = if is_standard { STANDARD_INPUT.to_vec() } else { found.path() };
@@ -409,24 +414,24 @@ impl Tool for Bzip2 {
         match opened {
             Ok((input, output)) => {
                 self.large.lock().unwrap_or_else(PoisonError::into_inner).under_way += 1;
-                self.begin_job(desk, Job::passing(found.clone(), name, input, output).settling(), false);
+                self.begin_job(cx, Job::passing(found.clone(), name, input, output).settling(), false);
                 Handled::Deferred
             }
             Err(cause) => {
                 let reason = cause.to_string();
-                desk.problem(Problem::new(wording::CANNOT_OPEN).naming(name).naming(reason));
+                cx.problem(Problem::new(wording::CANNOT_OPEN).naming(name).naming(reason));
                 Handled::Over
             }
         }
     }
 
-    fn open_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Start<()> {
+    fn open_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenSource<'_>) -> Start<()> {
         let whole = self.is_small(opened.stat.size);
         if !whole && !self.admits(found) {
             return Start::Deferred;
         }
         let job = if self.replaces() {
-            self.create(desk, found, opened)
+            self.create(cx, found, opened)
         } else {
             match self.open_output() {
                 Ok(output) => {
@@ -434,43 +439,43 @@ impl Tool for Bzip2 {
                     Some(Job::passing(found.clone(), found.path(), input, output))
                 }
                 Err(cause) => {
-                    desk.problem(Problem::new(flow_wording::ERROR_WRITING).naming("(stdout)").because(cause));
+                    cx.problem(Problem::new(flow_wording::ERROR_WRITING).naming("(stdout)").because(cause));
                     None
                 }
             }
         };
         match job {
-            Some(job) if whole => self.begin_job(desk, job, true),
+            Some(job) if whole => self.begin_job(cx, job, true),
             Some(job) => {
-                self.begin_job(desk, job.settling(), false);
+                self.begin_job(cx, job.settling(), false);
                 return Start::Deferred;
             }
             None => {}
         }
         if whole {
             // It may have been large when it began to wait.
-            self.call_next(desk);
+            self.call_next(cx);
         } else {
-            self.is_over(desk);
+            self.is_over(cx);
         }
         Start::Done
     }
 
-    fn failed(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, _found: &Entry<Self>, failure: Failure<'_>) -> Reported {
         let is_lost = matches!(failure, Failure::Classify(_) | Failure::OpenDir(_));
         if is_lost || failure.is_before_open_file() {
             // It may be one that waited, so its turn passes on.
-            self.call_next(desk);
+            self.call_next(cx);
         }
         Reported::No
     }
 
     /// Accepts an exit status, and a line for standard error if there is one.
-    fn emitted(&self, desk: &Desk<'_, Self>, _found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, _found: &Entry<Self>, result: &[u8]) {
         let Some((status, line)) = result.split_first() else { return };
         self.status.fetch_max(*status, Ordering::Relaxed);
         if !line.is_empty() {
-            desk.report().output(Standard::Error, line);
+            cx.report().output(Standard::Error, line);
         }
     }
 }
@@ -478,19 +483,19 @@ impl Tool for Bzip2 {
 impl Distributed for Bzip2 {
     const NAME: &'static str = "bzip2";
 
-    fn brief(&self) -> Vec<u8> {
+    fn init_message(&self) -> Vec<u8> {
         postcard::to_allocvec(&self.options).unwrap_or_default()
     }
 
-    fn briefed(brief: &[u8]) -> Option<Self> {
-        Some(Self::new(postcard::from_bytes(brief).ok()?, Making::default()))
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        Some(Self::new(postcard::from_bytes(init_message).ok()?, Making::default()))
     }
 
     fn pack(&self, _own: &Place) -> Vec<u8> {
         Vec::new()
     }
 
-    fn unpack(&self, _packed: &[u8], _arrivals: &Arrivals<'_>) -> Result<Place, (Vec<u8>, Error)> {
+    fn unpack(&self, _packed: &[u8], _arrivals: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
         Ok(Place::Files)
     }
 }

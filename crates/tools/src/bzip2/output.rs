@@ -59,8 +59,8 @@ impl Making {
     }
 
     /// Locks the list, so that no output is created or forgotten until this one is.
-    pub(super) fn hold(&self) -> Held<'_> {
-        Held { making: self, list: self.lock() }
+    pub(super) fn hold(&self) -> OutputsGuard<'_> {
+        OutputsGuard { making: self, list: self.lock() }
     }
 
     fn forget(&self, made: &Arc<Made>) {
@@ -73,12 +73,12 @@ impl Making {
 }
 
 /// The locked list of outputs.
-pub(super) struct Held<'a> {
+pub(super) struct OutputsGuard<'a> {
     making: &'a Making,
     list: MutexGuard<'a, List>,
 }
 
-impl Held<'_> {
+impl OutputsGuard<'_> {
     /// True if a file is an output of this run whose input still exists.
     pub(super) fn has(&self, file: Identity) -> bool {
         self.list.iter().any(|made| made.file == file)
@@ -94,7 +94,7 @@ pub(super) struct NewFile {
 
 impl NewFile {
     /// Creates the file and lists it.
-    pub(super) fn create(mut held: Held<'_>, directory: Arc<Fd>, name: &CStr) -> Result<Self, Error> {
+    pub(super) fn create(mut held: OutputsGuard<'_>, directory: Arc<Fd>, name: &CStr) -> Result<Self, Error> {
         let fd = open(&*directory, name, Open::create(PRIVATE))?;
         let file = match stat(&fd) {
             Ok(stat) => stat.identity,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use haul_flow::layout::{FileSystems, Striped, is_placement};
-use haul_flow::{Desk, Found, Wording};
+use haul_flow::{Context, Entry, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Pinned, Seek, Stat, get_xattr, list_xattrs, seek};
 
 use super::Comparer;
@@ -69,8 +69,8 @@ impl Comparer {
     /// Compares the requested attributes of an entry and its counterpart.
     pub(super) fn attributes(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         pair: &Pair,
         (first, second): (&Object<'_>, &Object<'_>),
     ) -> Vec<Difference> {
@@ -80,8 +80,7 @@ impl Comparer {
         }
         let mut differences = Vec::new();
         of_stat(asked, pair, |what| differences.push(difference(found, what)));
-        let trouble =
-            |wording: Wording, path: Vec<u8>, cause: Error| Self::trouble(desk, wording, path, cause);
+        let trouble = |wording: Wording, path: Vec<u8>, cause: Error| Self::trouble(cx, wording, path, cause);
         if asked.contains(Attributes::XATTR) {
             let first = first.xattrs(&self.systems, pair.first.identity.device);
             let second = second.xattrs(&self.systems, pair.second.identity.device);

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Desk, Found, Held, Opened, Problem, Wording};
+use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem, Wording};
 use haul_sys::{DirectoryReader, Errno, Error, Fd, FileType, Names, Open, Stat, open, stat_at, stat_path};
 
 use super::Comparer;
@@ -19,14 +19,14 @@ use super::wording;
 
 /// The counterpart of a directory in the first tree.
 pub struct Beside {
-    pub(super) held: Arc<Held>,
+    pub(super) held: Arc<DirHandle>,
     /// Name of an operand's counterpart, which may differ from the operand's.
     pub(super) name: Option<CString>,
 }
 
 impl Beside {
     /// Returns the name of an entry's counterpart.
-    pub(super) fn name<'a>(&'a self, found: &'a Found<Comparer>) -> &'a CStr {
+    pub(super) fn name<'a>(&'a self, found: &'a Entry<Comparer>) -> &'a CStr {
         self.name.as_deref().unwrap_or_else(|| found.name())
     }
 }
@@ -38,13 +38,13 @@ pub(super) struct Pair {
 }
 
 /// Returns the path of an entry's counterpart.
-pub(super) fn second_path(found: &Found<Comparer>) -> Vec<u8> {
+pub(super) fn second_path(found: &Entry<Comparer>) -> Vec<u8> {
     let beside = &found.node.own;
     beside.held.path_of(beside.name(found))
 }
 
 /// Creates a difference between an entry and its counterpart.
-pub(super) fn difference(found: &Found<Comparer>, what: What) -> Difference {
+pub(super) fn difference(found: &Entry<Comparer>, what: What) -> Difference {
     Difference { first: found.path(), second: second_path(found), what }
 }
 
@@ -55,46 +55,46 @@ pub(super) fn only(directory: Vec<u8>, name: &CStr, side: Side) -> What {
 
 impl Comparer {
     /// True if a symbolic link is followed, in both trees alike.
-    pub(super) fn follows_here(&self, found: &Found<Self>) -> bool {
+    pub(super) fn follows_here(&self, found: &Entry<Self>) -> bool {
         self.options.dereference || found.is_operand()
     }
 
     /// Reports why an entry can't be compared.
-    pub(super) fn trouble(desk: &Desk<'_, Self>, wording: Wording, path: Vec<u8>, cause: Error) {
-        desk.problem(Problem::new(wording).naming(path).because(cause));
+    pub(super) fn trouble(cx: &Context<'_, Self>, wording: Wording, path: Vec<u8>, cause: Error) {
+        cx.problem(Problem::new(wording).naming(path).because(cause));
     }
 
     /// Emits the result of an entry.
-    pub(super) fn tell(desk: &Desk<'_, Self>, found: &Found<Self>, result: &Result) {
+    pub(super) fn tell(cx: &Context<'_, Self>, found: &Entry<Self>, result: &Result) {
         if !result.is_empty() {
-            desk.tell(found, postcard::to_allocvec(result).unwrap_or_default());
+            cx.tell(found, postcard::to_allocvec(result).unwrap_or_default());
         }
     }
 
     /// Emits a single difference of an entry.
-    pub(super) fn tell_one(desk: &Desk<'_, Self>, found: &Found<Self>, what: What) {
+    pub(super) fn tell_one(cx: &Context<'_, Self>, found: &Entry<Self>, what: What) {
         let differences = vec![difference(found, what)];
-        Self::tell(desk, found, &Result { differences, linked: None });
+        Self::tell(cx, found, &Result { differences, linked: None });
     }
 
     /// Looks up an entry's counterpart. Returns `None` if nothing is left to compare: the
     /// counterpart is missing or of another type, which is a difference; it is the same file; or it
     /// can't be examined, which is reported.
-    pub(super) fn pair(&self, desk: &Desk<'_, Self>, found: &Found<Self>, first: &Stat) -> Option<Pair> {
-        let second = match self.look(desk, found) {
+    pub(super) fn pair(&self, cx: &Context<'_, Self>, found: &Entry<Self>, first: &Stat) -> Option<Pair> {
+        let second = match self.look(cx, found) {
             Ok(second) => second,
             Err(cause) if cause.is(Errno::NOENT) && !found.is_operand() => {
                 let what = only(found.node.source.path(), found.name(), Side::First);
-                Self::tell_one(desk, found, what);
+                Self::tell_one(cx, found, what);
                 return None;
             }
             Err(cause) => {
-                Self::trouble(desk, wording::CANNOT_STAT, second_path(found), cause);
+                Self::trouble(cx, wording::CANNOT_STAT, second_path(found), cause);
                 return None;
             }
         };
         if second.kind != first.kind {
-            Self::tell_one(desk, found, What::Types(kind(first), kind(&second)));
+            Self::tell_one(cx, found, What::Types(kind(first), kind(&second)));
             return None;
         }
         let pair = Pair { first: *first, second };
@@ -103,15 +103,15 @@ impl Comparer {
         }
         // Its hard links may still differ between the trees.
         if let Some(linked) = self.linked(found, &pair) {
-            Self::tell(desk, found, &Result { differences: Vec::new(), linked: Some(linked) });
+            Self::tell(cx, found, &Result { differences: Vec::new(), linked: Some(linked) });
         }
         None
     }
 
     /// Returns the `stat` of an entry's counterpart.
-    fn look(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> std::result::Result<Stat, Error> {
+    fn look(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> std::result::Result<Stat, Error> {
         let beside = &found.node.own;
-        let directory = desk.cache().open(&beside.held)?;
+        let directory = cx.cache().open(&beside.held)?;
         let name = beside.name(found);
         if self.follows_here(found) {
             stat_path(Some(&*directory), name, true)
@@ -121,15 +121,14 @@ impl Comparer {
     }
 
     /// Opens an entry's counterpart, a file or a directory.
-    pub(super) fn open_second(&self, desk: &Desk<'_, Self>, found: &Found<Self>, how: Open) -> Option<Fd> {
+    pub(super) fn open_second(&self, cx: &Context<'_, Self>, found: &Entry<Self>, how: Open) -> Option<Fd> {
         let beside = &found.node.own;
         let how = if self.follows_here(found) { how.following() } else { how };
-        let opened =
-            desk.cache().open(&beside.held).and_then(|parent| open(&*parent, beside.name(found), how));
+        let opened = cx.cache().open(&beside.held).and_then(|parent| open(&*parent, beside.name(found), how));
         match opened {
             Ok(fd) => Some(fd),
             Err(cause) => {
-                Self::trouble(desk, wording::CANNOT_OPEN, second_path(found), cause);
+                Self::trouble(cx, wording::CANNOT_OPEN, second_path(found), cause);
                 None
             }
         }
@@ -137,7 +136,7 @@ impl Comparer {
 
     /// Returns a record for the hard-link comparison, if that is requested and either file has
     /// several names.
-    pub(super) fn linked(&self, found: &Found<Self>, pair: &Pair) -> Option<Linked> {
+    pub(super) fn linked(&self, found: &Entry<Self>, pair: &Pair) -> Option<Linked> {
         let several = pair.first.links > 1 || pair.second.links > 1;
         let several = several && pair.first.kind != FileType::Directory;
         let compared = self.options.attributes.contains(Attributes::LINKS);
@@ -151,14 +150,14 @@ impl Comparer {
     /// Creates a handle on an entered directory's counterpart.
     pub(super) fn hold(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         fd: Arc<Fd>,
         stat: &Stat,
     ) -> Beside {
         let above = &found.node.own;
         let how = if self.follows_here(found) { Open::DIRECTORY.following() } else { Open::DIRECTORY };
-        let held = desk.cache().hold(&above.held, above.name(found), how, stat.identity, Some(fd));
+        let held = cx.cache().hold(&above.held, above.name(found), how, stat.identity, Some(fd));
         Beside { held, name: None }
     }
 
@@ -168,9 +167,9 @@ impl Comparer {
     /// walk's offset.
     pub(super) fn only_in_second(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &Opened<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenDir<'_>,
         second: &Fd,
     ) -> Vec<Difference> {
         let Ok(source) = opened.source else { return Vec::new() };
@@ -196,7 +195,7 @@ impl Comparer {
                 })
                 .collect(),
             Err((path, cause)) => {
-                Self::trouble(desk, wording::CANNOT_LIST, path, cause);
+                Self::trouble(cx, wording::CANNOT_LIST, path, cause);
                 Vec::new()
             }
         }

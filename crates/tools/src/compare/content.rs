@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{BLOCK_BYTES, Block, Desk, Found, OpenFile, OpenedFile, Problem, Start, Tally};
+use haul_flow::{BLOCK_BYTES, Block, Context, Entry, OpenFile, OpenSource, Problem, Start, Tally};
 use haul_sys::{Buffer, Error, Fd, Open, Stat, stat};
 
 use super::Comparer;
@@ -67,24 +67,24 @@ pub(super) fn has_changed(file: &Fd, before: &Stat) -> std::result::Result<bool,
 impl Comparer {
     pub(super) fn begin_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
     ) -> Start<Compared> {
-        desk.count(Tally { files: 1, ..Tally::default() });
-        let Some(pair) = self.pair(desk, found, opened.stat) else { return Start::Done };
-        let Some(second) = self.open_second(desk, found, Open::READ) else { return Start::Done };
+        cx.count(Tally { files: 1, ..Tally::default() });
+        let Some(pair) = self.pair(cx, found, opened.stat) else { return Start::Done };
+        let Some(second) = self.open_second(cx, found, Open::READ) else { return Start::Done };
         let sizes = (pair.first.size, pair.second.size);
         if sizes.0 != sizes.1 && !self.names_files(found) {
             let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
             result.differences.push(difference(found, What::Size(sizes.0, sizes.1)));
-            self.add_attributes(desk, found, &pair, (opened.source, &second), &mut result);
-            Self::tell(desk, found, &result);
-            Self::close(desk, second, || second_path(found));
+            self.add_attributes(cx, found, &pair, (opened.source, &second), &mut result);
+            Self::tell(cx, found, &result);
+            Self::close(cx, second, || second_path(found));
             return Start::Done;
         }
         if sizes.0 >= RANGES_FROM_BYTES || self.names_files(found) {
-            Ranges::begin(self, desk, found.clone(), Arc::clone(opened.source), second, pair);
+            Ranges::begin(self, cx, found.clone(), Arc::clone(opened.source), second, pair);
             return Start::Deferred;
         }
         let second = Arc::new(second);
@@ -94,7 +94,7 @@ impl Comparer {
     }
 
     /// True if the operands are two files, not two trees.
-    pub(super) fn names_files(&self, found: &Found<Self>) -> bool {
+    pub(super) fn names_files(&self, found: &Entry<Self>) -> bool {
         found.is_operand()
     }
 
@@ -105,19 +105,19 @@ impl Comparer {
     }
 
     /// Completes a file whose blocks were compared.
-    pub(super) fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+    pub(super) fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
         let (found, own) = (&file.found, &file.own);
         let at = match self.differs_at(file) {
             Ok(at) => at,
             Err(cause) => {
-                Self::trouble(desk, wording::ERROR_READING, second_path(found), cause);
+                Self::trouble(cx, wording::ERROR_READING, second_path(found), cause);
                 return false;
             }
         };
         let pair = Pair { first: file.stat, second: own.second_stat };
         let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
         result.differences.extend(at.map(|at| difference(found, What::Content(at))));
-        self.conclude(desk, found, &pair, (&file.source, &own.second), result)
+        self.conclude(cx, found, &pair, (&file.source, &own.second), result)
     }
 
     /// Returns the first difference, once all blocks are compared. The counterpart must end
@@ -138,8 +138,8 @@ impl Comparer {
     /// meanwhile. Returns true if neither did.
     pub(super) fn conclude(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         pair: &Pair,
         (first, second): (&Fd, &Fd),
         mut result: Result,
@@ -149,38 +149,38 @@ impl Comparer {
         for (file, stat, path) in sides {
             match has_changed(file, stat) {
                 Ok(false) => continue,
-                Ok(true) => desk.problem(Problem::new(wording::CHANGED).naming(path)),
-                Err(cause) => Self::trouble(desk, wording::CANNOT_STAT, path, cause),
+                Ok(true) => cx.problem(Problem::new(wording::CHANGED).naming(path)),
+                Err(cause) => Self::trouble(cx, wording::CANNOT_STAT, path, cause),
             }
             is_certain = false;
         }
-        self.add_attributes(desk, found, pair, (first, second), &mut result);
-        Self::tell(desk, found, &result);
+        self.add_attributes(cx, found, pair, (first, second), &mut result);
+        Self::tell(cx, found, &result);
         is_certain
     }
 
     fn add_attributes(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         pair: &Pair,
         (first, second): (&Fd, &Fd),
         result: &mut Result,
     ) {
         let objects = (&Object::Open(first), &Object::Open(second));
-        result.differences.extend(self.attributes(desk, found, pair, objects));
+        result.differences.extend(self.attributes(cx, found, pair, objects));
     }
 
     /// Closes a file and reports failure.
-    pub(super) fn close(desk: &Desk<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {
+    pub(super) fn close(cx: &Context<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {
         if let Err(cause) = file.close() {
-            Self::trouble(desk, wording::FAILED_TO_CLOSE, path(), cause);
+            Self::trouble(cx, wording::FAILED_TO_CLOSE, path(), cause);
         }
     }
 
-    pub(super) fn end_file(desk: &Desk<'_, Self>, found: &Found<Self>, own: Compared) {
+    pub(super) fn end_file(cx: &Context<'_, Self>, found: &Entry<Self>, own: Compared) {
         if let Some(second) = Arc::into_inner(own.second) {
-            Self::close(desk, second, || second_path(found));
+            Self::close(cx, second, || second_path(found));
         }
     }
 }

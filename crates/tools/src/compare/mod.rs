@@ -27,10 +27,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use haul_cluster::{Arrivals, Distributed, Way};
+use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::layout::FileSystems;
 use haul_flow::{
-    Block, Config, Desk, Enter, Executor, Failure, Found, Handled, Node, OpenFile, Opened, OpenedFile,
+    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Handled, OpenDir, OpenFile, OpenSource,
     Operand, Plan, Probe, Problem, Report, Reported, Session, Split, Start, Status, Tally, Tool, Write,
 };
 use haul_sys::{EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at, stat_path};
@@ -171,38 +171,38 @@ impl Comparer {
     }
 
     /// Enters a directory if its counterpart is one too.
-    fn enter_both(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Beside> {
-        desk.count(Tally { directories: 1, ..Tally::default() });
+    fn enter_both(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
+        cx.count(Tally { directories: 1, ..Tally::default() });
         if self.options.dereference && found.node.is_within(opened.stat.identity) {
-            desk.problem(Problem::new(wording::LOOP).naming(found.path()));
+            cx.problem(Problem::new(wording::LOOP).naming(found.path()));
             return Enter::Over;
         }
-        let Some(pair) = self.pair(desk, found, opened.stat) else { return Enter::Over };
+        let Some(pair) = self.pair(cx, found, opened.stat) else { return Enter::Over };
         let crosses =
             found.node.stat.is_some_and(|above| above.identity.device != pair.first.identity.device);
         if self.options.one_file_system && crosses {
             return Enter::Over;
         }
-        let Some(second) = self.open_second(desk, found, Open::DIRECTORY) else { return Enter::Over };
+        let Some(second) = self.open_second(cx, found, Open::DIRECTORY) else { return Enter::Over };
         let second_stat = match stat(&second) {
             Ok(stat) => stat,
             Err(cause) => {
-                Self::trouble(desk, wording::CANNOT_STAT, second_path(found), cause);
+                Self::trouble(cx, wording::CANNOT_STAT, second_path(found), cause);
                 return Enter::Over;
             }
         };
         let object = opened.source.map_or(Object::Nowhere, |source| Object::Open(source));
-        let mut differences = self.attributes(desk, found, &pair, (&object, &Object::Open(&second)));
-        differences.extend(self.only_in_second(desk, found, opened, &second));
-        Self::tell(desk, found, &Result { differences, linked: None });
-        Enter::Visit(self.hold(desk, found, Arc::new(second), &second_stat))
+        let mut differences = self.attributes(cx, found, &pair, (&object, &Object::Open(&second)));
+        differences.extend(self.only_in_second(cx, found, opened, &second));
+        Self::tell(cx, found, &Result { differences, linked: None });
+        Enter::Visit(self.hold(cx, found, Arc::new(second), &second_stat))
     }
 
     /// Compares entries that are neither directories nor regular files.
-    fn compare_other(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) {
-        let directory = match desk.cache().open(&found.node.source) {
+    fn compare_other(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) {
+        let directory = match cx.cache().open(&found.node.source) {
             Ok(directory) => directory,
-            Err(cause) => return Self::trouble(desk, wording::CANNOT_STAT, found.path(), cause),
+            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, found.path(), cause),
         };
         let follow = kind != EntryType::Symlink && self.follows_here(found);
         let looked = match follow {
@@ -211,21 +211,21 @@ impl Comparer {
         };
         let first = match looked {
             Ok(first) => first,
-            Err(cause) => return Self::trouble(desk, wording::CANNOT_STAT, found.path(), cause),
+            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, found.path(), cause),
         };
-        let Some(pair) = self.pair(desk, found, &first) else { return };
+        let Some(pair) = self.pair(cx, found, &first) else { return };
         let count = match first.kind {
             FileType::Symlink => Tally { symlinks: 1, ..Tally::default() },
             _ => Tally { specials: 1, ..Tally::default() },
         };
-        desk.count(count);
+        cx.count(count);
         let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
-        match self.essence(desk, found, &pair, &directory) {
+        match self.essence(cx, found, &pair, &directory) {
             Ok(what) => result.differences.extend(what.map(|what| difference(found, what))),
-            Err((path, cause)) => return Self::trouble(desk, wording::CANNOT_READ_LINK, path, cause),
+            Err((path, cause)) => return Self::trouble(cx, wording::CANNOT_READ_LINK, path, cause),
         }
         let pin = || -> haul_sys::Result<_> {
-            let beside = desk.cache().open(&found.node.own.held)?;
+            let beside = cx.cache().open(&found.node.own.held)?;
             let second = Pinned::open(&*beside, found.node.own.name(found))?;
             Ok((Object::Pinned(Pinned::open(&*directory, found.name())?), Object::Pinned(second)))
         };
@@ -235,17 +235,17 @@ impl Comparer {
         };
         let objects = match objects {
             Ok(objects) => objects,
-            Err(cause) => return Self::trouble(desk, wording::CANNOT_STAT, found.path(), cause),
+            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, found.path(), cause),
         };
-        result.differences.extend(self.attributes(desk, found, &pair, (&objects.0, &objects.1)));
-        Self::tell(desk, found, &result);
+        result.differences.extend(self.attributes(cx, found, &pair, (&objects.0, &objects.1)));
+        Self::tell(cx, found, &result);
     }
 
     /// Compares link targets and device numbers.
     fn essence(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         Pair { first, second }: &Pair,
         directory: &Fd,
     ) -> std::result::Result<Option<What>, (Vec<u8>, Error)> {
@@ -254,7 +254,7 @@ impl Comparer {
                 let beside = &found.node.own;
                 let one = read_link(directory, found.name()).map_err(|cause| (found.path(), cause))?;
                 let other =
-                    desk.cache().open(&beside.held).and_then(|held| read_link(&*held, beside.name(found)));
+                    cx.cache().open(&beside.held).and_then(|held| read_link(&*held, beside.name(found)));
                 let other = other.map_err(|cause| (second_path(found), cause))?;
                 Ok((one != other).then(|| What::Target(one.into_bytes(), other.into_bytes())))
             }
@@ -272,11 +272,11 @@ impl Tool for Comparer {
     type Directory = Beside;
     type File = Compared;
 
-    fn follow(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Entry<Self>) -> bool {
         self.follows_here(found)
     }
 
-    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
         if self.is_decided() || (!found.is_operand() && self.excludes(found.name())) {
             return Plan::Skip;
         }
@@ -287,30 +287,30 @@ impl Tool for Comparer {
         }
     }
 
-    fn enter_dir(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Beside> {
-        self.enter_both(desk, found, opened)
+    fn enter_dir(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
+        self.enter_both(cx, found, opened)
     }
 
-    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         let beside = &node.own.held;
-        desk.cache().lift(beside);
-        if let Err(cause) = desk.cache().close(beside) {
-            Self::trouble(desk, wording::FAILED_TO_CLOSE, beside.path(), cause);
+        cx.cache().lift(beside);
+        if let Err(cause) = cx.cache().close(beside) {
+            Self::trouble(cx, wording::FAILED_TO_CLOSE, beside.path(), cause);
         }
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
-        self.compare_other(desk, found, kind);
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Handled {
+        self.compare_other(cx, found, kind);
         Handled::Over
     }
 
     fn open_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
     ) -> Start<Compared> {
-        self.begin_file(desk, found, opened)
+        self.begin_file(cx, found, opened)
     }
 
     fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
@@ -318,24 +318,24 @@ impl Tool for Comparer {
         Write::Nothing
     }
 
-    fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
-        self.finish_file(desk, file)
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+        self.finish_file(cx, file)
     }
 
-    fn close_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Compared, _: bool) {
-        Self::end_file(desk, found, own);
+    fn close_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, own: Compared, _: bool) {
+        Self::end_file(cx, found, own);
     }
 
-    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
         let Failure::ReadCompared(cause) = failure else { return Reported::No };
-        Self::trouble(desk, wording::ERROR_READING, second_path(found), cause.clone());
+        Self::trouble(cx, wording::ERROR_READING, second_path(found), cause.clone());
         Reported::Yes
     }
 
-    fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
         match postcard::from_bytes(result) {
-            Ok(result) => self.findings.take(result, &self.options, desk.report()),
-            Err(_) => desk.problem(Problem::new(wording::LOST).naming(found.path())),
+            Ok(result) => self.findings.take(result, &self.options, cx.report()),
+            Err(_) => cx.problem(Problem::new(wording::LOST).naming(found.path())),
         }
     }
 }
@@ -343,36 +343,36 @@ impl Tool for Comparer {
 /// A directory of the second tree, as sent to another rank.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct PackedBeside {
-    held: Way,
+    held: RemotePath,
     name: Option<CString>,
 }
 
 impl Distributed for Comparer {
     const NAME: &'static str = "cmp";
 
-    fn brief(&self) -> Vec<u8> {
+    fn init_message(&self) -> Vec<u8> {
         postcard::to_allocvec(&self.options).unwrap_or_default()
     }
 
-    fn briefed(brief: &[u8]) -> Option<Self> {
-        Self::new(postcard::from_bytes(brief).ok()?).ok()
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        Self::new(postcard::from_bytes(init_message).ok()?).ok()
     }
 
     fn pack(&self, own: &Beside) -> Vec<u8> {
-        let packed = PackedBeside { held: Way::to(&own.held), name: own.name.clone() };
+        let packed = PackedBeside { held: RemotePath::to(&own.held), name: own.name.clone() };
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
 
     fn unpack(
         &self,
         packed: &[u8],
-        arrivals: &Arrivals<'_>,
+        receiver: &ItemReceiver<'_>,
     ) -> std::result::Result<Beside, (Vec<u8>, Error)> {
         let invalid = || {
             let cause = Error::new(haul_sys::Operation::Openat, String::new(), haul_sys::Errno::INVAL);
             (Vec::new(), cause)
         };
         let PackedBeside { held, name } = postcard::from_bytes(packed).map_err(|_| invalid())?;
-        Ok(Beside { held: arrivals.hold(&held)?, name })
+        Ok(Beside { held: receiver.hold(&held)?, name })
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Desk, Found, Stages, Tally};
+use haul_flow::{Context, Entry, Stages, Tally};
 use haul_sys::{Advice, Buffer, Error, Fd, Seek, advise_range};
 
 use super::Comparer;
@@ -25,7 +25,7 @@ const RANGE_BYTES: u64 = 2 << 20;
 
 /// Two files being compared.
 pub(super) struct Ranges {
-    found: Found<Comparer>,
+    found: Entry<Comparer>,
     first: Mutex<Option<Arc<Fd>>>,
     second: Mutex<Option<Arc<Fd>>>,
     pair: Pair,
@@ -70,8 +70,8 @@ impl Ranges {
     /// Starts comparing two open files. Completes the entry at the end.
     pub(super) fn begin(
         tool: &Comparer,
-        desk: &Desk<'_, Comparer>,
-        found: Found<Comparer>,
+        cx: &Context<'_, Comparer>,
+        found: Entry<Comparer>,
         first: Arc<Fd>,
         second: Fd,
         pair: Pair,
@@ -97,7 +97,7 @@ impl Ranges {
             over: AtomicBool::new(false),
             sum: Mutex::default(),
         };
-        desk.begin_sequence(Arc::new(ranges), 2 * desk.settings().jobs);
+        cx.begin_sequence(Arc::new(ranges), 2 * cx.settings().jobs);
     }
 
     fn files(&self) -> Option<(Arc<Fd>, Arc<Fd>)> {
@@ -170,7 +170,7 @@ impl Stages<Comparer> for Ranges {
     type Piece = Range;
     type Made = Outcome;
 
-    fn next(&self, _: &Desk<'_, Comparer>) -> Option<Range> {
+    fn next(&self, _: &Context<'_, Comparer>) -> Option<Range> {
         let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
         let files = self.files().filter(|_| !self.over.load(Ordering::Relaxed))?;
         let start = self.data_from(*position, &files);
@@ -186,17 +186,17 @@ impl Stages<Comparer> for Ranges {
         Some(Range { start, length, files })
     }
 
-    fn work(&self, desk: &Desk<'_, Comparer>, range: Range) -> Outcome {
-        let buffers = &desk.tool().buffers;
+    fn work(&self, cx: &Context<'_, Comparer>, range: Range) -> Outcome {
+        let buffers = &cx.tool().buffers;
         let (mut one, mut other) = (buffers.take(), buffers.take());
         let outcome = self.compare(&range, (&mut one, &mut other));
         buffers.give_back(one);
         buffers.give_back(other);
-        desk.count(Tally { bytes: range.length.min(self.pair.first.size), ..Tally::default() });
+        cx.count(Tally { bytes: range.length.min(self.pair.first.size), ..Tally::default() });
         outcome
     }
 
-    fn put(&self, desk: &Desk<'_, Comparer>, outcome: Outcome) {
+    fn put(&self, cx: &Context<'_, Comparer>, outcome: Outcome) {
         let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
         if sum.failed || sum.what.is_some() {
             return;
@@ -207,9 +207,9 @@ impl Stages<Comparer> for Ranges {
             sum.failed = true;
             self.over.store(true, Ordering::Relaxed);
             let path = if side == Side::First { self.found.path() } else { second_path(&self.found) };
-            Comparer::trouble(desk, wording::ERROR_READING, path, cause);
+            Comparer::trouble(cx, wording::ERROR_READING, path, cause);
         } else if let Some((at, shorter)) = outcome.differs {
-            let named = desk.tool().names_files(&self.found);
+            let named = cx.tool().names_files(&self.found);
             sum.what = Some(match shorter {
                 Some(side) if named => What::Ends(side, at, sum.lines, sum.ends_with_line),
                 _ if named => What::Named(at, sum.lines),
@@ -218,23 +218,23 @@ impl Stages<Comparer> for Ranges {
         }
     }
 
-    fn end(&self, desk: &Desk<'_, Comparer>) {
-        let tool = desk.tool();
-        let Some((first, second)) = self.files() else { return desk.settle(&self.found) };
+    fn end(&self, cx: &Context<'_, Comparer>) {
+        let tool = cx.tool();
+        let Some((first, second)) = self.files() else { return cx.settle(&self.found) };
         let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
         if !sum.failed {
             let what = sum.what.take().or_else(|| self.at_the_end(&sum));
             let mut result = Result { differences: Vec::new(), linked: tool.linked(&self.found, &self.pair) };
             result.differences.extend(what.map(|what| difference(&self.found, what)));
-            tool.conclude(desk, &self.found, &self.pair, (&first, &second), result);
+            tool.conclude(cx, &self.found, &self.pair, (&first, &second), result);
         }
         drop((first, second, sum));
         for (held, path) in [(&self.first, self.found.path()), (&self.second, second_path(&self.found))] {
             let file = held.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(file) = file.and_then(Arc::into_inner) {
-                Comparer::close(desk, file, || path);
+                Comparer::close(cx, file, || path);
             }
         }
-        desk.settle(&self.found);
+        cx.settle(&self.found);
     }
 }

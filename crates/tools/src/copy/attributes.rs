@@ -14,13 +14,13 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Desk, Held, HeldCache, Problem, Wording};
+use haul_flow::{Context, DirCache, DirHandle, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Mode, Operation, Owner, Pinned, Stat, Times, XattrNames};
 use haul_sys::{change_mode, change_owner, change_times, stat};
 use haul_sys::{get_xattr, list_xattrs, remove_xattr, set_xattr};
 
 use super::Copier;
-use super::births::Birth;
+use super::creation_mode::CreationMode;
 use super::options::{Label, Preserve};
 use super::target::TargetDirectory;
 use super::wording;
@@ -166,7 +166,7 @@ pub(super) struct Subject<'a> {
     /// Whether the copy has inherited an access list.
     pub(super) has_access_list: bool,
     /// How the copy was made, if it is a new regular file, and where.
-    pub(super) birth: Option<(Birth, &'a TargetDirectory)>,
+    pub(super) creation_mode: Option<(CreationMode, &'a TargetDirectory)>,
     /// The path of the copy, made only for messages.
     pub(super) target_path: &'a dyn Fn() -> Vec<u8>,
 }
@@ -175,14 +175,14 @@ impl Copier {
     /// Reads what of a source's extended attributes its copy will get; one call when there are none.
     pub(super) fn read_xattrs(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         source: Object<'_>,
         path: &dyn Fn() -> Vec<u8>,
     ) -> SourceXattrs {
         let mut found = SourceXattrs::default();
         let (xattr, mode) = (self.preserves(Preserve::XATTR), self.preserves(Preserve::MODE));
         if let Label::Source { required } = self.options.label {
-            self.read_label(desk, source, path, required, &mut found);
+            self.read_label(cx, source, path, required, &mut found);
         }
         if !xattr && !mode {
             return found;
@@ -190,7 +190,7 @@ impl Copier {
         let names = match source.list() {
             Ok(names) => names,
             Err(cause) => {
-                self.xattr_problem(desk, Problem::new(wording::LISTING_ATTRIBUTES).naming(path()), cause);
+                self.xattr_problem(cx, Problem::new(wording::LISTING_ATTRIBUTES).naming(path()), cause);
                 return found;
             }
         };
@@ -199,7 +199,7 @@ impl Copier {
             let action = match access {
                 true => XattrAction::Permissions,
                 false if key == SECURITY_LABEL && self.options.label != Label::Attribute => XattrAction::Skip,
-                false => self.xattr_action(desk, key),
+                false => self.xattr_action(cx, key),
             };
             let wanted = match action {
                 XattrAction::Copy => xattr,
@@ -220,7 +220,7 @@ impl Copier {
                 Err(cause) => {
                     let problem =
                         Problem::new(wording::GETTING_ATTRIBUTE).naming(key.to_bytes()).naming(path());
-                    self.xattr_problem(desk, problem, cause);
+                    self.xattr_problem(cx, problem, cause);
                 }
             }
         }
@@ -236,7 +236,7 @@ impl Copier {
     /// Reads the same of the entry `name` of a directory, which is not opened.
     pub(super) fn read_named_xattrs(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         (directory, name): (&Fd, &CStr),
         path: &dyn Fn() -> Vec<u8>,
     ) -> SourceXattrs {
@@ -244,9 +244,9 @@ impl Copier {
             return SourceXattrs::default();
         }
         match Pinned::open(directory, name) {
-            Ok(pinned) => self.read_xattrs(desk, Object::Pinned(&pinned), path),
+            Ok(pinned) => self.read_xattrs(cx, Object::Pinned(&pinned), path),
             Err(cause) => {
-                self.xattr_problem(desk, Problem::new(wording::LISTING_ATTRIBUTES).naming(path()), cause);
+                self.xattr_problem(cx, Problem::new(wording::LISTING_ATTRIBUTES).naming(path()), cause);
                 SourceXattrs::default()
             }
         }
@@ -255,7 +255,7 @@ impl Copier {
     /// Reads the source's SELinux context. Where there is no such attribute, the file system gives all files one.
     fn read_label(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         source: Object<'_>,
         path: &dyn Fn() -> Vec<u8>,
         required: bool,
@@ -265,22 +265,22 @@ impl Copier {
             Ok(label) => found.plain.push((SECURITY_LABEL.to_owned(), label)),
             Err(cause) if required || !(cause.is(Errno::NODATA) || cause.is(Errno::OPNOTSUPP)) => {
                 let problem = Problem::new(wording::GETTING_LABEL).naming(path()).because(cause);
-                desk.problem(if required { problem } else { problem.as_warning() });
+                cx.problem(if required { problem } else { problem.as_warning() });
             }
             Err(_) => {}
         }
     }
 
     /// Returns what `/etc/xattr.conf` says of an attribute. It is read when there is one to ask about.
-    fn xattr_action(&self, desk: &Desk<'_, Self>, key: &CStr) -> XattrAction {
+    fn xattr_action(&self, cx: &Context<'_, Self>, key: &CStr) -> XattrAction {
         let rules = self.xattr_rules.get_or_init(|| {
             XattrRules::read().unwrap_or_else(|cause| {
                 let lenient = self.options.reduce_diagnostics && !self.options.require_xattr;
                 let telling = self.preserves(Preserve::XATTR) && !lenient;
                 let problem = Problem::new(wording::ATTRIBUTE_LIST).naming(xattr_rules::PATH.to_bytes());
                 match telling {
-                    true => desk.problem(problem.because(cause).as_warning()),
-                    false => desk.report().debug(&format!("copying all attributes: {cause:#}")),
+                    true => cx.problem(problem.because(cause).as_warning()),
+                    false => cx.report().debug(&format!("copying all attributes: {cause:#}")),
                 }
                 XattrRules::default()
             })
@@ -295,55 +295,55 @@ impl Copier {
     }
 
     /// Tells the same of a directory that operands are copied to, which is held only to find names in.
-    pub(super) fn operands_inherit_access_list(&self, cache: &HeldCache, held: &Arc<Held>) -> bool {
+    pub(super) fn operands_inherit_access_list(&self, cache: &DirCache, held: &Arc<DirHandle>) -> bool {
         let names = || cache.open(held).and_then(|place| Pinned::open(&*place, c".")?.list_xattrs());
         self.preserves(Preserve::MODE)
             && names().is_ok_and(|names| names.iter().any(|key| key == DEFAULT_ACCESS_LIST))
     }
 
     /// Gives a copy its attributes, in the order above. Returns whether all that is required was done.
-    pub(super) fn give_attributes(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
+    pub(super) fn give_attributes(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> bool {
         if let Err(problem) = self.give_default_label(subject.object, subject.target_path) {
-            desk.problem(problem);
+            cx.problem(problem);
         }
-        if subject.birth.is_some_and(|(birth, _)| birth.is_final) {
-            return self.give_times(desk, subject);
+        if subject.creation_mode.is_some_and(|(creation_mode, _)| creation_mode.is_final) {
+            return self.give_times(cx, subject);
         }
         let mut mode = subject.stat.mode;
         let mut done = true;
         if self.preserves(Preserve::OWNERSHIP) {
-            match self.give_owner(desk, subject) {
+            match self.give_owner(cx, subject) {
                 Given::Yes => {}
                 Given::No => mode = mode.without(Mode::SPECIAL),
                 Given::Failed => return false,
             }
         }
         if !subject.xattrs.plain.is_empty() {
-            done &= self.give_xattrs(desk, subject);
+            done &= self.give_xattrs(cx, subject);
         }
         if subject.stat.kind != FileType::Symlink {
-            done &= self.give_mode(desk, subject, mode);
+            done &= self.give_mode(cx, subject, mode);
         }
-        done & self.give_times(desk, subject)
+        done & self.give_times(cx, subject)
     }
 
-    fn give_times(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
+    fn give_times(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> bool {
         if !self.preserves(Preserve::TIMESTAMPS) {
             return true;
         }
         let times = Times { accessed: subject.stat.accessed, modified: subject.stat.modified };
-        self.required(desk, subject, wording::TIMES, subject.object.touch(times))
+        self.required(cx, subject, wording::TIMES, subject.object.touch(times))
     }
 
-    fn give_owner(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> Given {
+    fn give_owner(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> Given {
         let wanted = (subject.stat.owner, subject.stat.group);
         let same = match (subject.before, subject.object) {
             (Some(before), _) => (before.owner, before.group) == wanted,
             // A new file of our own is most often right already, which looking tells cheaper than setting. One that was made
             // with set-id bits loses them where the owner is set.
             (None, object) if self.is_own(subject.stat) => object.stat().is_ok_and(|now| {
-                if let Some((birth, directory)) = subject.birth {
-                    self.learn(directory, birth, &now);
+                if let Some((creation_mode, directory)) = subject.creation_mode {
+                    self.learn(directory, creation_mode, &now);
                 }
                 self.is_own(&now) && now.mode.and(Mode::SPECIAL).is_empty()
             }),
@@ -362,7 +362,7 @@ impl Copier {
                 true => wording::TIMES,
                 false => wording::CLEARING_PERMISSIONS,
             };
-            if !self.required(desk, subject, wording, narrowed) {
+            if !self.required(cx, subject, wording, narrowed) {
                 return Given::Failed;
             }
         }
@@ -374,7 +374,7 @@ impl Copier {
                 subject.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
                 Given::No
             }
-            Err(cause) => match self.required(desk, subject, wording::OWNERSHIP, Err(cause)) {
+            Err(cause) => match self.required(cx, subject, wording::OWNERSHIP, Err(cause)) {
                 true => Given::No,
                 false => Given::Failed,
             },
@@ -386,7 +386,7 @@ impl Copier {
         self.process.user != 0 && matches!(cause.errno(), Errno::PERM | Errno::INVAL | Errno::ACCESS)
     }
 
-    fn give_xattrs(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>) -> bool {
+    fn give_xattrs(&self, cx: &Context<'_, Self>, subject: &Subject<'_>) -> bool {
         let mut done = true;
         let mut unsupported = None;
         for (key, value) in &subject.xattrs.plain {
@@ -402,7 +402,7 @@ impl Copier {
                 Ok(()) => {}
                 Err(cause) if is_required_label => {
                     let problem = Problem::new(wording::SETTING_LABEL).naming((subject.target_path)());
-                    desk.problem(problem.because(cause));
+                    cx.problem(problem.because(cause));
                     done = false;
                 }
                 // libattr, which does this for GNU cp, complains once of a file system that keeps no attributes.
@@ -411,13 +411,13 @@ impl Copier {
                 }
                 Err(cause) => {
                     let problem = Problem::new(wording::SETTING_ATTRIBUTE).naming(key.as_bytes());
-                    done &= self.xattr_problem(desk, problem.naming((subject.target_path)()), cause);
+                    done &= self.xattr_problem(cx, problem.naming((subject.target_path)()), cause);
                 }
             }
         }
         if let Some(cause) = unsupported {
             let problem = Problem::new(wording::SETTING_ATTRIBUTES).naming((subject.target_path)());
-            done &= self.xattr_problem(desk, problem, cause);
+            done &= self.xattr_problem(cx, problem, cause);
         }
         done
     }
@@ -426,7 +426,7 @@ impl Copier {
     ///
     /// `-a` takes attributes along where it can: what the file system or the user's rights do not allow is passed over.
     /// Anything else is an error, which GNU hides under `-a`.
-    fn xattr_problem(&self, desk: &Desk<'_, Self>, problem: Problem, cause: Error) -> bool {
+    fn xattr_problem(&self, cx: &Context<'_, Self>, problem: Problem, cause: Error) -> bool {
         // `user.*` needs the right to write, which a user may lack on a copy of his own, but not to read.
         let may_not_write =
             self.process.user != 0 && cause.is(Errno::ACCESS) && cause.operation() == Operation::Fsetxattr;
@@ -434,25 +434,25 @@ impl Copier {
         if cannot && !self.options.require_xattr {
             let telling = !self.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
             if telling || self.options.attributes_only {
-                desk.problem(problem.because(cause).as_warning());
+                cx.problem(problem.because(cause).as_warning());
             }
             return true;
         }
-        desk.problem(problem.because(cause));
+        cx.problem(problem.because(cause));
         false
     }
 
-    fn give_mode(&self, desk: &Desk<'_, Self>, subject: &Subject<'_>, mode: Mode) -> bool {
+    fn give_mode(&self, cx: &Context<'_, Self>, subject: &Subject<'_>, mode: Mode) -> bool {
         if !self.preserves(Preserve::MODE) {
             let Some(plain) = subject.plain_mode else { return true };
             // As with GNU, no inherited access list counts for a default mode.
             let freed = if self.options.default_mode { subject.object.remove(ACCESS_LIST) } else { Ok(()) };
             let mode = freed.and_then(|()| subject.object.with_its_special_bits(plain));
             let outcome = mode.and_then(|mode| subject.object.chmod(mode));
-            return self.required(desk, subject, wording::PERMISSIONS, outcome);
+            return self.required(cx, subject, wording::PERMISSIONS, outcome);
         }
         let outcome = self.give_access_lists(subject, mode);
-        self.required(desk, subject, wording::ACCESS, outcome)
+        self.required(cx, subject, wording::ACCESS, outcome)
     }
 
     /// Sets mode and access lists as the source has them. Lists that the copy inherited, and the source does not have,
@@ -502,7 +502,7 @@ impl Copier {
     /// Reports an attribute that could not be given; returns whether the copy counts as made all the same.
     fn required(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         subject: &Subject<'_>,
         wording: Wording,
         outcome: Result<(), Error>,
@@ -510,10 +510,10 @@ impl Copier {
         let Err(cause) = outcome else { return true };
         let problem = Problem::new(wording).naming((subject.target_path)()).because(cause);
         if self.options.require_preserve {
-            desk.problem(problem);
+            cx.problem(problem);
             return false;
         }
-        desk.problem(problem.as_warning());
+        cx.problem(problem.as_warning());
         true
     }
 }

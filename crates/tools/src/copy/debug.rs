@@ -5,7 +5,7 @@
 //! in blocks is offered to the kernel first under `--debug`, because GNU does so with every file. haul's remark, on
 //! standard error, says which way the data went, and which way it goes without `--debug` if that differs.
 
-use haul_flow::{Desk, Found, Holes, Line, OpenFile};
+use haul_flow::{Context, Entry, Holes, Line, OpenFile};
 use haul_sys::Stat;
 
 use super::options::{Reflink, Sparse};
@@ -15,7 +15,7 @@ impl Copier {
     /// Why a file is not offered to the kernel, but read and written in blocks; `None` if it is offered.
     pub(super) fn why_in_blocks(
         &self,
-        found: &Found<Self>,
+        found: &Entry<Self>,
         stat: &Stat,
         holes: Holes,
     ) -> Option<&'static str> {
@@ -31,7 +31,7 @@ impl Copier {
     }
 
     /// Prints both lines for a regular file.
-    pub(super) fn debug_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) {
+    pub(super) fn debug_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) {
         let offload = self.offload_word(file);
         let reflink = match self.options.reflink {
             _ if file.own.reflinked => "yes",
@@ -45,7 +45,7 @@ impl Copier {
             (Sparse::Always, false) => "zeros",
             _ => "no",
         };
-        print(desk, [offload, reflink, sparse]);
+        print(cx, [offload, reflink, sparse]);
         let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
         let way = match offload {
             _ if file.own.reflinked => "shares the blocks of its source".to_owned(),
@@ -57,7 +57,7 @@ impl Copier {
             _ if file.was_read_in_blocks() => "copied in blocks".to_owned(),
             _ => "has no data to copy".to_owned(),
         };
-        desk.report().debug(&format!("{}: {way}", String::from_utf8_lossy(&file.found.path())));
+        cx.report().debug(&format!("{}: {way}", String::from_utf8_lossy(&file.found.path())));
     }
 
     fn offload_word(&self, file: &OpenFile<Self>) -> &'static str {
@@ -74,26 +74,26 @@ impl Copier {
     }
 
     /// Prints GNU's line for a file whose target could not be made, or whose blocks could not be shared.
-    pub(super) fn debug_failed(&self, desk: &Desk<'_, Self>, reflink: &'static str) {
+    pub(super) fn debug_failed(&self, cx: &Context<'_, Self>, reflink: &'static str) {
         if self.options.debug {
             let is_never = self.options.reflink == Reflink::Never;
-            print(desk, ["unknown", if is_never { "no" } else { reflink }, "unknown"]);
+            print(cx, ["unknown", if is_never { "no" } else { reflink }, "unknown"]);
         }
     }
 
     /// Prints GNU's line for what was copied from front to end.
-    pub(super) fn debug_stream(&self, desk: &Desk<'_, Self>) {
+    pub(super) fn debug_stream(&self, cx: &Context<'_, Self>) {
         if self.options.debug {
             let words = match self.options.reflink {
                 Reflink::Never => ["avoided", "no", "no"],
                 _ => ["unsupported", "unsupported", "no"],
             };
-            print(desk, words);
+            print(cx, words);
         }
     }
 }
 
-fn print(desk: &Desk<'_, Copier>, words: [&str; 3]) {
+fn print(cx: &Context<'_, Copier>, words: [&str; 3]) {
     let names = words.map(|word| word.as_bytes().to_vec()).into();
-    desk.report().line(Line { wording: wording::HOW_COPIED, names });
+    cx.report().line(Line { wording: wording::HOW_COPIED, names });
 }

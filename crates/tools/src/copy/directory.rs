@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{Creation, Desk, Enter, Found, Node, Opened, Problem, Tally, is_shared};
+use haul_flow::{Context, Creation, DirNode, Enter, Entry, OpenDir, Problem, Tally, is_shared};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat};
 use haul_sys::{make_directory, open, stat};
 
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
-use super::births::Births;
+use super::creation_mode::CreationModes;
 use super::existing::looks_at_link;
 use super::named::NamedCopy;
 use super::options::{Dereference, Preserve};
@@ -33,22 +33,22 @@ struct Ready {
 impl Copier {
     pub(super) fn enter_directory(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &Opened<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenDir<'_>,
     ) -> Enter<TargetDirectory> {
-        if self.is_own_copy(desk, found, opened.stat.identity) {
+        if self.is_own_copy(cx, found, opened.stat.identity) {
             return Enter::Over;
         }
         if let Some(refusal) = self.refusal(found, opened.stat) {
-            desk.problem(self.refuse(desk, found, opened.stat, refusal));
+            cx.problem(self.refuse(cx, found, opened.stat, refusal));
             return Enter::Over;
         }
-        let ready = match self.ready_directory(found, opened.stat, desk) {
+        let ready = match self.ready_directory(found, opened.stat, cx) {
             Ok(Some(ready)) => ready,
             Ok(None) => return Enter::Over,
             Err(problem) => {
-                desk.problem(problem);
+                cx.problem(problem);
                 return Enter::Over;
             }
         };
@@ -63,17 +63,17 @@ impl Copier {
         if ready.is_new {
             let above_is_new = above.made.as_ref().is_some_and(|made| made.before.is_none());
             if !above_is_new && !self.tops.record(ready.stat.identity, above.copy.index) {
-                desk.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)));
+                cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)));
                 return Enter::Over;
             }
-            self.tell_copied(desk, found);
+            self.tell_copied(cx, found);
             if let Ok(source) = opened.source {
-                self.give_directory_layout(desk, found, (source, opened.stat), (&ready.fd, &ready.stat));
+                self.give_directory_layout(cx, found, (source, opened.stat), (&ready.fd, &ready.stat));
             }
         }
-        desk.count(Tally { directories: 1, ..Tally::default() });
+        cx.count(Tally { directories: 1, ..Tally::default() });
         let xattrs = match opened.source {
-            Ok(source) => self.read_xattrs(desk, Object::Open(source), &|| found.path()),
+            Ok(source) => self.read_xattrs(cx, Object::Open(source), &|| found.path()),
             Err(_) => SourceXattrs::default(),
         };
         let follow = !ready.is_new && !looks_at_link(&self.options, FileType::Directory);
@@ -81,7 +81,7 @@ impl Copier {
         let gives_access_list = self.gives_access_list(&ready.fd);
         let crossing =
             found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
-        let held = desk.cache().hold_shown(
+        let held = cx.cache().hold_shown(
             (&above.held, target_name(found)),
             how,
             ready.stat.identity,
@@ -100,17 +100,17 @@ impl Copier {
             reflink_refused: AtomicBool::new(above.refuses_reflink()),
             is_shared: !ready.is_new && is_shared(&ready.stat, self.process.user),
             gives_access_list,
-            births: Births::default(),
+            creation_modes: CreationModes::default(),
         };
         if self.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
     }
 
     /// Tells once that the target is in the source.
-    fn tell_into_itself(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+    fn tell_into_itself(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
         let copy = &found.node.own.copy;
         if copy.tells_first() {
             let problem = Problem::new(wording::INTO_ITSELF);
-            desk.problem(problem.naming(copy.source.clone()).naming(copy.target.clone()));
+            cx.problem(problem.naming(copy.source.clone()).naming(copy.target.clone()));
         }
     }
 
@@ -118,16 +118,16 @@ impl Copier {
     ///
     /// GNU meets operands one after the other, and so refuses what an earlier one has done. Here it is the order of the
     /// operands that counts too, whoever comes first.
-    fn is_own_copy(&self, desk: &Desk<'_, Self>, found: &Found<Self>, directory: Identity) -> bool {
+    fn is_own_copy(&self, cx: &Context<'_, Self>, found: &Entry<Self>, directory: Identity) -> bool {
         let Some(operand) = self.tops.operand(directory) else { return false };
         if operand <= found.node.own.copy.index {
-            self.tell_into_itself(desk, found);
+            self.tell_into_itself(cx, found);
         }
         true
     }
 
     /// Words the refusal of a directory that was copied for another operand, or that a symbolic link in it leads to.
-    fn refusal(&self, found: &Found<Self>, source: &Stat) -> Option<Problem> {
+    fn refusal(&self, found: &Entry<Self>, source: &Stat) -> Option<Problem> {
         let follows = self.follows_here(found);
         if self.options.dereference == Dereference::Always && found.node.is_within(source.identity) {
             return Some(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
@@ -143,23 +143,29 @@ impl Copier {
     }
 
     /// Refuses a directory. What stands in the place matters first, as to GNU.
-    fn refuse(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat, refusal: Problem) -> Problem {
-        let Ok(parent) = open_directory(desk, found) else { return refusal };
+    fn refuse(
+        &self,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        source: &Stat,
+        refusal: Problem,
+    ) -> Problem {
+        let Ok(parent) = open_directory(cx, found) else { return refusal };
         if self.options.existing.backs_up() {
             return refusal;
         }
         // Without backups nothing gives way to a directory, so this only looks.
-        self.clear(desk, found, &parent, &mut None, source).err().unwrap_or(refusal)
+        self.clear(cx, found, &parent, &mut None, source).err().unwrap_or(refusal)
     }
 
     /// Makes the target directory, or finds it there. `None` if it is left out, and that was told.
     fn ready_directory(
         &self,
-        found: &Found<Self>,
+        found: &Entry<Self>,
         source: &Stat,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
     ) -> Result<Option<Ready>, Problem> {
-        let parent = open_directory(desk, found)
+        let parent = open_directory(cx, found)
             .map_err(|cause| problem(found, wording::CANNOT_CREATE_DIRECTORY, cause))?;
         let exists = match self.make_new_directory(found, source, &parent) {
             Ok(ready) => return ready.map(Some),
@@ -167,7 +173,7 @@ impl Copier {
             Err(cause) => return Err(failure(found, &parent, wording::CANNOT_CREATE_DIRECTORY, cause)),
         };
         let mut turn = self.turn(found);
-        match self.clear(desk, found, &parent, &mut turn, source)? {
+        match self.clear(cx, found, &parent, &mut turn, source)? {
             Place::Left(_) => Ok(None),
             Place::Taken(Some(there)) if there.kind == FileType::Directory => {
                 self.existing_directory(found, &parent).map(Some)
@@ -179,7 +185,7 @@ impl Copier {
                     .map_err(|cause| problem(found, wording::CANNOT_CREATE_DIRECTORY, cause))
                     .and_then(|ready| ready);
                 if made.is_err() {
-                    self.put_back(desk, found, backup.as_deref());
+                    self.put_back(cx, found, backup.as_deref());
                 }
                 made.map(Some)
             }
@@ -189,7 +195,7 @@ impl Copier {
     /// Makes a directory where nothing is. The outer error is that of the making itself.
     fn make_new_directory(
         &self,
-        found: &Found<Self>,
+        found: &Entry<Self>,
         source: &Stat,
         parent: &Fd,
     ) -> Result<Result<Ready, Problem>, Error> {
@@ -210,7 +216,7 @@ impl Copier {
         }))
     }
 
-    fn existing_directory(&self, found: &Found<Self>, parent: &Fd) -> Result<Ready, Problem> {
+    fn existing_directory(&self, found: &Entry<Self>, parent: &Fd) -> Result<Ready, Problem> {
         let name = target_name(found);
         let follow = !looks_at_link(&self.options, FileType::Directory);
         let how = |how: Open| if follow { how.following() } else { how };
@@ -250,16 +256,16 @@ impl Copier {
         (ready.is_new && changes).then_some(plain)
     }
 
-    pub(super) fn leave_directory(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    pub(super) fn leave_directory(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         let own = &node.own;
         let (Some(made), Some(source)) = (&own.made, &node.stat) else { return };
         let path = || own.held.path();
         let keeps_its_own = self.options.strict && made.before.is_some();
         // Before its times are set.
         if made.before.is_some() {
-            self.sweep(desk.cache(), &own.held).into_iter().for_each(|problem| desk.problem(problem));
+            self.sweep(cx.cache(), &own.held).into_iter().for_each(|problem| cx.problem(problem));
         }
-        match desk.cache().open(&own.held) {
+        match cx.cache().open(&own.held) {
             Ok(_) if keeps_its_own => {}
             Ok(fd) => {
                 let subject = Subject {
@@ -269,28 +275,28 @@ impl Copier {
                     before: made.before.as_ref(),
                     plain_mode: made.plain_mode,
                     has_access_list: own.gives_access_list,
-                    birth: None,
+                    creation_mode: None,
                     target_path: &path,
                 };
-                self.give_attributes(desk, &subject);
+                self.give_attributes(cx, &subject);
             }
             Err(cause) => {
-                desk.problem(Problem::new(wording::PERMISSIONS).naming(path()).because(cause));
+                cx.problem(Problem::new(wording::PERMISSIONS).naming(path()).because(cause));
             }
         }
         if self.options.existing.backs_up() {
             self.backups.forget(own.held.identity());
         }
-        desk.cache().lift(&own.held);
-        if let Err(cause) = desk.cache().close(&own.held) {
-            desk.problem(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(path()).because(cause));
+        cx.cache().lift(&own.held);
+        if let Err(cause) = cx.cache().close(&own.held) {
+            cx.problem(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(path()).because(cause));
         }
     }
 
     /// Gives the line of `--verbose` for an entry whose copy failed after GNU would have looked at its place.
-    pub(super) fn tell_tried(&self, desk: &Desk<'_, Self>, found: &Found<Self>, problem: &Problem) {
+    pub(super) fn tell_tried(&self, cx: &Context<'_, Self>, found: &Entry<Self>, problem: &Problem) {
         if problem.wording != wording::CANNOT_STAT {
-            self.tell_copied(desk, found);
+            self.tell_copied(cx, found);
         }
     }
 

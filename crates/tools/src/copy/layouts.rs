@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::layout::Striping;
 use haul_flow::layout::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement, striping};
-use haul_flow::{Desk, Found, OpenFile, Problem};
+use haul_flow::{Context, Entry, OpenFile, Problem};
 use haul_sys::{Error, Fd, Mode, Open, Stat, open, stat};
 
 use super::Copier;
@@ -46,8 +46,8 @@ impl Copier {
     /// Reads the layout that the copy of a source gets, if it is to get one.
     pub(super) fn wanted_layout(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         (source, stat): (&Fd, &Stat),
         bearer: Bearer,
     ) -> Option<Layout> {
@@ -56,7 +56,7 @@ impl Copier {
         let layout = match Layout::of(source, how, bearer) {
             Ok(layout) => layout?,
             Err(refusal) => {
-                self.remark_layout(desk, &found.path(), &refusal);
+                self.remark_layout(cx, &found.path(), &refusal);
                 return None;
             }
         };
@@ -67,8 +67,8 @@ impl Copier {
     /// Makes a new file, with the layout that was wanted as far as that goes.
     pub(super) fn make_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         (directory, name): (&Fd, &CStr),
         mode: Mode,
         layout: Option<&Layout>,
@@ -77,7 +77,7 @@ impl Copier {
         let there = self.layouts.systems.striped(directory, found.node.own.held.identity().device);
         let created = create((directory, name), mode, layout, there)?;
         if let Some(refusal) = created.refusal {
-            self.tell_refusal(desk, &target_path(found), &refusal);
+            self.tell_refusal(cx, &target_path(found), &refusal);
         }
         Ok(created.file)
     }
@@ -85,33 +85,33 @@ impl Copier {
     /// Gives a new directory what the files in the source get.
     pub(super) fn give_directory_layout(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: (&Fd, &Stat),
         (made, stat): (&Fd, &Stat),
     ) {
-        let Some(layout) = self.wanted_layout(desk, found, source, Bearer::Directory) else { return };
+        let Some(layout) = self.wanted_layout(cx, found, source, Bearer::Directory) else { return };
         let there = self.layouts.systems.striped(made, stat.identity.device);
         let given =
             if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(Refusal::Elsewhere) };
         if let Err(refusal) = given {
-            self.tell_refusal(desk, &target_path(found), &refusal);
+            self.tell_refusal(cx, &target_path(found), &refusal);
         }
     }
 
-    fn tell_refusal(&self, desk: &Desk<'_, Self>, path: &[u8], refusal: &Refusal) {
-        self.remark_layout(desk, path, refusal);
+    fn tell_refusal(&self, cx: &Context<'_, Self>, path: &[u8], refusal: &Refusal) {
+        self.remark_layout(cx, path, refusal);
         if matches!(refusal, Refusal::Elsewhere) || self.layouts.told.swap(true, Ordering::Relaxed) {
             return;
         }
         let problem = Problem::new(wording::LAYOUT).naming(path).naming(refusal.to_string().into_bytes());
-        desk.problem(problem.as_warning());
+        cx.problem(problem.as_warning());
     }
 
-    fn remark_layout(&self, desk: &Desk<'_, Self>, path: &[u8], refusal: &Refusal) {
-        if desk.report().wants_debug() {
+    fn remark_layout(&self, cx: &Context<'_, Self>, path: &[u8], refusal: &Refusal) {
+        if cx.report().wants_debug() {
             let path = String::from_utf8_lossy(path);
-            desk.report().debug(&format!("{path}: its layout is not as the source's: {refusal}"));
+            cx.report().debug(&format!("{path}: its layout is not as the source's: {refusal}"));
         }
     }
 

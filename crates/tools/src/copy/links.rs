@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Claim, Desk, FileKey, Found, Held, Problem, Tally, temporary_name};
+use haul_flow::{Claim, Context, DirHandle, Entry, FileKey, Problem, Tally, temporary_name};
 use haul_sys::{Errno, Error, Fd, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
 
@@ -16,7 +16,7 @@ use super::wording;
 /// Names tried for what will be renamed at once. None is taken, but by what an earlier process left.
 const TRIES: usize = 100;
 
-/// A file that this run has made. Birth times count only where both are known.
+/// A file that this run has made. creation-mode times count only where both are known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MadeFile(Identity, Option<Timestamp>);
 
@@ -33,7 +33,7 @@ impl MadeFile {
 /// The first name of a file in the target: what further names are linked to, as long as it is still that file's.
 #[derive(Clone, Debug)]
 pub(super) struct LinkedName {
-    held: Arc<Held>,
+    held: Arc<DirHandle>,
     name: CString,
     file: MadeFile,
     /// Whether others may exchange it for another file.
@@ -88,7 +88,7 @@ enum Linking {
 
 impl Copier {
     /// Says who copies the file an entry is a name of. A file that is copied already is linked here.
-    pub(super) fn claim(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stat: &Stat) -> NameClaim {
+    pub(super) fn claim(&self, cx: &Context<'_, Self>, found: &Entry<Self>, stat: &Stat) -> NameClaim {
         let follows = match self.options.dereference {
             Dereference::Always => true,
             Dereference::Operands => found.is_operand(),
@@ -99,7 +99,7 @@ impl Copier {
         }
         if found.node.owner.is_some() {
             // Only the process that walks knows all names.
-            return match desk.hand_back(found) {
+            return match cx.hand_back(found) {
                 true => NameClaim::Waits,
                 false => NameClaim::First(Some(stat.identity)),
             };
@@ -110,7 +110,7 @@ impl Copier {
                 Claim::Waits => return NameClaim::Waits,
                 Claim::Alone(_) => return NameClaim::First(None),
                 Claim::Known(found, first) => {
-                    if self.is_linked(desk, &found, &first) {
+                    if self.is_linked(cx, &found, &first) {
                         return NameClaim::Over;
                     }
                     // Forgotten: the next claim is the first, or finds what another worker has made meanwhile.
@@ -127,8 +127,8 @@ impl Copier {
     /// Links the names that waited for a file that is now copied. Without `made`, the file is what has the entry's name.
     pub(super) fn complete_link(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         file: Identity,
         made: Option<MadeFile>,
     ) {
@@ -136,7 +136,7 @@ impl Copier {
             return owner.note_linkable(found);
         }
         let by_name = || {
-            let directory = open_directory(desk, found)?;
+            let directory = open_directory(cx, found)?;
             stat_at(&directory, target_name(found)).map(|stat| MadeFile::of(&stat))
         };
         let made = match made.map_or_else(by_name, Ok) {
@@ -144,11 +144,9 @@ impl Copier {
             Err(cause) => {
                 // Gone already: nothing to link to. Otherwise the other names become files of their own, an error.
                 if !cause.is(Errno::NOENT) {
-                    desk.problem(
-                        Problem::new(wording::CANNOT_STAT).naming(target_path(found)).because(cause),
-                    );
+                    cx.problem(Problem::new(wording::CANNOT_STAT).naming(target_path(found)).because(cause));
                 }
-                return self.abandon_link(desk, Some(file));
+                return self.abandon_link(cx, Some(file));
             }
         };
         let held = Arc::clone(&found.node.own.held);
@@ -159,51 +157,51 @@ impl Copier {
             is_shared: found.node.own.is_shared,
         };
         for waiting in self.links.complete(file, first.clone()) {
-            if self.is_linked(desk, &waiting, &first) {
-                desk.settle(&waiting);
+            if self.is_linked(cx, &waiting, &first) {
+                cx.settle(&waiting);
             } else {
                 self.forget(file, &first);
-                desk.retry(waiting);
+                cx.retry(waiting);
             }
         }
     }
 
     /// Lets the names that waited for a file that could not be copied be tried from the beginning.
-    pub(super) fn abandon_link(&self, desk: &Desk<'_, Self>, file: Option<Identity>) {
+    pub(super) fn abandon_link(&self, cx: &Context<'_, Self>, file: Option<Identity>) {
         if let Some(file) = file {
             for waiting in self.links.abandon(file) {
-                desk.retry(waiting);
+                cx.retry(waiting);
             }
         }
     }
 
     /// Gives the copy of an entry's file the further name that the entry asks for. False if there is no copy any more; all
     /// else is told here.
-    fn is_linked(&self, desk: &Desk<'_, Self>, found: &Found<Self>, first: &LinkedName) -> bool {
-        match self.try_link(desk, found, first) {
-            Ok(Linking::Done) => desk.count(Tally { hard_links: 1, ..Tally::default() }),
+    fn is_linked(&self, cx: &Context<'_, Self>, found: &Entry<Self>, first: &LinkedName) -> bool {
+        match self.try_link(cx, found, first) {
+            Ok(Linking::Done) => cx.count(Tally { hard_links: 1, ..Tally::default() }),
             Ok(Linking::Left) => {}
             Ok(Linking::Stale) => return false,
-            Err(problem) => desk.problem(problem),
+            Err(problem) => cx.problem(problem),
         }
         true
     }
 
     fn try_link(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         first: &LinkedName,
     ) -> Result<Linking, Problem> {
         let failed = |cause| {
             let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found));
             problem.naming(first.held.path_of(&first.name)).because(cause)
         };
-        let old = desk.cache().open(&first.held).map_err(failed)?;
+        let old = cx.cache().open(&first.held).map_err(failed)?;
         // The first name may be a symbolic link that `-s` has made. Where links are followed GNU follows it too.
         let follow = self.options.make == Make::Symlink && self.follows_here(found);
         let Some(copy) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
-        let new = open_directory(desk, found).map_err(failed)?;
+        let new = open_directory(cx, found).map_err(failed)?;
         let make = |name: &CStr| match &copy {
             FirstCopy::Pinned(pinned) if !follow => pinned.link(&new, name),
             _ => link_at_path(Some(&*old), &first.name, follow, &new, name),
@@ -211,30 +209,30 @@ impl Copier {
         match make(target_name(found)) {
             Err(cause) if cause.is(Errno::EXIST) => {}
             outcome => {
-                self.tell_copied(desk, found);
+                self.tell_copied(cx, found);
                 return outcome.map(|()| Linking::Done).map_err(failed);
             }
         }
         let unseen = |cause| Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause);
-        let source = desk
+        let source = cx
             .cache()
             .open(&found.node.source)
             .and_then(|directory| stat_path(Some(&*directory), found.name(), self.follows_here(found)))
             .map_err(unseen)?;
         let mut turn = self.turn(found);
-        match self.clear(desk, found, &new, &mut turn, &source)? {
+        match self.clear(cx, found, &new, &mut turn, &source)? {
             Place::Left(Left::AsItIs) => return Ok(Linking::Left),
             // It is not older than the source, but it has to be the file that the source's other names became.
             Place::Left(Left::AsCopy) => {}
-            Place::Taken(_) => self.tell_copied(desk, found),
+            Place::Taken(_) => self.tell_copied(cx, found),
             Place::Free(backup) => {
-                self.tell_copied_over(desk, found, backup.as_deref());
+                self.tell_copied_over(cx, found, backup.as_deref());
                 match make(target_name(found)) {
                     // A symbolic link that leads nowhere.
                     Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
                     outcome => {
                         return outcome.map(|()| Linking::Done).map_err(|cause| {
-                            self.put_back(desk, found, backup.as_deref());
+                            self.put_back(cx, found, backup.as_deref());
                             failed(cause)
                         });
                     }
@@ -242,7 +240,7 @@ impl Copier {
             }
         }
         replace(&new, target_name(found), &make).map_err(failed)?;
-        self.tell_removed(desk, found);
+        self.tell_removed(cx, found);
         Ok(Linking::Done)
     }
 }

@@ -8,7 +8,7 @@
 mod age;
 mod attributes;
 mod backup;
-mod births;
+mod creation_mode;
 mod debug;
 mod default_label;
 mod directory;
@@ -38,9 +38,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{
-    Alone, Block, Config, Desk, Enter, Executor, Failure, Found, Handled, Held, HeldCache, JobSpec,
-    LinkTable, Node, OpenFile, Opened, OpenedFile, Operand, Plan, Probe, Problem, Report, Reported, Settings,
-    Setup, Severity, Split, Start, Status, Tool, Write, is_shared,
+    Alone, Block, Config, Context, DirCache, DirHandle, DirNode, Enter, Entry, Executor, Failure, Handled,
+    JobSpec, LinkTable, OpenDir, OpenFile, OpenSource, Operand, Plan, Probe, Problem, Report, Reported,
+    Settings, Setup, Severity, Split, Start, Status, Tool, Write, is_shared,
 };
 use haul_sys::{
     EntryType, Errno, FileContexts, Identity, Mode, ProcessIdentity, set_creation_label, stat, stat_at,
@@ -103,7 +103,7 @@ pub fn run_by(
             );
         }
     };
-    let cache = HeldCache::new(settings.held);
+    let cache = DirCache::new(settings.held);
     let onto_backup = operands::onto_backup(operands, options);
     let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
     if let Label::Given(context) = &options.label
@@ -179,7 +179,7 @@ fn places(
     group: &[Assignment],
     first: usize,
     copier: &Copier,
-    cache: &HeldCache,
+    cache: &DirCache,
     parents: &mut Parents<'_>,
 ) -> (Vec<Operand<Copier>>, Vec<Problem>) {
     let (mut operands, mut problems) = (Vec::with_capacity(group.len()), Vec::new());
@@ -211,7 +211,7 @@ pub struct Copier {
     process: ProcessIdentity,
     umask: Mode,
     offload_bytes: u64,
-    links: LinkTable<Found<Copier>, LinkedName>,
+    links: LinkTable<Entry<Copier>, LinkedName>,
     /// What operands were copied to, kept only if two of them have the same last component.
     created: Option<Mutex<HashSet<(CString, Identity)>>>,
     /// The directories that were copied because the user named them.
@@ -265,7 +265,7 @@ impl Copier {
         self.options.preserve.contains(what)
     }
 
-    fn follows_here(&self, found: &Found<Self>) -> bool {
+    fn follows_here(&self, found: &Entry<Self>) -> bool {
         match self.options.dereference {
             Dereference::Never => false,
             Dereference::Operands => found.is_operand(),
@@ -274,13 +274,13 @@ impl Copier {
     }
 
     /// True if somebody else may exchange the entries of a directory that operands are copied to.
-    fn is_shared(&self, cache: &HeldCache, held: &Arc<Held>) -> bool {
+    fn is_shared(&self, cache: &DirCache, held: &Arc<DirHandle>) -> bool {
         let looked = cache.open(held).and_then(|directory| stat(&*directory));
         looked.map_or(true, |there| is_shared(&there, self.process.user))
     }
 
     /// Which files are probed: not those that may turn out to be linked, cloned or copied by the kernel.
-    fn probe(&self, found: &Found<Self>) -> Probe {
+    fn probe(&self, found: &Entry<Self>) -> Probe {
         let target = &found.node.own;
         if self.options.debug || (self.options.reflink != Reflink::Never && !target.refuses_reflink()) {
             return Probe::NEVER;
@@ -293,25 +293,25 @@ impl Copier {
     }
 
     /// Called when a source can't be opened. GNU opens it after it has looked at the target, and told of the copy.
-    fn source_not_opened(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Reported {
-        let refusal = self.stat_source(desk, found).ok().and_then(|stat| self.refuses(desk, found, &stat));
+    fn source_not_opened(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Reported {
+        let refusal = self.stat_source(cx, found).ok().and_then(|stat| self.refuses(cx, found, &stat));
         match refusal {
             Some(problem) => {
-                desk.problem(problem);
+                cx.problem(problem);
                 Reported::Yes
             }
             None => {
-                self.tell_copied(desk, found);
+                self.tell_copied(cx, found);
                 Reported::No
             }
         }
     }
 
     /// Remembers what an operand was copied to.
-    fn record_created(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+    fn record_created(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
         let Some(created) = &self.created else { return };
         let name = target_name(found);
-        if let Ok(stat) = open_directory(desk, found).and_then(|directory| stat_at(&directory, name)) {
+        if let Ok(stat) = open_directory(cx, found).and_then(|directory| stat_at(&directory, name)) {
             let mut created = created.lock().unwrap_or_else(PoisonError::into_inner);
             created.insert((name.to_owned(), stat.identity));
         }
@@ -329,15 +329,15 @@ impl Tool for Copier {
     type Directory = TargetDirectory;
     type File = CopiedFile;
 
-    fn follow(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Entry<Self>) -> bool {
         self.follows_here(found)
     }
 
-    fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
         if kind == EntryType::Directory {
             return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }
-        if self.leaves(desk, found, kind) {
+        if self.leaves(cx, found, kind) {
             return Plan::Skip;
         }
         match (kind, self.options.make) {
@@ -350,28 +350,28 @@ impl Tool for Copier {
 
     fn enter_dir(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &Opened<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenDir<'_>,
     ) -> Enter<TargetDirectory> {
-        self.enter_directory(desk, found, opened)
+        self.enter_directory(cx, found, opened)
     }
 
-    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
-        self.leave_directory(desk, node);
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        self.leave_directory(cx, node);
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
-        self.handle_entry(desk, found, kind)
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Handled {
+        self.handle_entry(cx, found, kind)
     }
 
     fn open_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
     ) -> Start<CopiedFile> {
-        self.begin_file(desk, found, *opened)
+        self.begin_file(cx, found, *opened)
     }
 
     /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in a file that has holes already.
@@ -379,26 +379,26 @@ impl Tool for Copier {
         if file.own.has_holes { Write::Parts(holes::data_in(block.bytes)) } else { Write::All }
     }
 
-    fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
-        self.finish_copy(desk, file)
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+        self.finish_copy(cx, file)
     }
 
-    fn close_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: CopiedFile, moved: bool) {
-        self.end_file(desk, found, &own, moved);
+    fn close_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, own: CopiedFile, moved: bool) {
+        self.end_file(cx, found, &own, moved);
     }
 
-    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
         let (wording, cause) = match failure {
             Failure::WriteTarget(cause) => (haul_flow::wording::ERROR_WRITING, cause),
             Failure::CloseTarget(cause) => (haul_flow::wording::FAILED_TO_CLOSE, cause),
             Failure::OpenDir(cause) | Failure::OpenFile(cause)
                 if found.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
             {
-                return self.source_not_opened(desk, found);
+                return self.source_not_opened(cx, found);
             }
             _ => return Reported::No,
         };
-        desk.problem(Problem::new(wording).naming(target_path(found)).because(cause.clone()));
+        cx.problem(Problem::new(wording).naming(target_path(found)).because(cause.clone()));
         Reported::Yes
     }
 }

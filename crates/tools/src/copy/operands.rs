@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Held, HeldCache, Problem, Split};
+use haul_flow::{DirCache, DirHandle, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
 use haul_sys::{open, open_path, open_path_without_links, stat, stat_at, stat_path};
 
@@ -29,7 +29,7 @@ pub(super) struct Assignment {
     /// The source as the user named it.
     pub(super) text: CString,
     /// The directory the copy goes to, and the name it gets there.
-    pub(super) target: (Arc<Held>, CString),
+    pub(super) target: (Arc<DirHandle>, CString),
     /// The directories between the two that `--parents` asks for, as they stand in the source's name; else nothing.
     pub(super) way: Vec<u8>,
     /// The copy as messages name it.
@@ -43,7 +43,7 @@ pub(super) struct Assignment {
 impl Assignment {
     /// Copies a source into a directory, under its last component, or with `--parents` under all of its name. What ends in
     /// `..` is copied onto the directory.
-    fn into_directory(text: &CStr, held: &Arc<Held>, operands: &Operands) -> Self {
+    fn into_directory(text: &CStr, held: &Arc<DirHandle>, operands: &Operands) -> Self {
         let bare = without_trailing_slashes(text.to_bytes());
         let text = if operands.strip_trailing_slashes { c_string(bare) } else { text.to_owned() };
         let whole = c_string(bare);
@@ -132,7 +132,7 @@ pub(super) fn onto_backup(operands: &Operands, options: &CopyOptions) -> Option<
 pub(super) fn assign(
     operands: &Operands,
     options: &CopyOptions,
-    cache: &HeldCache,
+    cache: &DirCache,
 ) -> Result<Vec<Assignment>, Stop> {
     let (names, strict) = (&operands.names, options.strict);
     match (names.as_slice(), &operands.target_directory) {
@@ -176,14 +176,14 @@ pub(super) fn assign(
     }
 }
 
-fn hold_target(path: &CStr, strict: bool, cache: &HeldCache) -> Result<Arc<Held>, Error> {
+fn hold_target(path: &CStr, strict: bool, cache: &DirCache) -> Result<Arc<DirHandle>, Error> {
     let shown = without_trailing_slashes(path.to_bytes());
     let held = cache.hold_operand(path, Open::SEARCH.following(), shown.to_vec())?;
     if strict { without_links(path, held) } else { Ok(held) }
 }
 
 /// Checks that the path of a directory leads to it without a symbolic link.
-fn without_links(path: &CStr, held: Arc<Held>) -> Result<Arc<Held>, Error> {
+fn without_links(path: &CStr, held: Arc<DirHandle>) -> Result<Arc<DirHandle>, Error> {
     let directory = open_path_without_links(path)?;
     match stat(&directory)?.identity == held.identity() {
         true => Ok(held),
@@ -191,7 +191,7 @@ fn without_links(path: &CStr, held: Arc<Held>) -> Result<Arc<Held>, Error> {
     }
 }
 
-fn into_directory(sources: &[CString], held: &Arc<Held>, operands: &Operands) -> Vec<Assignment> {
+fn into_directory(sources: &[CString], held: &Arc<DirHandle>, operands: &Operands) -> Vec<Assignment> {
     sources.iter().map(|text| Assignment::into_directory(text, held, operands)).collect()
 }
 
@@ -200,7 +200,7 @@ fn to_name(
     source: &CString,
     target: &CString,
     options: &CopyOptions,
-    cache: &HeldCache,
+    cache: &DirCache,
 ) -> Result<Vec<Assignment>, Stop> {
     let split = Split::of(target);
     let place = if split.display.is_empty() { c".".to_owned() } else { c_string(split.display) };
@@ -293,7 +293,7 @@ pub(super) fn without_repetitions(
 pub(super) fn groups(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
-    cache: &HeldCache,
+    cache: &DirCache,
 ) -> Vec<Vec<Assignment>> {
     let directories: HashSet<_> =
         assignments.iter().filter_map(|assignment| assignment.lineage.as_ref()?.own).collect();
@@ -336,7 +336,7 @@ fn must_wait(
     assignment: &Assignment,
     group: &[Assignment],
     files: &HashMap<Identity, usize>,
-    cache: &HeldCache,
+    cache: &DirCache,
 ) -> bool {
     let stands = |assignment: &Assignment| {
         let name = c_string(&assignment.components().collect::<Vec<_>>().join(&b'/'));
@@ -348,7 +348,7 @@ fn must_wait(
 }
 
 /// Returns the directory that stands where a source's copy goes.
-fn standing_copy(assignment: &Assignment, cache: &HeldCache) -> Option<Identity> {
+fn standing_copy(assignment: &Assignment, cache: &DirCache) -> Option<Identity> {
     let directory = cache.open(&assignment.target.0).ok()?;
     let name = assignment.components().next()?;
     let there = stat_path(Some(&*directory), &c_string(name), true).ok()?;
@@ -356,7 +356,7 @@ fn standing_copy(assignment: &Assignment, cache: &HeldCache) -> Option<Identity>
 }
 
 /// True if a directory is one of the `named` ones, or below one.
-fn is_within(directory: &Arc<Held>, named: &HashSet<Identity>, cache: &HeldCache) -> bool {
+fn is_within(directory: &Arc<DirHandle>, named: &HashSet<Identity>, cache: &DirCache) -> bool {
     if named.is_empty() {
         return false;
     }
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn copies_that_could_meet_are_in_different_groups() {
-        let cache = HeldCache::new(4);
+        let cache = DirCache::new(4);
         let held = cache.hold_absent(c"t", Open::SEARCH, b"t".to_vec());
         let groups_of = |parents: bool, names: &[&CStr]| {
             let operands = Operands { parents, ..Operands::default() };

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Creation, Desk, Found, Handled, Problem, Tally};
+use haul_flow::{Context, Creation, Entry, Handled, Problem, Tally};
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Mode, Operation, Special, Stat, Times};
 use haul_sys::{link_at_path, make_special, make_symlink, read_link, stat_path};
 
@@ -19,14 +19,14 @@ use super::wording;
 impl Copier {
     pub(super) fn handle_entry(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         kind: EntryType,
     ) -> Handled {
-        match self.try_handle(desk, found, kind) {
+        match self.try_handle(cx, found, kind) {
             Ok(handled) => handled,
             Err(problem) => {
-                desk.problem(problem);
+                cx.problem(problem);
                 Handled::Over
             }
         }
@@ -34,18 +34,18 @@ impl Copier {
 
     fn try_handle(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         kind: EntryType,
     ) -> Result<Handled, Problem> {
         if kind == EntryType::Directory {
             return Err(Problem::new(wording::OMITTING_DIRECTORY).naming(found.path()));
         }
-        if self.links_at_once(desk, found) {
+        if self.links_at_once(cx, found) {
             return Ok(Handled::Over);
         }
         let cannot_stat = |cause| Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause);
-        let directory = desk.cache().open(&found.node.source).map_err(cannot_stat)?;
+        let directory = cx.cache().open(&found.node.source).map_err(cannot_stat)?;
         let follow = self.follows_here(found);
         let source = stat_path(Some(&*directory), found.name(), follow).map_err(cannot_stat)?;
         let is_read = self.options.make == Make::Copy && !self.options.attributes_only;
@@ -54,31 +54,31 @@ impl Copier {
             return Err(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
         }
         match self.options.make {
-            Make::HardLink => return self.make_hard_link(desk, found, &directory, &source),
+            Make::HardLink => return self.make_hard_link(cx, found, &directory, &source),
             Make::Symlink | Make::Copy => {}
         }
-        let link = match self.claim(desk, found, &source) {
+        let link = match self.claim(cx, found, &source) {
             NameClaim::First(link) => link,
             NameClaim::Waits => return Ok(Handled::Deferred),
             NameClaim::Over => return Ok(Handled::Over),
         };
         let made = match (self.is_read_as_file(source.kind), self.options.attributes_only) {
-            _ if self.options.make == Make::Symlink => self.make_link_to_source(desk, found, &source),
-            (true, true) => self.copy_without_data(desk, found, &directory, &source),
-            (true, false) => stream::copy_special(self, desk, found, &directory, &source),
-            (false, _) => self.remake(desk, found, &directory, &source),
+            _ if self.options.make == Make::Symlink => self.make_link_to_source(cx, found, &source),
+            (true, true) => self.copy_without_data(cx, found, &directory, &source),
+            (true, false) => stream::copy_special(self, cx, found, &directory, &source),
+            (false, _) => self.remake(cx, found, &directory, &source),
         };
         match made {
-            Ok(Made::Whole) => self.made(desk, found, link),
+            Ok(Made::Whole) => self.made(cx, found, link),
             // A file that is as good as a copy is one for its other names too.
             Ok(Made::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
-                    self.complete_link(desk, found, file, None);
+                    self.complete_link(cx, found, file, None);
                 }
             }
-            Ok(Made::Left(Left::AsItIs) | Made::Broken) => self.abandon_link(desk, link),
+            Ok(Made::Left(Left::AsItIs) | Made::Broken) => self.abandon_link(cx, link),
             Err(problem) => {
-                self.abandon_link(desk, link);
+                self.abandon_link(cx, link);
                 return Err(problem);
             }
         }
@@ -87,7 +87,7 @@ impl Copier {
 
     /// Makes the link that `-l` or `-s` asks for in one call, if the listing has said all that has to be known; returns
     /// whether it is there. If not, looking closer will tell why.
-    fn links_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> bool {
+    fn links_at_once(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> bool {
         // What the listing says, not what a link that is followed leads to.
         let is_listed = !found.is_operand() && matches!(found.kind, EntryType::Regular | EntryType::Special);
         if !is_listed || self.options.existing.backs_up() {
@@ -96,29 +96,29 @@ impl Copier {
         let (made, counted) = match self.options.make {
             Make::Copy => return false,
             Make::HardLink => {
-                (self.hard_link_at_once(desk, found), Tally { hard_links: 1, ..Tally::default() })
+                (self.hard_link_at_once(cx, found), Tally { hard_links: 1, ..Tally::default() })
             }
             // Its times, and the other names of its source, are not in the listing.
             Make::Symlink if self.preserves(Preserve::TIMESTAMPS) || self.preserves(Preserve::LINKS) => {
                 return false;
             }
-            Make::Symlink => (self.symlink_at_once(desk, found), Tally { symlinks: 1, ..Tally::default() }),
+            Make::Symlink => (self.symlink_at_once(cx, found), Tally { symlinks: 1, ..Tally::default() }),
         };
         let is_there = made.is_ok();
         if is_there {
-            self.tell_copied(desk, found);
-            desk.count(counted);
+            self.tell_copied(cx, found);
+            cx.count(counted);
         }
         is_there
     }
 
-    fn hard_link_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<(), Error> {
-        let (source, target) = (desk.cache().open(&found.node.source)?, open_directory(desk, found)?);
+    fn hard_link_at_once(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<(), Error> {
+        let (source, target) = (cx.cache().open(&found.node.source)?, open_directory(cx, found)?);
         link_at_path(Some(&*source), found.name(), false, &target, target_name(found))
     }
 
-    fn symlink_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<(), Error> {
-        let (content, target) = (found.path(), open_directory(desk, found)?);
+    fn symlink_at_once(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<(), Error> {
+        let (content, target) = (found.path(), open_directory(cx, found)?);
         if !content.starts_with(b"/") && !self.is_current_directory(found) {
             return Err(Error::new(Operation::Symlinkat, "a relative link".to_owned(), Errno::INVAL));
         }
@@ -136,20 +136,20 @@ impl Copier {
     }
 
     /// Records that an entry's copy stands.
-    fn made(&self, desk: &Desk<'_, Self>, found: &Found<Self>, link: Option<Identity>) {
+    fn made(&self, cx: &Context<'_, Self>, found: &Entry<Self>, link: Option<Identity>) {
         if let Some(file) = link {
-            self.complete_link(desk, found, file, None);
+            self.complete_link(cx, found, file, None);
         }
         if found.is_operand() {
-            self.record_created(desk, found);
+            self.record_created(cx, found);
         }
     }
 
     /// Makes a symbolic link or special file like the source, with its attributes.
     fn remake(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source_directory: &Fd,
         source: &Stat,
     ) -> Result<Made, Problem> {
@@ -160,7 +160,7 @@ impl Copier {
             FileType::Unknown => return Err(Problem::new(wording::UNKNOWN_TYPE).naming(found.path())),
             _ => wording::CANNOT_CREATE_SPECIAL,
         };
-        let directory = self.open_place(desk, found).map_err(|cause| problem(found, cannot_create, cause))?;
+        let directory = self.open_place(cx, found).map_err(|cause| problem(found, cannot_create, cause))?;
         let content = match source.kind {
             FileType::Symlink => {
                 let unreadable =
@@ -188,23 +188,23 @@ impl Copier {
             }
         };
         match make(name) {
-            Ok(()) => self.tell_copied(desk, found),
+            Ok(()) => self.tell_copied(cx, found),
             Err(cause) if cause.is(Errno::EXIST) => {
                 let replaces = self.options.existing.force && source.kind == FileType::Symlink;
                 let place = Taken { directory: &directory, source, replaces, exists: cause };
                 let failed = |cause| problem(found, cannot_create, cause);
-                if let Some(left) = self.make_in_place(desk, found, place, &make, &failed)? {
+                if let Some(left) = self.make_in_place(cx, found, place, &make, &failed)? {
                     return Ok(Made::Left(left));
                 }
             }
             Err(cause) => {
                 let problem = failure(found, &directory, cannot_create, cause);
-                self.tell_tried(desk, found, &problem);
+                self.tell_tried(cx, found, &problem);
                 return Err(problem);
             }
         }
-        self.give_pinned_attributes(desk, found, source_directory, (&directory, creation.get()), source)?;
-        self.count_remade(desk, source.kind);
+        self.give_pinned_attributes(cx, found, source_directory, (&directory, creation.get()), source)?;
+        self.count_remade(cx, source.kind);
         Ok(Made::Whole)
     }
 
@@ -212,26 +212,26 @@ impl Copier {
     /// does, and that was told.
     fn make_in_place(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         taken: Taken<'_>,
         make: &dyn Fn(&CStr) -> Result<(), Error>,
         failed: &dyn Fn(Error) -> Problem,
     ) -> Result<Option<Left>, Problem> {
         let Taken { directory, source, replaces, exists } = taken;
         let mut turn = self.turn(found);
-        match self.clear(desk, found, directory, &mut turn, source)? {
+        match self.clear(cx, found, directory, &mut turn, source)? {
             Place::Left(left) => Ok(Some(left)),
             Place::Taken(_) => {
-                self.tell_copied(desk, found);
+                self.tell_copied(cx, found);
                 let outcome =
                     if replaces { replace(directory, target_name(found), make) } else { Err(exists) };
                 outcome.map(|()| None).map_err(failed)
             }
             Place::Free(backup) => {
-                self.tell_copied_over(desk, found, backup.as_deref());
+                self.tell_copied_over(cx, found, backup.as_deref());
                 make(target_name(found)).map(|()| None).map_err(|cause| {
-                    self.put_back(desk, found, backup.as_deref());
+                    self.put_back(cx, found, backup.as_deref());
                     failed(cause)
                 })
             }
@@ -244,8 +244,8 @@ impl Copier {
     /// When it was replaced, or can't be pinned.
     fn give_pinned_attributes(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source_directory: &Fd,
         (directory, creation): (&Fd, Creation),
         source: &Stat,
@@ -264,7 +264,7 @@ impl Copier {
         let pinned = creation
             .pin(directory, target_name(found), found.node.own.is_shared)
             .map_err(|cause| not_ours(found, wording::PERMISSIONS, cause))?;
-        let xattrs = self.read_named_xattrs(desk, (source_directory, found.name()), &|| found.path());
+        let xattrs = self.read_named_xattrs(cx, (source_directory, found.name()), &|| found.path());
         let subject = Subject {
             object: Object::Pinned(&pinned),
             stat: source,
@@ -272,25 +272,25 @@ impl Copier {
             before: None,
             plain_mode,
             has_access_list: found.node.own.gives_access_list,
-            birth: None,
+            creation_mode: None,
             target_path: &|| target_path(found),
         };
-        self.give_attributes(desk, &subject);
+        self.give_attributes(cx, &subject);
         Ok(())
     }
 
-    fn count_remade(&self, desk: &Desk<'_, Self>, kind: FileType) {
+    fn count_remade(&self, cx: &Context<'_, Self>, kind: FileType) {
         let counted = match kind {
             FileType::Symlink => Tally { symlinks: 1, ..Tally::default() },
             _ => Tally { specials: 1, ..Tally::default() },
         };
-        desk.count(counted);
+        cx.count(counted);
     }
 
     fn make_hard_link(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source_directory: &Fd,
         source: &Stat,
     ) -> Result<Handled, Problem> {
@@ -298,33 +298,33 @@ impl Copier {
             let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found)).naming(found.path());
             problem.because(cause)
         };
-        let directory = self.open_place(desk, found).map_err(failed)?;
+        let directory = self.open_place(cx, found).map_err(failed)?;
         let follow = self.follows_here(found);
         let make = |name: &CStr| link_at_path(Some(source_directory), found.name(), follow, &directory, name);
         match make(target_name(found)) {
-            Ok(()) => self.tell_copied(desk, found),
+            Ok(()) => self.tell_copied(cx, found),
             Err(cause) if cause.is(Errno::EXIST) => {
                 let replaces = self.options.existing.force || self.options.existing.ask;
                 let taken = Taken { directory: &directory, source, replaces, exists: cause };
-                if self.make_in_place(desk, found, taken, &make, &failed)?.is_some() {
+                if self.make_in_place(cx, found, taken, &make, &failed)?.is_some() {
                     return Ok(Handled::Over);
                 }
             }
             Err(cause) => {
                 let looked = failure(found, &directory, wording::CANNOT_LINK, cause.clone());
-                self.tell_tried(desk, found, &looked);
+                self.tell_tried(cx, found, &looked);
                 return Err(if looked.wording == wording::CANNOT_STAT { looked } else { failed(cause) });
             }
         }
-        desk.count(Tally { hard_links: 1, ..Tally::default() });
-        self.made(desk, found, None);
+        cx.count(Tally { hard_links: 1, ..Tally::default() });
+        self.made(cx, found, None);
         Ok(Handled::Over)
     }
 
     fn make_link_to_source(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: &Stat,
     ) -> Result<Made, Problem> {
         let content = found.path();
@@ -332,7 +332,7 @@ impl Copier {
             let problem = Problem::new(wording::CANNOT_CREATE_LINK_TO).naming(target_path(found));
             problem.naming(found.path()).because(cause)
         };
-        let directory = self.open_place(desk, found).map_err(failed)?;
+        let directory = self.open_place(cx, found).map_err(failed)?;
         let leads = content.starts_with(b"/") || self.is_current_directory(found);
         let content = CString::new(content).unwrap_or_default();
         let creation = Cell::new(Creation::begin(SYMLINK, found.node.own.is_shared));
@@ -341,22 +341,22 @@ impl Copier {
             make_symlink(&content, &directory, name)
         };
         if leads && !self.options.existing.backs_up() && make(target_name(found)).is_ok() {
-            self.tell_copied(desk, found);
+            self.tell_copied(cx, found);
         } else {
             // Something is in the way, or something else is wrong with the place: looking at it will tell.
             let mut turn = self.turn(found);
-            let backup = match self.clear(desk, found, &directory, &mut turn, source)? {
+            let backup = match self.clear(cx, found, &directory, &mut turn, source)? {
                 Place::Left(left) => return Ok(Made::Left(left)),
                 Place::Taken(_) => None,
                 Place::Free(backup) => backup,
             };
-            self.tell_copied_over(desk, found, backup.as_deref());
+            self.tell_copied_over(cx, found, backup.as_deref());
             let outcome = match leads {
                 true => self.make_or_replace(&directory, target_name(found), &make).map_err(failed),
                 false => Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(found))),
             };
             if let Err(problem) = outcome {
-                self.put_back(desk, found, backup.as_deref());
+                self.put_back(cx, found, backup.as_deref());
                 return Err(problem);
             }
         }
@@ -368,7 +368,7 @@ impl Copier {
                 .and_then(|link| link.change_times(times))
                 .map_err(|cause| not_ours(found, wording::TIMES, cause))?;
         }
-        desk.count(Tally { symlinks: 1, ..Tally::default() });
+        cx.count(Tally { symlinks: 1, ..Tally::default() });
         Ok(Made::Whole)
     }
 
@@ -388,7 +388,7 @@ impl Copier {
     }
 
     /// Tells whether an entry's copy goes to the directory that relative names start from.
-    fn is_current_directory(&self, found: &Found<Self>) -> bool {
+    fn is_current_directory(&self, found: &Entry<Self>) -> bool {
         let here = stat_path::<&Fd>(None, c".", true);
         here.is_ok_and(|here| here.identity == found.node.own.held.identity())
     }

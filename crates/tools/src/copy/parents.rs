@@ -11,7 +11,7 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_flow::{Creation, Held, HeldCache, Line, Problem, Report, Severity, Status, is_shared};
+use haul_flow::{Creation, DirCache, DirHandle, Line, Problem, Report, Severity, Status, is_shared};
 use haul_sys::{
     Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
 };
@@ -26,10 +26,10 @@ use super::wording;
 /// The directories on the way to the copies of one run.
 pub(super) struct Parents<'a> {
     copier: &'a Copier,
-    cache: &'a HeldCache,
+    cache: &'a DirCache,
     report: &'a dyn Report,
     /// Those found or made so far, by their names below the target directory.
-    known: HashMap<Vec<u8>, Arc<Held>>,
+    known: HashMap<Vec<u8>, Arc<DirHandle>>,
     /// Those that get attributes at the end, in the order in which they were met, and where each is in that order.
     changed: Vec<Changed>,
     places: HashMap<Identity, usize>,
@@ -38,7 +38,7 @@ pub(super) struct Parents<'a> {
 
 /// A directory that gets attributes at the end.
 struct Changed {
-    held: Arc<Held>,
+    held: Arc<DirHandle>,
     shown: Vec<u8>,
     source: CString,
     stat: Stat,
@@ -58,14 +58,14 @@ struct Component<'w> {
 }
 
 impl<'a> Parents<'a> {
-    pub(super) fn new(copier: &'a Copier, cache: &'a HeldCache, report: &'a dyn Report) -> Self {
+    pub(super) fn new(copier: &'a Copier, cache: &'a DirCache, report: &'a dyn Report) -> Self {
         let (known, changed, places) = (HashMap::new(), Vec::new(), HashMap::new());
         Self { copier, cache, report, known, changed, places, status: Status::Success }
     }
 
     /// Returns the directory in which a copy is made, after making what is missing on the way to it; `None` when that
     /// failed and was reported.
-    pub(super) fn of(&mut self, assignment: &Assignment) -> Option<Arc<Held>> {
+    pub(super) fn of(&mut self, assignment: &Assignment) -> Option<Arc<DirHandle>> {
         let target = &assignment.target.0;
         if assignment.way.is_empty() {
             return Some(Arc::clone(target));
@@ -95,7 +95,11 @@ impl<'a> Parents<'a> {
 
     /// Follows the way; `None` if not all of it is there. As with GNU, a way that ends in a file is told of before the
     /// sources are looked at.
-    fn find(&mut self, target: &Arc<Held>, way: &[Component<'_>]) -> Result<Option<Arc<Held>>, Problem> {
+    fn find(
+        &mut self,
+        target: &Arc<DirHandle>,
+        way: &[Component<'_>],
+    ) -> Result<Option<Arc<DirHandle>>, Problem> {
         let mut held = Arc::clone(target);
         for (index, component) in way.iter().enumerate() {
             held = match self.step(&held, component) {
@@ -110,7 +114,7 @@ impl<'a> Parents<'a> {
     }
 
     /// Goes one directory further.
-    fn step(&mut self, above: &Arc<Held>, component: &Component<'_>) -> Result<Arc<Held>, Error> {
+    fn step(&mut self, above: &Arc<DirHandle>, component: &Component<'_>) -> Result<Arc<DirHandle>, Error> {
         if let Some(held) = self.known.get(&component.key) {
             return Ok(Arc::clone(held));
         }
@@ -122,11 +126,11 @@ impl<'a> Parents<'a> {
 
     fn hold(
         &mut self,
-        above: &Arc<Held>,
+        above: &Arc<DirHandle>,
         component: &Component<'_>,
         how: Open,
         (identity, fd): (Identity, Fd),
-    ) -> Arc<Held> {
+    ) -> Arc<DirHandle> {
         let shown = Some(component.shown.to_vec());
         let fd = Some(Arc::new(fd));
         let held = self.cache.hold_shown((above, &component.name), how, identity, fd, shown);
@@ -139,9 +143,9 @@ impl<'a> Parents<'a> {
     /// new.
     fn make_missing(
         &mut self,
-        target: &Arc<Held>,
+        target: &Arc<DirHandle>,
         way: &[Component<'_>],
-    ) -> Result<(Arc<Held>, bool), Problem> {
+    ) -> Result<(Arc<DirHandle>, bool), Problem> {
         let usual = Preserve::OWNERSHIP.union(Preserve::MODE).union(Preserve::TIMESTAMPS);
         let preserves = self.copier.options.preserve.intersects(usual);
         let (mut held, mut is_new) = (Arc::clone(target), false);
@@ -175,7 +179,7 @@ impl<'a> Parents<'a> {
     }
 
     /// Tells whether something stands there that is no directory.
-    fn is_other(&self, above: &Arc<Held>, component: &Component<'_>) -> bool {
+    fn is_other(&self, above: &Arc<DirHandle>, component: &Component<'_>) -> bool {
         let looked =
             self.cache.open(above).and_then(|directory| stat_path(Some(&*directory), &component.name, true));
         looked.is_ok_and(|there| there.kind != FileType::Directory)
@@ -185,9 +189,9 @@ impl<'a> Parents<'a> {
     /// mode it gets at the end if the source's is not preserved.
     fn make(
         &mut self,
-        above: &Arc<Held>,
+        above: &Arc<DirHandle>,
         component: &Component<'_>,
-    ) -> Result<(Arc<Held>, Stat, Option<Mode>), Problem> {
+    ) -> Result<(Arc<DirHandle>, Stat, Option<Mode>), Problem> {
         let source = source_stat(component)?;
         let problem =
             |wording| move |cause: Error| Problem::new(wording).naming(component.shown).because(cause);
@@ -236,7 +240,13 @@ impl<'a> Parents<'a> {
     }
 
     /// Notes that a directory gets its source's attributes. The last operand on whose way it is decides which those are.
-    fn change(&mut self, held: &Arc<Held>, component: &Component<'_>, stat: Stat, plain_mode: Option<Mode>) {
+    fn change(
+        &mut self,
+        held: &Arc<DirHandle>,
+        component: &Component<'_>,
+        stat: Stat,
+        plain_mode: Option<Mode>,
+    ) {
         let source = c_string(component.source);
         if let Some(&place) = self.places.get(&held.identity()) {
             (self.changed[place].source, self.changed[place].stat) = (source, stat);

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Desk, Found, Line, Problem, Tally};
+use haul_flow::{Context, Entry, Line, Problem, Tally};
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, rename, stat_at, stat_path};
 
@@ -58,13 +58,13 @@ impl Made {
 
 impl Copier {
     /// Waits for the turn to make backups where an entry's copy goes; there are none to wait for if none are made.
-    pub(super) fn turn(&self, found: &Found<Self>) -> Option<Turn<'_>> {
+    pub(super) fn turn(&self, found: &Entry<Self>) -> Option<Turn<'_>> {
         let backs_up = self.options.existing.backs_up();
         backs_up.then(|| self.backups.turn(found.node.own.held.identity()))
     }
 
     /// Tells whether an entry's target is there and is to stay, as far as names tell; if so, that was told.
-    pub(super) fn leaves(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
+    pub(super) fn leaves(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> bool {
         let existing = &self.options.existing;
         if existing.update == Update::All && !existing.ask {
             return false;
@@ -79,48 +79,48 @@ impl Copier {
             EntryType::Special | EntryType::Unknown => FileType::Unknown,
         };
         let follow = !looks_at_link(&self.options, kind);
-        let Ok(directory) = open_directory(desk, found) else { return false };
+        let Ok(directory) = open_directory(cx, found) else { return false };
         // What cannot be looked at, here or below, is told of when the copy is made.
         let Ok(there) = stat_path(Some(&*directory), target_name(found), follow) else { return false };
         match existing.update {
-            Update::None => self.tell_skip(desk, found, Skip::Unwanted),
-            Update::NoneFail => self.tell_skip(desk, found, Skip::Told),
-            Update::Older | Update::All => return self.leaves_after_look(desk, found, &directory, &there),
+            Update::None => self.tell_skip(cx, found, Skip::Unwanted),
+            Update::NoneFail => self.tell_skip(cx, found, Skip::Told),
+            Update::Older | Update::All => return self.leaves_after_look(cx, found, &directory, &there),
         }
         true
     }
 
     fn leaves_after_look(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         directory: &Fd,
         there: &Stat,
     ) -> bool {
-        let Ok(source) = self.stat_source(desk, found) else { return false };
+        let Ok(source) = self.stat_source(cx, found) else { return false };
         let follows = self.follows_here(found);
         let may_be_linked = self.preserves(Preserve::LINKS) && (source.links > 1 || follows);
         if may_be_linked && !self.options.existing.ask {
             // Other names of the file have to hear of it.
             return false;
         }
-        let scene = Scene { copier: self, desk, found, directory, source: &source, there };
+        let scene = Scene { copier: self, cx, found, directory, source: &source, there };
         match decide(&scene.case(), &scene) {
             Decision::Stays | Decision::Remove | Decision::BackUp => {
                 self.agreed.store(self.options.existing.ask, Ordering::Relaxed);
                 return false;
             }
             Decision::Skip(Skip::NotOlder) if may_be_linked => return false,
-            Decision::Skip(skip) => self.tell_skip(desk, found, skip),
+            Decision::Skip(skip) => self.tell_skip(cx, found, skip),
             Decision::Done => {}
-            Decision::Refuse(refusal) => desk.problem(refused(found, refusal)),
+            Decision::Refuse(refusal) => cx.problem(refused(found, refusal)),
         }
         true
     }
 
     /// Looks at a source that is not open; at what it leads to if it is followed.
-    pub(super) fn stat_source(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<Stat, Error> {
-        let directory = desk.cache().open(&found.node.source)?;
+    pub(super) fn stat_source(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<Stat, Error> {
+        let directory = cx.cache().open(&found.node.source)?;
         stat_path(Some(&*directory), found.name(), self.follows_here(found))
     }
 
@@ -129,15 +129,15 @@ impl Copier {
     /// [`leaves`](Self::leaves) has decided.
     pub(super) fn refuses(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: &Stat,
     ) -> Option<Problem> {
         if self.options.existing.ask {
             return None;
         }
         let follow = !looks_at_link(&self.options, source.kind);
-        let directory = open_directory(desk, found).ok()?;
+        let directory = open_directory(cx, found).ok()?;
         let there = match stat_path(Some(&*directory), target_name(found), follow) {
             Ok(there) => there,
             Err(cause) if cause.is(Errno::NOTDIR) => {
@@ -146,7 +146,7 @@ impl Copier {
             // Making the copy will show what is wrong, if anything.
             Err(_) => return None,
         };
-        let scene = Scene { copier: self, desk, found, directory: &directory, source, there: &there };
+        let scene = Scene { copier: self, cx, found, directory: &directory, source, there: &there };
         match decide(&scene.case(), &scene) {
             Decision::Refuse(refusal) => Some(refused(found, refusal)),
             _ => None,
@@ -156,8 +156,8 @@ impl Copier {
     /// Sees to a target's place, in which something stands or did a moment ago.
     pub(super) fn clear(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         directory: &Fd,
         turn: &mut Option<Turn<'_>>,
         source: &Stat,
@@ -175,14 +175,14 @@ impl Copier {
             }
             Err(cause) => return Err(problem(found, wording::CANNOT_STAT, cause)),
         };
-        let scene = Scene { copier: self, desk, found, directory, source, there: &there };
+        let scene = Scene { copier: self, cx, found, directory, source, there: &there };
         match decide(&scene.case(), &scene) {
             Decision::Stays => {
                 self.check_just_created_link(found, directory)?;
                 Ok(Place::Taken(Some(there)))
             }
             Decision::Remove => {
-                self.make_room(desk, found, directory)?;
+                self.make_room(cx, found, directory)?;
                 Ok(Place::Free(None))
             }
             Decision::BackUp => {
@@ -192,7 +192,7 @@ impl Copier {
                     .map_err(|cause| problem(found, wording::CANNOT_BACKUP, cause))
             }
             Decision::Skip(skip) => {
-                self.tell_skip(desk, found, skip);
+                self.tell_skip(cx, found, skip);
                 Ok(Place::Left(if skip == Skip::NotOlder { Left::AsCopy } else { Left::AsItIs }))
             }
             Decision::Done => Ok(Place::Left(Left::AsItIs)),
@@ -201,7 +201,7 @@ impl Copier {
     }
 
     /// Refuses to write through a symbolic link that an earlier operand has left in the target's place.
-    fn check_just_created_link(&self, found: &Found<Self>, directory: &Fd) -> Result<(), Problem> {
+    fn check_just_created_link(&self, found: &Entry<Self>, directory: &Fd) -> Result<(), Problem> {
         if self.created.is_none() || !found.is_operand() || self.options.existing.backs_up() {
             return Ok(());
         }
@@ -218,13 +218,13 @@ impl Copier {
     /// Removes what stands in the target's place.
     pub(super) fn make_room(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         directory: &Fd,
     ) -> Result<(), Problem> {
         match remove(directory, target_name(found)) {
             Ok(()) => {
-                self.tell_removed(desk, found);
+                self.tell_removed(cx, found);
                 Ok(())
             }
             Err(cause) if cause.is(Errno::NOENT) => Ok(()),
@@ -233,59 +233,64 @@ impl Copier {
     }
 
     /// Puts back what was kept, because its successor could not be made.
-    pub(super) fn put_back(&self, desk: &Desk<'_, Self>, found: &Found<Self>, backup: Option<&CStr>) {
+    pub(super) fn put_back(&self, cx: &Context<'_, Self>, found: &Entry<Self>, backup: Option<&CStr>) {
         let Some(backup) = backup else { return };
         let outcome =
-            open_directory(desk, found).and_then(|directory| rename(directory, backup, target_name(found)));
+            open_directory(cx, found).and_then(|directory| rename(directory, backup, target_name(found)));
         match outcome {
             Ok(()) if self.options.verbose => {
                 let names = vec![found.node.own.held.path_of(backup), target_path(found)];
-                desk.report().line(Line { wording: wording::UNBACKUP, names });
+                cx.report().line(Line { wording: wording::UNBACKUP, names });
             }
             Ok(()) => {}
-            Err(cause) => desk.problem(problem(found, wording::CANNOT_UNBACKUP, cause)),
+            Err(cause) => cx.problem(problem(found, wording::CANNOT_UNBACKUP, cause)),
         }
     }
 
     /// Gives the line of `--verbose` for an entry.
-    pub(super) fn tell_copied(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
-        self.tell_copied_over(desk, found, None);
+    pub(super) fn tell_copied(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
+        self.tell_copied_over(cx, found, None);
     }
 
     /// Gives the line of `--verbose` for an entry in whose place something was that is kept as `backup`.
-    pub(super) fn tell_copied_over(&self, desk: &Desk<'_, Self>, found: &Found<Self>, backup: Option<&CStr>) {
+    pub(super) fn tell_copied_over(
+        &self,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        backup: Option<&CStr>,
+    ) {
         if !self.options.verbose {
             return;
         }
         let mut names = vec![found.path(), target_path(found)];
         let wording = if backup.is_some() { wording::COPIED_WITH_BACKUP } else { wording::COPIED };
         names.extend(backup.map(|backup| found.node.own.held.path_of(backup)));
-        desk.report().line(Line { wording, names });
+        cx.report().line(Line { wording, names });
     }
 
     /// Gives the line of `--verbose` for something that went.
-    pub(super) fn tell_removed(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+    pub(super) fn tell_removed(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
         if self.options.verbose {
-            desk.report().line(Line { wording: wording::REMOVED, names: vec![target_path(found)] });
+            cx.report().line(Line { wording: wording::REMOVED, names: vec![target_path(found)] });
         }
     }
 
     /// Records that an entry is left out, and tells of it as far as that was asked for.
-    fn tell_skip(&self, desk: &Desk<'_, Self>, found: &Found<Self>, skip: Skip) {
-        desk.count(Tally { skipped: 1, ..Tally::default() });
+    fn tell_skip(&self, cx: &Context<'_, Self>, found: &Entry<Self>, skip: Skip) {
+        cx.count(Tally { skipped: 1, ..Tally::default() });
         if skip == Skip::Declined {
             self.declined.store(true, Ordering::Relaxed);
         }
         if skip == Skip::Told {
-            desk.problem(Problem::new(wording::NOT_REPLACING).naming(target_path(found)));
+            cx.problem(Problem::new(wording::NOT_REPLACING).naming(target_path(found)));
         } else if self.options.debug {
-            desk.report().line(Line { wording: wording::SKIPPED, names: vec![target_path(found)] });
+            cx.report().line(Line { wording: wording::SKIPPED, names: vec![target_path(found)] });
         }
     }
 }
 
 /// Words a refusal.
-fn refused(found: &Found<Copier>, refusal: Refusal) -> Problem {
+fn refused(found: &Entry<Copier>, refusal: Refusal) -> Problem {
     let of_source = |wording| Problem::new(wording).naming(found.path()).naming(target_path(found));
     let of_target = |wording| Problem::new(wording).naming(target_path(found)).naming(found.path());
     match refusal {
@@ -300,8 +305,8 @@ fn refused(found: &Found<Copier>, refusal: Refusal) -> Problem {
 /// An entry and what stands in its target's place.
 struct Scene<'s> {
     copier: &'s Copier,
-    desk: &'s Desk<'s, Copier>,
-    found: &'s Found<Copier>,
+    cx: &'s Context<'s, Copier>,
+    found: &'s Entry<Copier>,
     /// The directory of the target.
     directory: &'s Fd,
     source: &'s Stat,
@@ -321,7 +326,7 @@ impl Scene<'_> {
     }
 
     fn look_at_source(&self, follow: bool) -> Option<Stat> {
-        let directory = self.desk.cache().open(&self.found.node.source).ok()?;
+        let directory = self.cx.cache().open(&self.found.node.source).ok()?;
         stat_path(Some(&*directory), self.found.name(), follow).ok()
     }
 
@@ -375,7 +380,7 @@ impl Sight for Scene<'_> {
 
     fn agrees(&self) -> bool {
         // What was agreed to before the source was opened is not asked again.
-        self.copier.agreed.swap(false, Ordering::Relaxed) || self.desk.report().ask(&self.question())
+        self.copier.agreed.swap(false, Ordering::Relaxed) || self.cx.report().ask(&self.question())
     }
 
     fn is_just_created(&self) -> bool {

@@ -4,13 +4,13 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::layout::Bearer;
-use haul_flow::{Desk, Found, Holes, OpenFile, OpenedFile, Problem, Start, Tally, Transfer};
+use haul_flow::{Context, Entry, Holes, OpenFile, OpenSource, Problem, Start, Tally, Transfer};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{open, reflink, remove, seek, stat, stat_at, stat_path, truncate};
 
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
-use super::births::Birth;
+use super::creation_mode::CreationMode;
 use super::layouts::Original;
 use super::links::{MadeFile, NameClaim};
 use super::options::{CopyOptions, Preserve, Reflink, Sparse};
@@ -39,7 +39,7 @@ pub struct CopiedFile {
     /// Whether its length has to be set at the end.
     pub(super) has_holes: bool,
     /// How it was made, if it is new.
-    birth: Option<Birth>,
+    creation_mode: Option<CreationMode>,
     /// The name it has until it is whole, if not its own.
     pub(super) temporary_name: Option<CString>,
 }
@@ -56,7 +56,7 @@ impl CopiedFile {
             offloaded: false,
             skips_holes: false,
             has_holes: options.sparse == Sparse::Always,
-            birth: None,
+            creation_mode: None,
             temporary_name: None,
         }
     }
@@ -70,14 +70,14 @@ pub(super) struct OpenTarget {
     /// The name under which what was in its place is kept.
     pub(super) backup: Option<CString>,
     /// How it was made in a place that was free.
-    pub(super) birth: Option<Birth>,
+    pub(super) creation_mode: Option<CreationMode>,
     /// The name it has until it is whole, if not its own.
     pub(super) temporary_name: Option<CString>,
 }
 
 impl OpenTarget {
     pub(super) fn new(file: Fd) -> Self {
-        Self { file, before: None, backup: None, birth: None, temporary_name: None }
+        Self { file, before: None, backup: None, creation_mode: None, temporary_name: None }
     }
 }
 
@@ -92,47 +92,47 @@ pub(super) enum Target {
 impl Copier {
     pub(super) fn begin_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: OpenSource<'_>,
     ) -> Start<CopiedFile> {
-        let OpenedFile { stat, .. } = opened;
-        let link = match self.claim(desk, found, stat) {
+        let OpenSource { stat, .. } = opened;
+        let link = match self.claim(cx, found, stat) {
             NameClaim::First(claimed) => claimed,
             NameClaim::Waits => return Start::Deferred,
             NameClaim::Over => return Start::Done,
         };
-        let birth = self.birth(&found.node.own, opened.source, stat);
-        let layout = self.wanted_layout(desk, found, (opened.source, stat), Bearer::File);
+        let creation_mode = self.creation_mode(&found.node.own, opened.source, stat);
+        let layout = self.wanted_layout(cx, found, (opened.source, stat), Bearer::File);
         let original = Original { stat, layout: layout.as_ref() };
         let in_part = match found.node.owner {
-            Some(_) => self.open_in_part(desk, found, original, birth),
+            Some(_) => self.open_in_part(cx, found, original, creation_mode),
             None => Ok(None),
         };
         let opening = match in_part {
             Ok(Some(target)) => Ok(Target::Open(target)),
-            Ok(None) => self.open_target(desk, found, original, birth),
+            Ok(None) => self.open_target(cx, found, original, creation_mode),
             Err(problem) => Err(problem),
         };
         let begun = match opening {
-            Ok(Target::Open(target)) => self.fill(desk, found, opened, target, link),
+            Ok(Target::Open(target)) => self.fill(cx, found, opened, target, link),
             Ok(Target::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
-                    self.complete_link(desk, found, file, None);
+                    self.complete_link(cx, found, file, None);
                 }
                 return Start::Done;
             }
             Ok(Target::Left(Left::AsItIs)) => None,
             Err(problem) => {
                 if problem.wording == wording::CANNOT_CREATE_FILE {
-                    self.debug_failed(desk, "unknown");
+                    self.debug_failed(cx, "unknown");
                 }
-                desk.problem(problem);
+                cx.problem(problem);
                 None
             }
         };
         begun.unwrap_or_else(|| {
-            self.abandon_link(desk, link);
+            self.abandon_link(cx, link);
             Start::Done
         })
     }
@@ -140,27 +140,27 @@ impl Copier {
     /// Chooses how the content of an open target comes to be; `None` when it failed and was reported.
     fn fill(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: OpenSource<'_>,
         target: OpenTarget,
         link: Option<Identity>,
     ) -> Option<Start<CopiedFile>> {
-        let OpenedFile { source, stat, .. } = opened;
+        let OpenSource { source, stat, .. } = opened;
         if target.before.is_some_and(|before| before.kind != FileType::Regular) {
-            stream::copy(self, desk, found, (source, stat), target);
+            stream::copy(self, cx, found, (source, stat), target);
             return None;
         }
-        let OpenTarget { file, before, backup, birth, temporary_name } = target;
+        let OpenTarget { file, before, backup, creation_mode, temporary_name } = target;
         let reflinked = match self.share_blocks(found, source, stat, &file) {
             Ok(shared) => shared,
             Err(cause) => {
                 let problem =
                     Problem::new(wording::FAILED_TO_CLONE).naming(target_path(found)).naming(found.path());
-                desk.problem(problem.because(cause));
-                self.debug_failed(desk, "unsupported");
-                self.take_back(desk, found, file, before.is_none().then_some(temporary_name.as_deref()));
-                self.put_back(desk, found, backup.as_deref());
+                cx.problem(problem.because(cause));
+                self.debug_failed(cx, "unsupported");
+                self.take_back(cx, found, file, before.is_none().then_some(temporary_name.as_deref()));
+                self.put_back(cx, found, backup.as_deref());
                 return None;
             }
         };
@@ -169,10 +169,10 @@ impl Copier {
         let offloaded = matches!(transfer, Transfer::Kernel(_));
         let has_holes = skips_holes || (!reflinked && self.options.sparse == Sparse::Always);
         if reflinked {
-            desk.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
+            cx.count(Tally { bytes: stat.size, reflinked: 1, ..Tally::default() });
         }
         // What is written through a symbolic link is not what has the name.
-        let has_the_name = link.is_some() && birth.is_some();
+        let has_the_name = link.is_some() && creation_mode.is_some();
         let made = has_the_name.then(|| haul_sys::stat(&file).ok()).flatten();
         let made = made.map(|stat| MadeFile::of(&stat));
         let own = CopiedFile {
@@ -184,49 +184,49 @@ impl Copier {
             offloaded,
             skips_holes,
             has_holes,
-            birth,
+            creation_mode,
             temporary_name,
         };
         Some(Start::Move { own, target: file, transfer, inspect: has_holes })
     }
 
     /// Closes a target that was opened for nothing, and removes it if it is `new`; that may have a temporary name.
-    fn take_back(&self, desk: &Desk<'_, Self>, found: &Found<Self>, file: Fd, new: Option<Option<&CStr>>) {
+    fn take_back(&self, cx: &Context<'_, Self>, found: &Entry<Self>, file: Fd, new: Option<Option<&CStr>>) {
         let mut outcome = file.close();
         if let Some(temporary_name) = new {
             let name = temporary_name.unwrap_or(target_name(found));
-            let removed = open_directory(desk, found).and_then(|directory| remove(directory, name));
+            let removed = open_directory(cx, found).and_then(|directory| remove(directory, name));
             outcome = outcome.and(removed);
         }
         if let Err(cause) = outcome {
-            desk.problem(Problem::new(wording::CANNOT_REMOVE).naming(target_path(found)).because(cause));
+            cx.problem(Problem::new(wording::CANNOT_REMOVE).naming(target_path(found)).because(cause));
         }
     }
 
     /// Makes or opens the target of a regular file.
     pub(super) fn open_target(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: Original<'_>,
-        birth: Birth,
+        creation_mode: CreationMode,
     ) -> Result<Target, Problem> {
         let name = target_name(found);
         let directory = self
-            .open_place(desk, found)
+            .open_place(cx, found)
             .map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, slashed(name, cause)))?;
-        match self.make_file(desk, found, (&directory, name), birth.mode, source.layout) {
+        match self.make_file(cx, found, (&directory, name), creation_mode.mode, source.layout) {
             Ok(file) => {
-                self.tell_copied(desk, found);
-                Ok(Target::Open(OpenTarget { birth: Some(birth), ..OpenTarget::new(file) }))
+                self.tell_copied(cx, found);
+                Ok(Target::Open(OpenTarget { creation_mode: Some(creation_mode), ..OpenTarget::new(file) }))
             }
-            Err(cause) if cause.is(Errno::EXIST) => self.open_in_place(desk, found, source, &directory),
+            Err(cause) if cause.is(Errno::EXIST) => self.open_in_place(cx, found, source, &directory),
             Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
-                self.open_in_place(desk, found, source, &directory)
+                self.open_in_place(cx, found, source, &directory)
             }
             Err(cause) => {
                 let problem = failure(found, &directory, wording::CANNOT_CREATE_FILE, slashed(name, cause));
-                self.tell_tried(desk, found, &problem);
+                self.tell_tried(cx, found, &problem);
                 Err(problem)
             }
         }
@@ -235,25 +235,25 @@ impl Copier {
     /// Opens or makes the target where something stands in its place, or did a moment ago.
     fn open_in_place(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: Original<'_>,
         directory: &Fd,
     ) -> Result<Target, Problem> {
         let mut turn = self.turn(found);
-        match self.clear(desk, found, directory, &mut turn, source.stat)? {
+        match self.clear(cx, found, directory, &mut turn, source.stat)? {
             Place::Left(left) => Ok(Target::Left(left)),
             Place::Taken(there) => {
-                self.tell_copied(desk, found);
-                self.open_existing(desk, found, source, directory, there).map(Target::Open)
+                self.tell_copied(cx, found);
+                self.open_existing(cx, found, source, directory, there).map(Target::Open)
             }
             Place::Free(backup) => {
-                self.tell_copied_over(desk, found, backup.as_deref());
-                let is_there = if backup.is_some() { self.check_source(desk, found) } else { Ok(()) };
-                match is_there.and_then(|()| self.make_anew(desk, found, source, directory)) {
+                self.tell_copied_over(cx, found, backup.as_deref());
+                let is_there = if backup.is_some() { self.check_source(cx, found) } else { Ok(()) };
+                match is_there.and_then(|()| self.make_anew(cx, found, source, directory)) {
                     Ok(target) => Ok(Target::Open(OpenTarget { backup, ..target })),
                     Err(problem) => {
-                        self.put_back(desk, found, backup.as_deref());
+                        self.put_back(cx, found, backup.as_deref());
                         Err(problem)
                     }
                 }
@@ -263,8 +263,8 @@ impl Copier {
 
     /// Checks that a source can still be reached by its name: it may be a symbolic link that leads through what was moved
     /// away for its copy, or that itself. GNU, which opens the source only now, fails then.
-    fn check_source(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<(), Problem> {
-        let looked = desk
+    fn check_source(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<(), Problem> {
+        let looked = cx
             .cache()
             .open(&found.node.source)
             .and_then(|directory| stat_path(Some(&*directory), found.name(), self.follows_here(found)));
@@ -276,8 +276,8 @@ impl Copier {
     /// Opens what stands in the target's place. With `-f`, what cannot be opened is removed.
     fn open_existing(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: Original<'_>,
         directory: &Fd,
         there: Option<Stat>,
@@ -291,13 +291,13 @@ impl Copier {
             // It was a symbolic link to itself and is something else now: made anew like anything that cannot be opened.
             (Ok(file), None) => {
                 file.close().map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, cause))?;
-                self.make_room(desk, found, directory)?;
-                self.make_anew(desk, found, source, directory)
+                self.make_room(cx, found, directory)?;
+                self.make_anew(cx, found, source, directory)
             }
-            (Err(cause), _) if cause.is(Errno::NOENT) => self.make_anew(desk, found, source, directory),
+            (Err(cause), _) if cause.is(Errno::NOENT) => self.make_anew(cx, found, source, directory),
             (Err(_), _) if self.options.existing.force => {
-                self.make_room(desk, found, directory)?;
-                self.make_anew(desk, found, source, directory)
+                self.make_room(cx, found, directory)?;
+                self.make_anew(cx, found, source, directory)
             }
             (Err(cause), _) => Err(problem(found, wording::CANNOT_CREATE_FILE, cause)),
         }
@@ -306,7 +306,7 @@ impl Copier {
     /// Empties a target that was opened, after making sure that it is not the source by another way.
     fn empty(
         &self,
-        found: &Found<Self>,
+        found: &Entry<Self>,
         source: &Stat,
         there: Stat,
         file: Fd,
@@ -329,13 +329,13 @@ impl Copier {
     /// Makes the target where nothing is, or a symbolic link that leads nowhere.
     fn make_anew(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: Original<'_>,
         directory: &Fd,
     ) -> Result<OpenTarget, Problem> {
         let (name, mode) = (target_name(found), self.new_file_mode(source.stat));
-        let outcome = match self.make_file(desk, found, (directory, name), mode, source.layout) {
+        let outcome = match self.make_file(cx, found, (directory, name), mode, source.layout) {
             Err(cause) if cause.is(Errno::EXIST) && is_link(directory, name) => {
                 if !self.options.through_dangling {
                     return Err(Problem::new(wording::DANGLING).naming(target_path(found)));
@@ -361,7 +361,7 @@ impl Copier {
     /// Makes the target share the source's blocks, if it is wanted and possible; returns whether it was.
     fn share_blocks(
         &self,
-        found: &Found<Self>,
+        found: &Entry<Self>,
         source: &Arc<Fd>,
         stat: &Stat,
         target: &Fd,
@@ -386,7 +386,7 @@ impl Copier {
     }
 
     /// Chooses how the bytes are moved.
-    fn transfer(&self, found: &Found<Self>, source: &Fd, stat: &Stat) -> Transfer {
+    fn transfer(&self, found: &Entry<Self>, source: &Fd, stat: &Stat) -> Transfer {
         let holes = match self.options.sparse {
             Sparse::Never => Holes::Read,
             Sparse::Auto | Sparse::Always if has_holes(source, stat) => Holes::Skip,
@@ -401,25 +401,25 @@ impl Copier {
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
     }
 
-    pub(super) fn finish_copy(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+    pub(super) fn finish_copy(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
         let Some(target) = &file.target else { return true };
         if file.own.has_holes
             && let Err(cause) = truncate(target, file.length())
         {
             let problem = Problem::new(wording::FAILED_TO_EXTEND).naming(target_path(&file.found));
-            desk.problem(problem.because(cause));
+            cx.problem(problem.because(cause));
             return false;
         }
         if self.options.debug {
-            self.debug_file(desk, file);
+            self.debug_file(cx, file);
         }
-        let birth = file.own.birth;
-        let xattrs = match birth.is_some_and(|birth| birth.is_final) {
+        let creation_mode = file.own.creation_mode;
+        let xattrs = match creation_mode.is_some_and(|creation_mode| creation_mode.is_final) {
             true => SourceXattrs::default(),
-            false => self.read_xattrs(desk, Object::Open(&file.source), &|| file.found.path()),
+            false => self.read_xattrs(cx, Object::Open(&file.source), &|| file.found.path()),
         };
         self.give_attributes(
-            desk,
+            cx,
             &Subject {
                 object: Object::Open(target),
                 stat: &file.stat,
@@ -427,7 +427,7 @@ impl Copier {
                 before: file.own.before.as_ref(),
                 plain_mode: self.plain_file_mode(&file.stat, file.own.before.as_ref()),
                 has_access_list: file.found.node.own.gives_access_list,
-                birth: birth.map(|birth| (birth, &file.found.node.own)),
+                creation_mode: creation_mode.map(|creation_mode| (creation_mode, &file.found.node.own)),
                 target_path: &|| target_path(&file.found),
             },
         )
@@ -446,22 +446,28 @@ impl Copier {
         (final_mode != made_with).then_some(final_mode)
     }
 
-    pub(super) fn end_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: &CopiedFile, moved: bool) {
-        let moved = self.give_name(desk, found, own.temporary_name.as_ref(), moved);
+    pub(super) fn end_file(
+        &self,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        own: &CopiedFile,
+        moved: bool,
+    ) {
+        let moved = self.give_name(cx, found, own.temporary_name.as_ref(), moved);
         if moved {
-            desk.count(Tally { files: 1, ..Tally::default() });
+            cx.count(Tally { files: 1, ..Tally::default() });
             if found.is_operand() {
-                self.record_created(desk, found);
+                self.record_created(cx, found);
             }
         }
         if !moved {
-            self.put_back(desk, found, own.backup.as_deref());
+            self.put_back(cx, found, own.backup.as_deref());
         }
         match (own.link, moved) {
             (Some(file), true) => {
-                self.complete_link(desk, found, file, own.made);
+                self.complete_link(cx, found, file, own.made);
             }
-            (link, _) => self.abandon_link(desk, link),
+            (link, _) => self.abandon_link(cx, link),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! with what it meets. Such a copy waits for its
 //! other end as long as it takes, so it keeps a worker for itself.
 
-use haul_flow::{Desk, Found, Problem, Tally, Wording};
+use haul_flow::{Context, Entry, Problem, Tally, Wording};
 use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Stat};
 use haul_sys::{open, read_on, write_on};
 
@@ -22,22 +22,22 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// what came of it.
 pub(super) fn copy_special(
     copier: &Copier,
-    desk: &Desk<'_, Copier>,
-    found: &Found<Copier>,
+    cx: &Context<'_, Copier>,
+    found: &Entry<Copier>,
     directory: &Fd,
     stat: &Stat,
 ) -> Result<Made, Problem> {
-    if let Some(refusal) = copier.refuses(desk, found, stat) {
+    if let Some(refusal) = copier.refuses(cx, found, stat) {
         return Err(refusal);
     }
     let unreadable =
         |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(found.path()).because(cause);
     let how = if copier.follows_here(found) { Open::READ.following() } else { Open::READ };
     // GNU opens the source after it has told of it.
-    let tell = |_: &Error| copier.tell_copied(desk, found);
+    let tell = |_: &Error| copier.tell_copied(cx, found);
     let source = open(directory, found.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
-    let made = match copier.open_target(desk, found, Original::of(stat), copier.private_birth(stat))? {
-        Target::Open(target) => Made::whole_if(copy(copier, desk, found, (&source, stat), target)),
+    let made = match copier.open_target(cx, found, Original::of(stat), copier.private_birth(stat))? {
+        Target::Open(target) => Made::whole_if(copy(copier, cx, found, (&source, stat), target)),
         Target::Left(left) => Made::Left(left),
     };
     match source.close() {
@@ -52,23 +52,23 @@ pub(super) fn copy_special(
 /// what fails and closes the target. Returns whether all went well.
 pub(super) fn copy(
     copier: &Copier,
-    desk: &Desk<'_, Copier>,
-    found: &Found<Copier>,
+    cx: &Context<'_, Copier>,
+    found: &Entry<Copier>,
     (source, stat): (&Fd, &Stat),
     target: OpenTarget,
 ) -> bool {
     let OpenTarget { file, before, backup, .. } = target;
     let mut moved = true;
-    if let Err((wording, cause)) = pump(desk, source, &file) {
+    if let Err((wording, cause)) = pump(cx, source, &file) {
         let path =
             if wording == haul_flow::wording::ERROR_READING { found.path() } else { target_path(found) };
-        desk.problem(Problem::new(wording).naming(path).because(cause));
+        cx.problem(Problem::new(wording).naming(path).because(cause));
         moved = false;
     }
-    copier.debug_stream(desk);
+    copier.debug_stream(cx);
     // A device or FIFO that the user writes to keeps its rights, unlike with GNU cp: it is not a copy.
     if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
-        let xattrs = copier.read_xattrs(desk, Object::Open(source), &|| found.path());
+        let xattrs = copier.read_xattrs(cx, Object::Open(source), &|| found.path());
         let subject = Subject {
             object: Object::Open(&file),
             stat,
@@ -76,25 +76,25 @@ pub(super) fn copy(
             before: before.as_ref(),
             plain_mode: copier.plain_file_mode(stat, before.as_ref()),
             has_access_list: found.node.own.gives_access_list,
-            birth: None,
+            creation_mode: None,
             target_path: &|| target_path(found),
         };
-        moved = copier.give_attributes(desk, &subject);
+        moved = copier.give_attributes(cx, &subject);
     }
     if let Err(cause) = file.close() {
         let problem = Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(target_path(found));
-        desk.problem(problem.because(cause));
+        cx.problem(problem.because(cause));
         moved = false;
     }
     if moved {
-        desk.count(Tally { files: 1, ..Tally::default() });
+        cx.count(Tally { files: 1, ..Tally::default() });
     } else {
-        copier.put_back(desk, found, backup.as_deref());
+        copier.put_back(cx, found, backup.as_deref());
     }
     moved
 }
 
-fn pump(desk: &Desk<'_, Copier>, source: &Fd, target: &Fd) -> Result<(), (Wording, Error)> {
+fn pump(cx: &Context<'_, Copier>, source: &Fd, target: &Fd) -> Result<(), (Wording, Error)> {
     let mut buffer = vec![0; BLOCK_BYTES];
     loop {
         let length =
@@ -111,6 +111,6 @@ fn pump(desk: &Desk<'_, Copier>, source: &Fd, target: &Fd) -> Result<(), (Wordin
             }
             rest = &rest[written..];
         }
-        desk.count(Tally { bytes: length as u64, ..Tally::default() });
+        cx.count(Tally { bytes: length as u64, ..Tally::default() });
     }
 }

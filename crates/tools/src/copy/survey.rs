@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
-    Config, Desk, Enter, Found, Handled, HeldCache, Local, Opened, OpenedFile, Operand, Plan, Report,
+    Config, Context, DirCache, Enter, Entry, Handled, Local, OpenDir, OpenSource, Operand, Plan, Report,
     Settings, Setup, Split, Start, Tally, Tool,
 };
 use haul_sys::{EntryType, stat_path};
@@ -23,7 +23,7 @@ const HELD: usize = 16;
 ///
 /// Problems are not reported: the copy meets them too.
 pub fn survey(operands: &Operands, options: &CopyOptions, report: &dyn Report, stop: &AtomicBool) {
-    let cache = HeldCache::new(HELD);
+    let cache = DirCache::new(HELD);
     let Ok(assignments) = operands::assign(operands, options, &cache) else { return };
     let places = assignments.iter().filter_map(|assignment| {
         let split = Split::of(&assignment.text);
@@ -64,7 +64,7 @@ impl Tool for Survey<'_> {
     type Directory = ();
     type File = ();
 
-    fn follow(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Entry<Self>) -> bool {
         match self.options.dereference {
             Dereference::Never => false,
             Dereference::Operands => found.is_operand(),
@@ -72,7 +72,7 @@ impl Tool for Survey<'_> {
         }
     }
 
-    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
         match kind {
             _ if self.stop.load(Ordering::Relaxed) => Plan::Skip,
             EntryType::Directory if self.options.recursive => Plan::Enter,
@@ -81,25 +81,25 @@ impl Tool for Survey<'_> {
         }
     }
 
-    fn enter_dir(&self, _: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<()> {
+    fn enter_dir(&self, _: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<()> {
         let crossing =
             found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
         if self.options.one_file_system && crossing { Enter::Bare(()) } else { Enter::Visit(()) }
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
         let follow = self.follow(found);
-        let looked = desk
+        let looked = cx
             .cache()
             .open(&found.node.source)
             .and_then(|directory| stat_path(Some(&*directory), found.name(), follow));
         if let Ok(stat) = looked {
-            desk.count(Tally { bytes: stat.size, ..Tally::default() });
+            cx.count(Tally { bytes: stat.size, ..Tally::default() });
         }
         Handled::Over
     }
 
-    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+    fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
         Start::Done
     }
 }

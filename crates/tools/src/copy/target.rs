@@ -5,12 +5,12 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Desk, Found, Held, Problem, Wording};
+use haul_flow::{Context, DirHandle, Entry, Problem, Wording};
 use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat, stat_at, stat_path};
 
 use super::Copier;
 use super::attributes::SourceXattrs;
-use super::births::Births;
+use super::creation_mode::CreationModes;
 use super::wording;
 
 /// The directories made in ones that were there before: the tops of what is new, each with the operand it is of. A walk
@@ -99,7 +99,7 @@ impl Copy {
 #[derive(Debug)]
 pub struct TargetDirectory {
     /// The directory.
-    pub(super) held: Arc<Held>,
+    pub(super) held: Arc<DirHandle>,
     /// For the place of an operand, the name its copy gets.
     pub(super) rename: Option<CString>,
     /// The operand it belongs to.
@@ -113,7 +113,7 @@ pub struct TargetDirectory {
     /// Whether new entries inherit an access list from it. Looked at only where modes are preserved.
     pub(super) gives_access_list: bool,
     /// What new files in it are born with.
-    pub(super) births: Births,
+    pub(super) creation_modes: CreationModes,
 }
 
 /// What leaving a target directory needs to know.
@@ -130,7 +130,7 @@ pub(super) struct MadeDirectory {
 impl TargetDirectory {
     /// Makes the place of the `index`-th operand: `name` in `held` is where its copy goes.
     pub(super) fn place(
-        held: Arc<Held>,
+        held: Arc<DirHandle>,
         name: CString,
         (source, target): (Vec<u8>, Vec<u8>),
         index: usize,
@@ -145,7 +145,7 @@ impl TargetDirectory {
             reflink_refused: AtomicBool::new(false),
             is_shared,
             gives_access_list,
-            births: Births::default(),
+            creation_modes: CreationModes::default(),
         }
     }
 
@@ -171,12 +171,12 @@ impl TargetDirectory {
 }
 
 /// Returns the name an entry's copy gets.
-pub(super) fn target_name(found: &Found<Copier>) -> &CStr {
+pub(super) fn target_name(found: &Entry<Copier>) -> &CStr {
     found.node.own.rename.as_deref().unwrap_or(found.name())
 }
 
 /// Returns the path of an entry's copy, as messages name it.
-pub(super) fn target_path(found: &Found<Copier>) -> Vec<u8> {
+pub(super) fn target_path(found: &Entry<Copier>) -> Vec<u8> {
     match found.is_operand() {
         true => found.node.own.copy.target.clone(),
         false => found.node.own.held.path_of(target_name(found)),
@@ -184,20 +184,20 @@ pub(super) fn target_path(found: &Found<Copier>) -> Vec<u8> {
 }
 
 /// Returns the path under which what is in an operand's copy is named; `None` below, where it follows from the names.
-pub(super) fn shown_directory(found: &Found<Copier>) -> Option<Vec<u8>> {
+pub(super) fn shown_directory(found: &Entry<Copier>) -> Option<Vec<u8>> {
     let target = &found.node.own.copy.target;
     let end = target.iter().rposition(|byte| *byte != b'/').map_or(target.len(), |last| last + 1);
     found.is_operand().then(|| target[..end].to_vec())
 }
 
 /// Words a failure that is about an entry's copy.
-pub(super) fn problem(found: &Found<Copier>, wording: Wording, cause: Error) -> Problem {
+pub(super) fn problem(found: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
     Problem::new(wording).naming(target_path(found)).because(cause)
 }
 
 /// Words the failure to make an entry's copy. GNU looks at the place first, unless it has just made the directory, and
 /// says so when it cannot: a name that is too long, or goes through a file.
-pub(super) fn failure(found: &Found<Copier>, directory: &Fd, wording: Wording, cause: Error) -> Problem {
+pub(super) fn failure(found: &Entry<Copier>, directory: &Fd, wording: Wording, cause: Error) -> Problem {
     let above = &found.node.own.made;
     let above_is_new = above.as_ref().is_some_and(|made| made.before.is_none());
     let problem = |wording, cause| Problem::new(wording).naming(target_path(found)).because(cause);
@@ -208,7 +208,7 @@ pub(super) fn failure(found: &Found<Copier>, directory: &Fd, wording: Wording, c
 }
 
 /// Words why what was just made does not get its attributes: something else is in its place, or the cause.
-pub(super) fn not_ours(found: &Found<Copier>, wording: Wording, cause: Error) -> Problem {
+pub(super) fn not_ours(found: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
     match cause.is(Errno::STALE) {
         true => Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)),
         false => problem(found, wording, cause),
@@ -217,16 +217,16 @@ pub(super) fn not_ours(found: &Found<Copier>, wording: Wording, cause: Error) ->
 
 impl Copier {
     /// Opens the directory in which an entry's copy is made. GNU tells of an entry before it finds that there is none.
-    pub(super) fn open_place(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Result<Arc<Fd>, Error> {
-        let opened = open_directory(desk, found);
+    pub(super) fn open_place(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<Arc<Fd>, Error> {
+        let opened = open_directory(cx, found);
         if opened.as_ref().is_err_and(|cause| cause.is(Errno::NOENT)) {
-            self.tell_copied(desk, found);
+            self.tell_copied(cx, found);
         }
         opened
     }
 }
 
 /// Opens the directory an entry's copy goes to.
-pub(super) fn open_directory(desk: &Desk<'_, Copier>, found: &Found<Copier>) -> Result<Arc<Fd>, Error> {
-    desk.cache().open(&found.node.own.held)
+pub(super) fn open_directory(cx: &Context<'_, Copier>, found: &Entry<Copier>) -> Result<Arc<Fd>, Error> {
+    cx.cache().open(&found.node.own.held)
 }

@@ -13,12 +13,12 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Desk, Found, Held, HeldCache, Problem, sweep};
+use haul_flow::{Context, DirCache, DirHandle, Entry, Problem, sweep};
 use haul_sys::{Errno, Fd, remove, rename, rename_to_new};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Copier;
-use super::births::Birth;
+use super::creation_mode::CreationMode;
 use super::layouts::Original;
 use super::options::{TemporaryNames, Update};
 use super::regular::OpenTarget;
@@ -43,7 +43,7 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
 
 impl Copier {
     /// Returns the name that an entry's copy has until it is whole. `None` where copies have their own names from the start.
-    pub(super) fn temporary_name(&self, found: &Found<Self>, attempt: u32) -> Option<CString> {
+    pub(super) fn temporary_name(&self, found: &Entry<Self>, attempt: u32) -> Option<CString> {
         let TemporaryNames { number, epoch } = self.temporary_names.get()?;
         let name = xxh3_64(target_name(found).to_bytes());
         CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
@@ -52,27 +52,31 @@ impl Copier {
     /// Makes the target of an entry under a temporary name.
     pub(super) fn create_temporary(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         (directory, name): (&Fd, CString),
         source: Original<'_>,
-        birth: Birth,
+        creation_mode: CreationMode,
     ) -> Result<OpenTarget, Problem> {
-        let make = || self.make_file(desk, found, (directory, &name), birth.mode, source.layout);
+        let make = || self.make_file(cx, found, (directory, &name), creation_mode.mode, source.layout);
         let made = match make() {
             // Of a run that was ended and goes on by its journal.
             Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
             outcome => outcome,
         };
         let file = made.map_err(|cause| failure(found, directory, wording::CANNOT_CREATE_FILE, cause))?;
-        self.tell_copied(desk, found);
-        Ok(OpenTarget { birth: Some(birth), temporary_name: Some(name), ..OpenTarget::new(file) })
+        self.tell_copied(cx, found);
+        Ok(OpenTarget {
+            creation_mode: Some(creation_mode),
+            temporary_name: Some(name),
+            ..OpenTarget::new(file)
+        })
     }
 
     /// Removes what earlier runs with this journal have left in a directory. Nothing of it is in use any more: the journal's
     /// lock says that those runs are over, and this one has done the directory's entries. Unless the job is lost: then a later
     /// run goes on with what was begun.
-    pub(super) fn sweep(&self, cache: &HeldCache, held: &Arc<Held>) -> Vec<Problem> {
+    pub(super) fn sweep(&self, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
         let run = match self.temporary_names.get() {
             Some(run) if run.epoch > 1 => *run,
             _ => return Vec::new(),
@@ -89,13 +93,13 @@ impl Copier {
     /// Gives a file that is whole and closed its own name; takes away one that is not whole. Returns whether it is there.
     pub(super) fn give_name(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         temporary: Option<&CString>,
         moved: bool,
     ) -> bool {
         let Some(temporary) = temporary else { return moved };
-        let named = open_directory(desk, found).and_then(|directory| {
+        let named = open_directory(cx, found).and_then(|directory| {
             if !moved {
                 return remove(&*directory, temporary).map(|()| false);
             }
@@ -113,7 +117,7 @@ impl Copier {
             }
         });
         named.unwrap_or_else(|cause| {
-            desk.problem(problem(found, wording::CANNOT_CREATE_FILE, cause));
+            cx.problem(problem(found, wording::CANNOT_CREATE_FILE, cause));
             false
         })
     }

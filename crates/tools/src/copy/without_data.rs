@@ -2,15 +2,15 @@
 //!
 //! No data is read, so the source is not opened either, unless only that can tell whether it may be read, which GNU cp
 //! demands, or what its attributes are. A new file costs two calls, statx and mknodat; under `-a`, where files are known to be
-//! born as they should be (`births.rs`), seven: statx, openat, listxattr and close of the source, openat, utimensat and close of the
+//! born as they should be (`creation_modes.rs`), seven: statx, openat, listxattr and close of the source, openat, utimensat and close of the
 //! target. They are opened for that, because a name may lead to something else by the next call.
 
-use haul_flow::{Desk, Found, Problem, Tally};
+use haul_flow::{Context, Entry, Problem, Tally};
 use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
 use super::attributes::{Object, SourceXattrs, Subject};
-use super::births::Birth;
+use super::creation_mode::CreationMode;
 use super::layouts::Original;
 use super::options::Preserve;
 use super::place::Made;
@@ -21,8 +21,8 @@ impl Copier {
     /// Makes a file like the source, without its content; returns what came of it.
     pub(super) fn copy_without_data(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         directory: &Fd,
         source: &Stat,
     ) -> Result<Made, Problem> {
@@ -34,12 +34,12 @@ impl Copier {
         };
         let path = || found.path();
         let xattrs = match &opened {
-            Some(opened) => self.read_xattrs(desk, Object::Open(opened), &path),
-            None => self.read_named_xattrs(desk, (directory, found.name()), &path),
+            Some(opened) => self.read_xattrs(cx, Object::Open(opened), &path),
+            None => self.read_named_xattrs(cx, (directory, found.name()), &path),
         };
-        let made = match self.make_at_once(desk, found, source) {
+        let made = match self.make_at_once(cx, found, source) {
             Some(made) => Ok(made),
-            None => self.make_by_opening(desk, found, source, &xattrs),
+            None => self.make_by_opening(cx, found, source, &xattrs),
         };
         match opened.map(Fd::close) {
             Some(Err(cause)) => made.and(Err(unclosed(found.path(), cause))),
@@ -49,49 +49,55 @@ impl Copier {
 
     /// Makes a new file that gets no attributes but the mode it is made with, without opening it. `None` if it gets more,
     /// or can't be made: then opening it says why.
-    fn make_at_once(&self, desk: &Desk<'_, Self>, found: &Found<Self>, source: &Stat) -> Option<Made> {
+    fn make_at_once(&self, cx: &Context<'_, Self>, found: &Entry<Self>, source: &Stat) -> Option<Made> {
         let keeps = self.options.preserve.difference(Preserve::LINKS);
         if !keeps.is_empty() || self.reads_xattrs() || self.plain_file_mode(source, None).is_some() {
             return None;
         }
-        let directory = open_directory(desk, found).ok()?;
+        let directory = open_directory(cx, found).ok()?;
         let mode = self.private_birth(source).mode;
         let file = Special { kind: FileType::Regular, mode, device_number: 0 };
         make_special(&directory, target_name(found), file).ok()?;
-        self.tell_copied(desk, found);
-        desk.count(Tally { files: 1, ..Tally::default() });
+        self.tell_copied(cx, found);
+        cx.count(Tally { files: 1, ..Tally::default() });
         Some(Made::Whole)
     }
 
     /// Makes or opens a file and gives it its attributes.
     fn make_by_opening(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: &Stat,
         xattrs: &SourceXattrs,
     ) -> Result<Made, Problem> {
-        let birth = match xattrs.is_empty() && self.is_born_final(&found.node.own, source) {
-            true => Birth { mode: source.mode, is_final: true },
+        let creation_mode = match xattrs.is_empty() && self.is_born_final(&found.node.own, source) {
+            true => CreationMode { mode: source.mode, is_final: true },
             false => self.private_birth(source),
         };
-        let target = match self.open_target(desk, found, Original::of(source), birth)? {
+        let target = match self.open_target(cx, found, Original::of(source), creation_mode)? {
             Target::Open(target) => target,
             Target::Left(left) => return Ok(Made::Left(left)),
         };
-        let OpenTarget { file, before, birth, .. } = target;
+        let OpenTarget { file, before, creation_mode, .. } = target;
         let object = Object::Open(&file);
-        let made = self.finish_without_data(desk, found, source, (object, before.as_ref(), birth, xattrs));
+        let made =
+            self.finish_without_data(cx, found, source, (object, before.as_ref(), creation_mode, xattrs));
         file.close().map_err(|cause| unclosed(target_path(found), cause))?;
         Ok(made)
     }
 
     fn finish_without_data(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: &Stat,
-        (object, before, birth, xattrs): (Object<'_>, Option<&Stat>, Option<Birth>, &SourceXattrs),
+        (object, before, creation_mode, xattrs): (
+            Object<'_>,
+            Option<&Stat>,
+            Option<CreationMode>,
+            &SourceXattrs,
+        ),
     ) -> Made {
         let subject = Subject {
             object,
@@ -100,18 +106,18 @@ impl Copier {
             before,
             plain_mode: self.plain_file_mode(source, before),
             has_access_list: found.node.own.gives_access_list,
-            birth: birth.map(|birth| (birth, &found.node.own)),
+            creation_mode: creation_mode.map(|creation_mode| (creation_mode, &found.node.own)),
             target_path: &|| target_path(found),
         };
-        let done = self.give_attributes(desk, &subject);
+        let done = self.give_attributes(cx, &subject);
         if done {
-            desk.count(Tally { files: 1, ..Tally::default() });
+            cx.count(Tally { files: 1, ..Tally::default() });
         }
         Made::whole_if(done)
     }
 
     /// Says how the source is opened, if it has to be.
-    fn must_open(&self, found: &Found<Self>, source: &Stat) -> Option<Open> {
+    fn must_open(&self, found: &Entry<Self>, source: &Stat) -> Option<Open> {
         let follows = self.follows_here(found);
         let how = if follows { Open::READ.following() } else { Open::READ };
         // By its name, the attributes of a link would be those of the link itself.

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Desk, Found, Problem, Stages, Tally};
+use haul_flow::{Context, Entry, Problem, Stages, Tally};
 use haul_sys::{Error, Fd};
 
 use super::Runner;
@@ -21,7 +21,7 @@ const STEP_BYTES_MIN: usize = 4 << 10;
 
 /// A file being cut into blocks of lines.
 pub(super) struct Lines {
-    found: Found<Runner>,
+    found: Entry<Runner>,
     source: Mutex<Option<Arc<Fd>>>,
     block_bytes: u64,
     position: Mutex<u64>,
@@ -33,8 +33,8 @@ impl Lines {
     /// Starts feeding an open file. `alone` means that there is no other file, so output need not
     /// wait for the end.
     pub(super) fn begin(
-        desk: &Desk<'_, Runner>,
-        found: Found<Runner>,
+        cx: &Context<'_, Runner>,
+        found: Entry<Runner>,
         source: Arc<Fd>,
         block_bytes: u64,
         alone: bool,
@@ -46,7 +46,7 @@ impl Lines {
             position: Mutex::new(0),
             whole: (!alone).then(Mutex::default),
         };
-        desk.begin_sequence(Arc::new(lines), 2 * desk.settings().jobs);
+        cx.begin_sequence(Arc::new(lines), 2 * cx.settings().jobs);
     }
 
     fn source(&self) -> Option<Arc<Fd>> {
@@ -93,8 +93,8 @@ impl Stages<Runner> for Lines {
     type Piece = Vec<u8>;
     type Made = Result;
 
-    fn next(&self, desk: &Desk<'_, Runner>) -> Option<Vec<u8>> {
-        let source = self.source().filter(|_| !desk.tool().running.is_stopped())?;
+    fn next(&self, cx: &Context<'_, Runner>) -> Option<Vec<u8>> {
+        let source = self.source().filter(|_| !cx.tool().running.is_stopped())?;
         let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
         match self.block(&source, *position) {
             Ok(block) => {
@@ -103,38 +103,38 @@ impl Stages<Runner> for Lines {
             }
             Err(cause) => {
                 let problem = Problem::new(wording::ERROR_READING).naming(self.found.path());
-                desk.problem(problem.because(cause));
+                cx.problem(problem.because(cause));
                 None
             }
         }
     }
 
-    fn work(&self, desk: &Desk<'_, Runner>, block: Vec<u8>) -> Result {
-        let ran = desk.tool().run(desk, &[self.found.path()], Some(&block));
-        desk.count(Tally { bytes: block.len() as u64, ..Tally::default() });
+    fn work(&self, cx: &Context<'_, Runner>, block: Vec<u8>) -> Result {
+        let ran = cx.tool().run(cx, &[self.found.path()], Some(&block));
+        cx.count(Tally { bytes: block.len() as u64, ..Tally::default() });
         match ran {
             Ran::Ended(result) => result,
             Ran::Nothing | Ran::TooLong => Result::default(),
         }
     }
 
-    fn put(&self, desk: &Desk<'_, Runner>, result: Result) {
+    fn put(&self, cx: &Context<'_, Runner>, result: Result) {
         match &self.whole {
             Some(whole) => whole.lock().unwrap_or_else(PoisonError::into_inner).append(result),
-            None => desk.tell(&self.found, result.pack()),
+            None => cx.tell(&self.found, result.pack()),
         }
     }
 
-    fn end(&self, desk: &Desk<'_, Runner>) {
+    fn end(&self, cx: &Context<'_, Runner>) {
         if let Some(whole) = &self.whole {
             let whole = std::mem::take(&mut *whole.lock().unwrap_or_else(PoisonError::into_inner));
-            desk.tell(&self.found, whole.pack());
+            cx.tell(&self.found, whole.pack());
         }
         let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(cause)) = source.and_then(Arc::into_inner).map(Fd::close) {
             let problem = Problem::new(wording::FAILED_TO_CLOSE).naming(self.found.path());
-            desk.problem(problem.because(cause));
+            cx.problem(problem.because(cause));
         }
-        desk.settle(&self.found);
+        cx.settle(&self.found);
     }
 }

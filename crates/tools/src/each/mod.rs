@@ -22,10 +22,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use haul_cluster::{Arrivals, Distributed};
+use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
-    CancelToken, Config, Desk, Enter, Executor, Found, Handled, Node, Opened, OpenedFile, Plan, Policy,
-    Probe, Problem, Report, Session, Start, Status, Tally, Tool,
+    CancelToken, Config, Context, DirNode, Enter, Entry, Executor, Handled, OpenDir, OpenSource, Plan,
+    Policy, Probe, Problem, Report, Session, Start, Status, Tally, Tool,
 };
 use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
 
@@ -123,7 +123,7 @@ pub struct Runner {
     cancel: CancelToken,
     results: Results,
     /// Entries collected for the next batch.
-    waiting: Mutex<Vec<Found<Runner>>>,
+    waiting: Mutex<Vec<Entry<Runner>>>,
 }
 
 impl Runner {
@@ -148,7 +148,7 @@ impl Runner {
     }
 
     /// True if an entry matches by type and name.
-    fn wants(&self, found: &Found<Self>, kind: EntryType) -> bool {
+    fn wants(&self, found: &Entry<Self>, kind: EntryType) -> bool {
         let kind = match kind {
             EntryType::Regular => Kinds::FILES,
             EntryType::Directory => Kinds::DIRECTORIES,
@@ -166,11 +166,11 @@ impl Runner {
     }
 
     /// Returns true if an entry matches. Calls `stat` only if its size or time matters.
-    fn looks_right(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> bool {
+    fn looks_right(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> bool {
         if self.options.size.is_none() && self.options.newer.is_none() {
             return true;
         }
-        let looked = desk.cache().open(&found.node.source).and_then(|directory| {
+        let looked = cx.cache().open(&found.node.source).and_then(|directory| {
             if kind != EntryType::Symlink && self.follow(found) {
                 stat_path(Some(&*directory), found.name(), true)
             } else {
@@ -180,17 +180,17 @@ impl Runner {
         match looked {
             Ok(stat) => self.admits(&stat),
             Err(cause) => {
-                desk.problem(Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause));
+                cx.problem(Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause));
                 false
             }
         }
     }
 
     /// Runs the command for an entry, or adds it to the next batch.
-    fn serve(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
-        desk.count(Tally { files: 1, ..Tally::default() });
+    fn serve(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
+        cx.count(Tally { files: 1, ..Tally::default() });
         if self.options.batch <= 1 {
-            return self.run_for(desk, std::slice::from_ref(found));
+            return self.run_for(cx, std::slice::from_ref(found));
         }
         let batch = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,33 +198,33 @@ impl Runner {
             (waiting.len() >= self.options.batch).then(|| std::mem::take(&mut *waiting))
         };
         if let Some(batch) = batch {
-            self.run_for(desk, &batch);
+            self.run_for(cx, &batch);
         }
     }
 
     /// Runs one command for a batch; the result is that of the last entry. A batch too long for the
     /// kernel is split in halves.
-    fn run_for(&self, desk: &Desk<'_, Self>, batch: &[Found<Self>]) {
-        let paths: Vec<_> = batch.iter().map(Found::path).collect();
+    fn run_for(&self, cx: &Context<'_, Self>, batch: &[Entry<Self>]) {
+        let paths: Vec<_> = batch.iter().map(Entry::path).collect();
         let Some(last) = batch.last() else { return };
-        match self.run(desk, &paths, None) {
-            Ran::Ended(result) => desk.tell(last, result.pack()),
+        match self.run(cx, &paths, None) {
+            Ran::Ended(result) => cx.tell(last, result.pack()),
             Ran::Nothing => {}
             Ran::TooLong => {
                 let (first, second) = batch.split_at(batch.len() / 2);
-                self.run_for(desk, first);
-                self.run_for(desk, second);
+                self.run_for(cx, first);
+                self.run_for(cx, second);
             }
         }
     }
 
     /// Runs the command for the waiting entries that `belongs` selects.
-    fn run_for_waiting(&self, desk: &Desk<'_, Self>, belongs: impl Fn(&Found<Self>) -> bool) {
+    fn run_for_waiting(&self, cx: &Context<'_, Self>, belongs: impl Fn(&Entry<Self>) -> bool) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (batch, others) = std::mem::take(&mut *waiting).into_iter().partition(belongs);
         *waiting = others;
         drop(waiting);
-        self.run_for(desk, &batch);
+        self.run_for(cx, &batch);
     }
 }
 
@@ -239,7 +239,7 @@ fn globs(patterns: &[String]) -> std::result::Result<GlobSet, String> {
 }
 
 /// Returns the name of an entry, without trailing slashes.
-fn base(found: &Found<Runner>) -> &OsStr {
+fn base(found: &Entry<Runner>) -> &OsStr {
     let name = found.name().to_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     OsStr::from_bytes(&name[..end])
@@ -253,12 +253,12 @@ impl Tool for Runner {
         Policy { cancel: self.cancel.clone(), ..Policy::default() }
     }
 
-    fn follow(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Entry<Self>) -> bool {
         let keeps_links = self.options.kinds.contains(Kinds::LINKS);
         self.options.dereference || (found.is_operand() && !keeps_links)
     }
 
-    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
         let excluded = !found.is_operand() && self.exclude.is_match(base(found));
         match kind {
             _ if excluded || self.running.is_stopped() => Plan::Skip,
@@ -269,49 +269,49 @@ impl Tool for Runner {
         }
     }
 
-    fn enter_dir(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<()> {
+    fn enter_dir(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<()> {
         if self.options.dereference && found.node.is_within(opened.stat.identity) {
             return Enter::Over;
         }
         if self.wants(found, EntryType::Directory) && self.admits(opened.stat) {
-            self.serve(desk, found);
+            self.serve(cx, found);
         }
         Enter::Visit(())
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
-        if self.looks_right(desk, found, kind) {
-            self.serve(desk, found);
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Handled {
+        if self.looks_right(cx, found, kind) {
+            self.serve(cx, found);
         }
         Handled::Over
     }
 
-    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         if node.is_operands_place() {
-            self.run_for_waiting(desk, |_| true);
+            self.run_for_waiting(cx, |_| true);
         }
     }
 
-    fn open_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Start<()> {
+    fn open_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenSource<'_>) -> Start<()> {
         let Some(block_bytes) = self.options.block_bytes.filter(|_| self.admits(opened.stat)) else {
             return Start::Done;
         };
-        desk.count(Tally { files: 1, ..Tally::default() });
+        cx.count(Tally { files: 1, ..Tally::default() });
         let alone = self.one_root && found.is_operand() && !self.options.sorted;
-        Lines::begin(desk, found.clone(), Arc::clone(opened.source), block_bytes, alone);
+        Lines::begin(cx, found.clone(), Arc::clone(opened.source), block_bytes, alone);
         Start::Deferred
     }
 
-    fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
         match Result::unpack(result) {
             Some(result) => {
                 if !result.failures.is_empty() && self.options.halt != Halt::Never {
                     // It may have failed on another rank, so stop here as well.
                     self.halt();
                 }
-                self.results.take(found.path(), result, self.options.sorted, desk.report());
+                self.results.take(found.path(), result, self.options.sorted, cx.report());
             }
-            None => desk.problem(Problem::new(wording::LOST).naming(found.path())),
+            None => cx.problem(Problem::new(wording::LOST).naming(found.path())),
         }
     }
 }
@@ -319,23 +319,23 @@ impl Tool for Runner {
 impl Distributed for Runner {
     const NAME: &'static str = "each";
 
-    fn brief(&self) -> Vec<u8> {
+    fn init_message(&self) -> Vec<u8> {
         postcard::to_allocvec(&self.options).unwrap_or_default()
     }
 
-    fn briefed(brief: &[u8]) -> Option<Self> {
-        Self::new(postcard::from_bytes(brief).ok()?, false, Arc::default()).ok()
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        Self::new(postcard::from_bytes(init_message).ok()?, false, Arc::default()).ok()
     }
 
-    fn finish_part(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
-        self.run_for_waiting(desk, |found| std::ptr::eq(&*found.node, node));
+    fn finish_part(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        self.run_for_waiting(cx, |found| std::ptr::eq(&*found.node, node));
     }
 
     fn pack(&self, (): &()) -> Vec<u8> {
         Vec::new()
     }
 
-    fn unpack(&self, _: &[u8], _: &Arrivals<'_>) -> std::result::Result<(), (Vec<u8>, Error)> {
+    fn unpack(&self, _: &[u8], _: &ItemReceiver<'_>) -> std::result::Result<(), (Vec<u8>, Error)> {
         Ok(())
     }
 }

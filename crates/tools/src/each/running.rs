@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use haul_flow::{Desk, Problem};
+use haul_flow::{Context, Problem};
 use haul_sys::{Errno, Error, Leash, Started};
 
 use super::Runner;
@@ -96,7 +96,7 @@ impl Runner {
     }
 
     /// Runs the command for some paths. Messages name the first.
-    pub(super) fn run(&self, desk: &Desk<'_, Self>, paths: &[Vec<u8>], input: Option<&[u8]>) -> Ran {
+    pub(super) fn run(&self, cx: &Context<'_, Self>, paths: &[Vec<u8>], input: Option<&[u8]>) -> Ran {
         if self.running.is_stopped() {
             return Ran::Nothing;
         }
@@ -111,7 +111,7 @@ impl Runner {
             Err(cause) if cause.is(Errno::TOOBIG) && paths.len() > 1 => return Ran::TooLong,
             Err(cause) => {
                 let program = words.first().map(|word| word.as_encoded_bytes().to_vec());
-                return self.not_started(desk, program.unwrap_or_default(), paths, cause);
+                return self.not_started(cx, program.unwrap_or_default(), paths, cause);
             }
         };
         let number = self.running.keep(&started);
@@ -125,7 +125,7 @@ impl Runner {
             }
             Err(cause) => {
                 let path = paths.first().cloned().unwrap_or_default();
-                desk.problem(Problem::new(wording::CANNOT_HEAR).naming(path).because(cause));
+                cx.problem(Problem::new(wording::CANNOT_HEAR).naming(path).because(cause));
                 Ran::Nothing
             }
         }
@@ -141,12 +141,12 @@ impl Runner {
 
     /// Handles a command that failed to start. If the program itself is at fault, no other command
     /// can start either: reports the first and stops. Otherwise counts this one as failed.
-    fn not_started(&self, desk: &Desk<'_, Self>, program: Vec<u8>, paths: &[Vec<u8>], cause: Error) -> Ran {
+    fn not_started(&self, cx: &Context<'_, Self>, program: Vec<u8>, paths: &[Vec<u8>], cause: Error) -> Ran {
         let is_the_programs = matches!(cause.errno(), Errno::NOENT | Errno::ACCESS | Errno::NOEXEC);
         if is_the_programs && self.command.program().is_some() {
             if self.running.stop() {
-                desk.problem(Problem::new(wording::CANNOT_RUN).naming(program).because(cause));
-                desk.problem(Problem::new(wording::OTHERS_NOT_RUN).as_warning());
+                cx.problem(Problem::new(wording::CANNOT_RUN).naming(program).because(cause));
+                cx.problem(Problem::new(wording::OTHERS_NOT_RUN).as_warning());
             }
             return Ran::Nothing;
         }
@@ -156,7 +156,7 @@ impl Runner {
         } else {
             Problem::new(wording::CANNOT_RUN_FOR).naming(program).naming(path)
         };
-        desk.problem(problem.because(cause));
+        cx.problem(problem.because(cause));
         let result = Result::not_started();
         self.halt_after(&result);
         Ran::Ended(result)

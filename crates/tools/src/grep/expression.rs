@@ -20,7 +20,7 @@ use super::backtrack::{Backtracker, Exhausted, Places};
 use super::bracket::Alphabet;
 use super::longest::{self, Longest};
 use super::matcher::{Extent, Wanted};
-use super::pattern::{self, Node, Refused};
+use super::pattern::{self, DirNode, Refused};
 use super::program::Program;
 use super::words::{self, Letters, Words};
 
@@ -68,12 +68,12 @@ impl Expression {
         let mut looks = LookMatcher::new();
         looks.set_line_terminator(alphabet.terminator);
         let nodes = wanted.patterns.iter().map(|text| pattern::read(text, wanted.syntax, alphabet, warnings));
-        let nodes: Vec<Node> = nodes.collect::<Result<_, _>>()?;
-        let plain = Hir::alternation(nodes.iter().map(Node::hir).collect());
+        let nodes: Vec<DirNode> = nodes.collect::<Result<_, _>>()?;
+        let plain = Hir::alternation(nodes.iter().map(DirNode::hir).collect());
         let whole = around(plain.clone(), places(wanted));
         let sought = if wanted.extent == Extent::Line { &whole } else { &plain };
         let filter = regex(sought, alphabet)?;
-        let exact = if nodes.iter().any(Node::refers_back) {
+        let exact = if nodes.iter().any(DirNode::refers_back) {
             Exact::Back(to_be_tried(nodes, wanted.extent), Letters::new(alphabet))
         } else if wanted.extent == Extent::Words {
             Exact::Words(Box::new(Words::new((&plain, &whole), &looks, alphabet)?))
@@ -199,11 +199,12 @@ fn around(hir: Hir, places: Option<([Look; 2], [Look; 2])>) -> Hir {
 
 /// Compiles trees for the backtracker. Patterns without back-references become one program, as in
 /// GNU grep.
-fn to_be_tried(nodes: Vec<Node>, extent: Extent) -> Vec<Program> {
-    let (mut tried, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(Node::refers_back);
-    tried.extend((!others.is_empty()).then_some(Node::Alternate(others)));
+fn to_be_tried(nodes: Vec<DirNode>, extent: Extent) -> Vec<Program> {
+    let (mut tried, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(DirNode::refers_back);
+    tried.extend((!others.is_empty()).then_some(DirNode::Alternate(others)));
     if extent == Extent::Line {
-        let line = |node| Node::Concat(vec![Node::Look(Look::StartLF), node, Node::Look(Look::EndLF)]);
+        let line =
+            |node| DirNode::Concat(vec![DirNode::Look(Look::StartLF), node, DirNode::Look(Look::EndLF)]);
         tried = tried.into_iter().map(line).collect();
     }
     tried.iter().map(Program::new).collect()

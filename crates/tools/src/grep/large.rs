@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_flow::{Desk, Found, Problem, Stages, Tally, wording as flow};
+use haul_flow::{Context, Entry, Problem, Stages, Tally, wording as flow};
 use haul_sys::{Cache, Errno, Error, Fd, Operation, Seek, read, seek, stat};
 
 use super::content::{Examined, JUDGED_BYTES, Window};
@@ -42,7 +42,7 @@ const KEPT_IN_TURN_BYTES: usize = 64 << 10;
 
 /// A large file in progress.
 pub(super) struct Large {
-    found: Found<Grep>,
+    found: Entry<Grep>,
     source: Mutex<Option<Arc<Fd>>>,
     size: u64,
     next: AtomicU64,
@@ -64,7 +64,7 @@ pub(super) struct Searched {
 
 impl Large {
     pub(super) fn new(
-        found: Found<Grep>,
+        found: Entry<Grep>,
         source: Arc<Fd>,
         size: u64,
         page: Page,
@@ -163,8 +163,8 @@ impl Stages<Grep> for Large {
     type Piece = Range<u64>;
     type Made = Result<Searched, Error>;
 
-    fn next(&self, desk: &Desk<'_, Grep>) -> Option<Range<u64>> {
-        if self.stop.load(Ordering::Relaxed) || desk.tool().is_over() {
+    fn next(&self, cx: &Context<'_, Grep>) -> Option<Range<u64>> {
+        if self.stop.load(Ordering::Relaxed) || cx.tool().is_over() {
             return None;
         }
         let start = self.after_holes(self.next.load(Ordering::Relaxed));
@@ -172,10 +172,10 @@ impl Stages<Grep> for Large {
         (start < self.size).then(|| start..self.size.min(start + PIECE_BYTES))
     }
 
-    fn work(&self, desk: &Desk<'_, Grep>, piece: Range<u64>) -> Result<Searched, Error> {
-        let search = &desk.tool().search;
+    fn work(&self, cx: &Context<'_, Grep>, piece: Range<u64>) -> Result<Searched, Error> {
+        let search = &cx.tool().search;
         let ends = search.line_ends();
-        let loaded = self.read(desk.tool().take_buffer(), piece.clone(), ends)?;
+        let loaded = self.read(cx.tool().take_buffer(), piece.clone(), ends)?;
         let Loaded { buffer, own, offset } = loaded;
         let lines_end = if piece.end == self.size {
             buffer.len()
@@ -183,27 +183,27 @@ impl Stages<Grep> for Large {
             memchr::memrchr2(ends[0], ends[1], &buffer[own..]).map_or(0, |end| own + end + 1)
         };
         let window = Window { bytes: &buffer, own, lines_end, offset, whole: false };
-        let found = desk.tool().with_scratch(|scratch| search.examine(scratch, window));
+        let found = cx.tool().with_scratch(|scratch| search.examine(scratch, window));
         let is_short = offset + (buffer.len() as u64) < piece.end;
         Ok(Searched { buffer, lines_end, offset, found, is_short })
     }
 
-    fn put(&self, desk: &Desk<'_, Grep>, made: Result<Searched, Error>) {
-        let tool = desk.tool();
+    fn put(&self, cx: &Context<'_, Grep>, made: Result<Searched, Error>) {
+        let tool = cx.tool();
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         let problem = match made {
             Ok(Searched { buffer, lines_end, offset, found, is_short }) => {
                 let piece = Piece { text: &buffer[..lines_end], offset };
                 let name = || tool.path(&self.found);
                 tool.with_scratch(|scratch| tool.search.show(scratch, &mut page, (piece, &found), name));
-                desk.count(Tally { bytes: lines_end as u64, ..Tally::default() });
+                cx.count(Tally { bytes: lines_end as u64, ..Tally::default() });
                 tool.return_buffer(buffer);
                 is_short.then(|| Problem::new(flow::SHORTER))
             }
             Err(cause) => Some(Problem::new(wording::CANNOT_READ).because(cause)),
         };
         if let Some(problem) = problem.filter(|_| !page.done) {
-            desk.problem(problem.naming(tool.path(&self.found)));
+            cx.problem(problem.naming(tool.path(&self.found)));
             page.done = true;
         }
         if page.done {
@@ -211,20 +211,20 @@ impl Stages<Grep> for Large {
         }
         let is_in_turn = tool.search.options.order == Order::Named;
         if page.out.len() > if is_in_turn { KEPT_IN_TURN_BYTES } else { KEPT_BYTES } {
-            tool.tell_some(desk, &self.found, &mut page);
+            tool.tell_some(cx, &self.found, &mut page);
         }
     }
 
-    fn end(&self, desk: &Desk<'_, Grep>) {
+    fn end(&self, cx: &Context<'_, Grep>) {
         let page = std::mem::take(&mut *self.page.lock().unwrap_or_else(PoisonError::into_inner));
-        desk.tool().tell(desk, &self.found, page);
+        cx.tool().tell(cx, &self.found, page);
         let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
         let closed = source.and_then(Arc::into_inner).map_or(Ok(()), Fd::close);
         if let Err(cause) = closed {
-            let name = desk.tool().path(&self.found);
-            desk.problem(Problem::new(wording::CANNOT_READ).naming(name).because(cause));
+            let name = cx.tool().path(&self.found);
+            cx.problem(Problem::new(wording::CANNOT_READ).naming(name).because(cause));
         }
-        desk.tool().large_is_over(desk);
-        desk.settle(&self.found);
+        cx.tool().large_is_over(cx);
+        cx.settle(&self.found);
     }
 }

@@ -48,8 +48,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Block, Config, Desk, Enter, Executor, Failure, Found, Handled, Holes, Node, OpenFile, Opened, OpenedFile,
-    Plan, Probe, Problem, Report, Reported, Session, Start, Tally, Tool, Transfer, Write,
+    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Handled, Holes, OpenDir, OpenFile,
+    OpenSource, Plan, Probe, Problem, Report, Reported, Session, Start, Tally, Tool, Transfer, Write,
 };
 use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
@@ -225,7 +225,7 @@ impl Grep {
     }
 
     /// Returns an entry's path as it is shown.
-    fn path(&self, found: &Found<Self>) -> Vec<u8> {
+    fn path(&self, found: &Entry<Self>) -> Vec<u8> {
         match found.node.own.kind {
             PlaceKind::Input => self.options().label.clone(),
             PlaceKind::Here => {
@@ -236,19 +236,19 @@ impl Grep {
         }
     }
 
-    fn is_in_directory(found: &Found<Self>) -> bool {
+    fn is_in_directory(found: &Entry<Self>) -> bool {
         !found.is_operand()
     }
 
     /// True if `--include` or `--exclude` rules out this file.
-    fn leaves_out(&self, found: &Found<Self>) -> bool {
+    fn leaves_out(&self, found: &Entry<Self>) -> bool {
         match found.is_operand() {
             true => self.files.leave_out(&found.path(), true),
             false => self.files.leave_out(found.name().to_bytes(), false),
         }
     }
 
-    fn enters(&self, found: &Found<Self>) -> bool {
+    fn enters(&self, found: &Entry<Self>) -> bool {
         match (found.is_operand(), found.node.own.kind) {
             (true, PlaceKind::Here) => true,
             (true, _) => {
@@ -261,7 +261,7 @@ impl Grep {
     }
 
     /// Decides what to do with an entry of this kind.
-    fn need(&self, found: &Found<Self>, kind: EntryType) -> Plan {
+    fn need(&self, found: &Entry<Self>, kind: EntryType) -> Plan {
         let is_operand = found.is_operand();
         match (kind, self.options().directories, self.options().devices) {
             _ if is_operand && found.node.own.kind == PlaceKind::Input => Plan::Handle,
@@ -279,7 +279,7 @@ impl Grep {
         }
     }
 
-    fn page(&self, found: &Found<Self>, stat: Option<&Stat>) -> Page {
+    fn page(&self, found: &Entry<Self>, stat: Option<&Stat>) -> Page {
         let size = stat.filter(|stat| stat.kind == FileType::Regular).map(|stat| stat.size);
         let mut page = Page::new(self.options(), Self::is_in_directory(found), size);
         page.done |= self.is_over();
@@ -288,52 +288,52 @@ impl Grep {
 
     /// True if the file is also the output, which would feed the search its own results.
     /// Reports it.
-    fn is_output(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stat: &Stat) -> bool {
+    fn is_output(&self, cx: &Context<'_, Self>, found: &Entry<Self>, stat: &Stat) -> bool {
         let options = self.options();
         let is_output = options.show == Show::Lines
             && options.max.is_none_or(|max| max > 1)
             && stat.kind == FileType::Regular
             && options.is_output(stat.identity);
         if is_output {
-            desk.problem(Problem::new(wording::IS_OUTPUT).naming(self.path(found)));
+            cx.problem(Problem::new(wording::IS_OUTPUT).naming(self.path(found)));
         }
         is_output
     }
 
     /// Emits what the page holds so far.
-    fn tell_some(&self, desk: &Desk<'_, Self>, found: &Found<Self>, page: &mut Page) {
+    fn tell_some(&self, cx: &Context<'_, Self>, found: &Entry<Self>, page: &mut Page) {
         let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
         // Only the end decides if the selected lines count: under `-I` the file may still turn
         // out binary.
-        desk.tell(found, Told { matched: false, hidden: false, more: true, apart, out }.pack());
+        cx.tell(found, Told { matched: false, hidden: false, more: true, apart, out }.pack());
     }
 
     /// Completes a page and emits the rest of it.
-    fn tell(&self, desk: &Desk<'_, Self>, found: &Found<Self>, mut page: Page) {
+    fn tell(&self, cx: &Context<'_, Self>, found: &Entry<Self>, mut page: Page) {
         if !matches!(self.options().show, Show::Lines | Show::Nothing) {
             self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(found)));
         }
         if let Some(given_up) = page.given_up {
-            desk.problem(Problem::new(given_up.wording()).naming(self.path(found)));
+            cx.problem(Problem::new(given_up.wording()).naming(self.path(found)));
         }
         let is_told = self.options().show == Show::Lines && self.options().binary == Binary::Tell;
         let hidden = page.hidden && is_told;
         let result = Told { matched: page.count > 0, hidden, more: false, apart: page.apart, out: page.out };
         if result != Told::default() {
-            desk.tell(found, result.pack());
+            cx.tell(found, result.pack());
         }
     }
 
-    fn cannot_read(&self, desk: &Desk<'_, Self>, found: &Found<Self>, cause: Error) {
+    fn cannot_read(&self, cx: &Context<'_, Self>, found: &Entry<Self>, cause: Error) {
         let problem = Problem::new(wording::CANNOT_READ).naming(self.path(found)).because(cause);
-        self.problem(desk, found, problem);
+        self.problem(cx, found, problem);
     }
 
     /// Reports a problem with a file, or holds it back until its operand's turn.
-    fn problem(&self, desk: &Desk<'_, Self>, found: &Found<Self>, problem: Problem) {
+    fn problem(&self, cx: &Context<'_, Self>, found: &Entry<Self>, problem: Problem) {
         let is_ordered = found.is_operand() && found.node.owner.is_none();
         let problem = if is_ordered { self.in_turn(found.node.own.index, problem) } else { Some(problem) };
-        problem.into_iter().for_each(|problem| desk.problem(problem));
+        problem.into_iter().for_each(|problem| cx.problem(problem));
     }
 
     /// Returns the problem if it can be reported now. Under `-q`, GNU grep never reaches operands
@@ -355,7 +355,7 @@ impl Grep {
     /// True if the entry must wait, in which case it is kept for a later retry. Under `-q`, an
     /// input that may block or never end must not start while an earlier operand could still end
     /// the search.
-    fn waits(&self, found: &Found<Self>) -> bool {
+    fn waits(&self, found: &Entry<Self>) -> bool {
         let is_ordered = found.is_operand() && found.node.owner.is_none();
         is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(found)
     }
@@ -374,18 +374,18 @@ impl Grep {
     }
 
     /// Passes the turn to a large file that is waiting, if there is one.
-    fn large_is_over(&self, desk: &Desk<'_, Self>) {
+    fn large_is_over(&self, cx: &Context<'_, Self>) {
         if let Some(found) = self.turns.over() {
-            desk.retry(found);
+            cx.retry(found);
         }
     }
 }
 
 impl Grep {
     /// Called when a file that may have been given the turn is not searched as a large one.
-    fn not_begun(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+    fn not_begun(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
         if let Some(next) = self.turns.not_begun(found) {
-            desk.retry(next);
+            cx.retry(next);
         }
     }
 }
@@ -394,74 +394,74 @@ impl Tool for Grep {
     type Directory = Place;
     type File = Searched;
 
-    fn follow(&self, found: &Found<Self>) -> bool {
+    fn follow(&self, found: &Entry<Self>) -> bool {
         self.options().dereference || found.is_operand()
     }
 
-    fn plan(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
         let need = self.need(found, kind);
         if !matches!(need, Plan::Read(_)) {
             // The search may be over by now, or the large file that was given the turn may have
             // been replaced by something else. Either way the turn must pass on.
-            self.not_begun(desk, found);
+            self.not_begun(cx, found);
         }
         need
     }
 
-    fn enter_dir(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &Opened<'_>) -> Enter<Place> {
+    fn enter_dir(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
         if self.options().dereference && found.node.is_within(opened.stat.identity) {
-            desk.problem(Problem::new(wording::LOOP).naming(self.path(found)).as_warning());
+            cx.problem(Problem::new(wording::LOOP).naming(self.path(found)).as_warning());
             return Enter::Over;
         }
         Enter::Visit(found.node.own)
     }
 
-    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         if !node.is_operands_place() {
             return;
         }
-        self.output.end(desk.report(), node.own.index);
+        self.output.end(cx.report(), node.own.index);
         let Ended { problems, next } = self.turns.end(node.own.index);
         let met = problems.into_iter().filter(|(index, _)| self.is_met(*index));
-        met.for_each(|(_, problem)| desk.problem(problem));
-        next.into_iter().for_each(|found| desk.retry(found));
+        met.for_each(|(_, problem)| cx.problem(problem));
+        next.into_iter().for_each(|found| cx.retry(found));
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Handled {
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Handled {
         let is_input = found.node.own.kind == PlaceKind::Input && found.is_operand();
         match kind {
             _ if (is_input || kind != EntryType::Directory) && self.waits(found) => return Handled::Deferred,
             _ if is_input => {
-                return self.search_input(desk, found);
+                return self.search_input(cx, found);
             }
             EntryType::Directory => {
                 let problem = Problem::new(wording::IS_A_DIRECTORY).naming(self.path(found));
-                self.problem(desk, found, problem);
-                self.tell(desk, found, self.page(found, None));
+                self.problem(cx, found, problem);
+                self.tell(cx, found, self.page(found, None));
             }
-            _ => self.search_as_it_comes(desk, found),
+            _ => self.search_as_it_comes(cx, found),
         }
         Handled::Over
     }
 
     fn open_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
     ) -> Start<Searched> {
         let is_large = opened.stat.size > LARGE_BYTES
-            || (desk.settings().ops.is_some() && opened.stat.size > desk.settings().block_bytes as u64);
-        let is_left_out = self.is_over() || self.is_output(desk, found, opened.stat);
+            || (cx.settings().ops.is_some() && opened.stat.size > cx.settings().block_bytes as u64);
+        let is_left_out = self.is_over() || self.is_output(cx, found, opened.stat);
         if is_left_out || !is_large {
-            self.not_begun(desk, found);
+            self.not_begun(cx, found);
         }
         if is_left_out {
             return Start::Done;
         }
         if opened.stat.size == 0 {
-            desk.count(Tally { files: 1, ..Tally::default() });
-            self.search_stream(desk, found, &**opened.source, opened.stat);
+            cx.count(Tally { files: 1, ..Tally::default() });
+            self.search_stream(cx, found, &**opened.source, opened.stat);
             return Start::Done;
         }
         let mut page = self.page(found, Some(opened.stat));
@@ -474,7 +474,7 @@ impl Tool for Grep {
             let selects_empty = self.with_scratch(|scratch| self.search.selects_empty(scratch));
             let source = Arc::clone(opened.source);
             let large = Large::new(found.clone(), source, opened.stat.size, page, selects_empty);
-            desk.begin_sequence(Arc::new(large), 2 * desk.settings().jobs);
+            cx.begin_sequence(Arc::new(large), 2 * cx.settings().jobs);
         }
         Start::Deferred
     }
@@ -489,20 +489,20 @@ impl Tool for Grep {
         Write::Nothing
     }
 
-    fn close_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, own: Searched, _: bool) {
+    fn close_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, own: Searched, _: bool) {
         let mut stream = own.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !stream.is_empty() {
             self.with_scratch(|scratch| {
                 stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
             });
         }
-        desk.count(Tally { files: 1, ..Tally::default() });
-        self.tell(desk, found, stream.page);
+        cx.count(Tally { files: 1, ..Tally::default() });
+        self.tell(cx, found, stream.page);
     }
 
-    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
         if failure.is_before_open_file() || matches!(failure, Failure::Classify(_)) {
-            self.not_begun(desk, found);
+            self.not_begun(cx, found);
         }
         let cause = match failure {
             // As in GNU grep, what the user named is met before it is looked whether it is left out.
@@ -513,11 +513,11 @@ impl Tool for Grep {
         if self.options().show != Show::Nothing || !found.is_operand() {
             return Reported::No;
         }
-        self.cannot_read(desk, found, cause.clone());
+        self.cannot_read(cx, found, cause.clone());
         Reported::Yes
     }
 
-    fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
         let Some(result) = Told::unpack(result) else { return };
         if result.matched {
             self.matched.store(true, Ordering::Relaxed);
@@ -526,6 +526,6 @@ impl Tool for Grep {
                 self.stop();
             }
         }
-        self.output.take(desk.report(), (found.node.own.index, &self.path(found)), result);
+        self.output.take(cx.report(), (found.node.own.index, &self.path(found)), result);
     }
 }

@@ -69,7 +69,7 @@ pub enum Devices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// The order in which they are found.
-    Found,
+    Entry,
     /// In operand order.
     Named,
     /// In operand order, sorted by name within directories.

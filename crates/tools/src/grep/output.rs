@@ -31,7 +31,7 @@ pub(super) struct Result {
 }
 
 impl Result {
-    /// Serialises the result for [`haul_flow::Desk::tell`]: the output, then a byte of flags.
+    /// Serialises the result for [`haul_flow::Context::tell`]: the output, then a byte of flags.
     pub(super) fn pack(mut self) -> Vec<u8> {
         let flags = [self.matched, self.hidden, self.more, self.apart];
         self.out.push(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
@@ -100,7 +100,7 @@ impl Output {
             (true, None) => Some(key()),
         };
         self.write(&mut state, report, path, &result);
-        if self.order == Order::Found {
+        if self.order == Order::Entry {
             self.write_waiting(&mut state, report);
         }
     }
@@ -133,7 +133,7 @@ impl Output {
     fn write_waiting(&self, state: &mut State, report: &dyn Report) {
         while state.open.is_none() {
             let turns = match self.order {
-                Order::Found => 0..usize::MAX,
+                Order::Entry => 0..usize::MAX,
                 Order::Named | Order::Path => state.turn..state.turn + 1,
             };
             let has_ended = |pieces: &[Piece]| pieces.last().is_some_and(|(piece, _)| !piece.more);

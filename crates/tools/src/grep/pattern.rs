@@ -44,7 +44,7 @@ pub enum Syntax {
 
 /// A node of a pattern's tree.
 #[derive(Clone, Debug)]
-pub(super) enum Node {
+pub(super) enum DirNode {
     /// One character of a set.
     Set(Class),
     /// One byte that is not part of a character.
@@ -52,18 +52,18 @@ pub(super) enum Node {
     /// A zero-width assertion.
     Look(Look),
     /// A sequence; if empty, the empty string.
-    Concat(Vec<Node>),
+    Concat(Vec<DirNode>),
     /// One of several alternatives.
-    Alternate(Vec<Node>),
+    Alternate(Vec<DirNode>),
     /// A repetition with its minimum and maximum.
-    Repeat(Box<Node>, u32, Option<u32>),
+    Repeat(Box<DirNode>, u32, Option<u32>),
     /// A capturing group with its number.
-    Group(usize, Box<Node>),
+    Group(usize, Box<DirNode>),
     /// A back-reference to a group.
     Back(usize),
 }
 
-impl Node {
+impl DirNode {
     /// Lowers the tree for the regex engine. A back-reference becomes anything its group could
     /// match, so the result matches wherever the pattern does, and maybe elsewhere.
     pub(super) fn hir(&self) -> Hir {
@@ -73,24 +73,26 @@ impl Node {
 
     fn lower(&self, groups: &mut Vec<(usize, Hir)>) -> Hir {
         match self {
-            Node::Set(class) => Hir::class(class.clone()),
-            Node::Byte(byte) => Hir::literal([*byte]),
-            Node::Look(look) => Hir::look(*look),
-            Node::Concat(nodes) => Hir::concat(nodes.iter().map(|node| node.lower(groups)).collect()),
-            Node::Alternate(nodes) => Hir::alternation(nodes.iter().map(|node| node.lower(groups)).collect()),
-            Node::Repeat(node, min, max) => Hir::repetition(Repetition {
+            DirNode::Set(class) => Hir::class(class.clone()),
+            DirNode::Byte(byte) => Hir::literal([*byte]),
+            DirNode::Look(look) => Hir::look(*look),
+            DirNode::Concat(nodes) => Hir::concat(nodes.iter().map(|node| node.lower(groups)).collect()),
+            DirNode::Alternate(nodes) => {
+                Hir::alternation(nodes.iter().map(|node| node.lower(groups)).collect())
+            }
+            DirNode::Repeat(node, min, max) => Hir::repetition(Repetition {
                 min: *min,
                 max: *max,
                 greedy: true,
                 sub: Box::new(node.lower(groups)),
             }),
-            Node::Group(number, node) => {
+            DirNode::Group(number, node) => {
                 let group = node.lower(groups);
                 let anywhere = node.without_places().lower(groups);
                 groups.push((*number, anywhere));
                 group
             }
-            Node::Back(number) => {
+            DirNode::Back(number) => {
                 let group = groups.iter().rev().find(|(of, _)| of == number);
                 group.map_or_else(Hir::empty, |(_, group)| group.clone())
             }
@@ -98,14 +100,14 @@ impl Node {
     }
 
     /// Drops assertions: a group's text may recur where its assertions don't hold.
-    fn without_places(&self) -> Node {
-        let each = |nodes: &[Node]| nodes.iter().map(Node::without_places).collect();
+    fn without_places(&self) -> DirNode {
+        let each = |nodes: &[DirNode]| nodes.iter().map(DirNode::without_places).collect();
         match self {
-            Node::Look(_) => Node::Concat(Vec::new()),
-            Node::Concat(nodes) => Node::Concat(each(nodes)),
-            Node::Alternate(nodes) => Node::Alternate(each(nodes)),
-            Node::Repeat(node, min, max) => Node::Repeat(Box::new(node.without_places()), *min, *max),
-            Node::Group(_, node) => node.without_places(),
+            DirNode::Look(_) => DirNode::Concat(Vec::new()),
+            DirNode::Concat(nodes) => DirNode::Concat(each(nodes)),
+            DirNode::Alternate(nodes) => DirNode::Alternate(each(nodes)),
+            DirNode::Repeat(node, min, max) => DirNode::Repeat(Box::new(node.without_places()), *min, *max),
+            DirNode::Group(_, node) => node.without_places(),
             other => other.clone(),
         }
     }
@@ -113,10 +115,10 @@ impl Node {
     /// True if the pattern contains a back-reference.
     pub(super) fn refers_back(&self) -> bool {
         match self {
-            Node::Back(_) => true,
-            Node::Concat(nodes) | Node::Alternate(nodes) => nodes.iter().any(Node::refers_back),
-            Node::Repeat(node, ..) | Node::Group(_, node) => node.refers_back(),
-            Node::Set(_) | Node::Byte(_) | Node::Look(_) => false,
+            DirNode::Back(_) => true,
+            DirNode::Concat(nodes) | DirNode::Alternate(nodes) => nodes.iter().any(DirNode::refers_back),
+            DirNode::Repeat(node, ..) | DirNode::Group(_, node) => node.refers_back(),
+            DirNode::Set(_) | DirNode::Byte(_) | DirNode::Look(_) => false,
         }
     }
 }
@@ -130,7 +132,7 @@ pub(super) fn read(
     syntax: Syntax,
     alphabet: Alphabet,
     warnings: &mut Vec<&'static str>,
-) -> Result<Node, Refused> {
+) -> Result<DirNode, Refused> {
     let extended = syntax == Syntax::Extended;
     let mut parser =
         Parser { text, at: 0, extended, alphabet, groups: 0, open: 0, closed: Vec::new(), warnings };
@@ -171,18 +173,18 @@ enum Token {
 
 impl Parser<'_> {
     /// Reads the rest of the text literally.
-    fn literal(&mut self) -> Node {
+    fn literal(&mut self) -> DirNode {
         let mut nodes = Vec::new();
         while let Some(node) = self.character() {
             nodes.push(node);
         }
-        Node::Concat(nodes)
+        DirNode::Concat(nodes)
     }
 
-    fn character(&mut self) -> Option<Node> {
+    fn character(&mut self) -> Option<DirNode> {
         let (first, length) = self.alphabet.first(&self.text[self.at..])?;
         self.at += length;
-        Some(first.map_or_else(Node::Byte, |character| Node::Set(self.alphabet.one(character))))
+        Some(first.map_or_else(DirNode::Byte, |character| DirNode::Set(self.alphabet.one(character))))
     }
 
     /// Returns the token at the current position and its length.
@@ -206,7 +208,7 @@ impl Parser<'_> {
         (token, length)
     }
 
-    fn alternation(&mut self) -> Result<Node, Refused> {
+    fn alternation(&mut self) -> Result<DirNode, Refused> {
         let before = self.closed.clone();
         let mut branches = vec![self.branch()?];
         while let (Token::Bar, length) = self.token() {
@@ -217,10 +219,10 @@ impl Parser<'_> {
             branches.push(self.branch()?);
             self.closed.extend(others);
         }
-        Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternate(branches) })
+        Ok(if branches.len() == 1 { branches.remove(0) } else { DirNode::Alternate(branches) })
     }
 
-    fn branch(&mut self) -> Result<Node, Refused> {
+    fn branch(&mut self) -> Result<DirNode, Refused> {
         let mut nodes = Vec::new();
         let begin = self.at;
         while self.at < self.text.len() {
@@ -229,25 +231,25 @@ impl Parser<'_> {
                 _ => {
                     let first = self.at == begin;
                     // Assertions don't end the start-of-branch context.
-                    let begins = nodes.iter().all(|node| matches!(node, Node::Look(_)));
+                    let begins = nodes.iter().all(|node| matches!(node, DirNode::Look(_)));
                     let node = self.piece(first, begins)?;
                     nodes.push(node);
                 }
             }
         }
-        Ok(Node::Concat(nodes))
+        Ok(DirNode::Concat(nodes))
     }
 
     /// Parses an atom and its repetitions. `first` is true for the first atom of a branch, `begins`
     /// if nothing before it can be repeated.
-    fn piece(&mut self, first: bool, begins: bool) -> Result<Node, Refused> {
+    fn piece(&mut self, first: bool, begins: bool) -> Result<DirNode, Refused> {
         let mut node = if begins { self.beginning(first)? } else { self.atom(first)? };
         let is_nothing = match &node {
-            Node::Look(_) => begins,
-            Node::Concat(nodes) => nodes.is_empty(),
+            DirNode::Look(_) => begins,
+            DirNode::Concat(nodes) => nodes.is_empty(),
             _ => false,
         };
-        if matches!(node, Node::Look(_)) {
+        if matches!(node, DirNode::Look(_)) {
             self.check_close()?;
         }
         let mut depth = 0;
@@ -261,13 +263,13 @@ impl Parser<'_> {
             if depth > DEPTH_MAX {
                 return Err(Refused("Regular expression too big"));
             }
-            node = Node::Repeat(Box::new(node), least, most);
+            node = DirNode::Repeat(Box::new(node), least, most);
         }
         Ok(node)
     }
 
     /// Parses an atom where nothing before it can be repeated.
-    fn beginning(&mut self, first: bool) -> Result<Node, Refused> {
+    fn beginning(&mut self, first: bool) -> Result<DirNode, Refused> {
         self.check_close()?;
         let (token, length) = self.token();
         if !matches!(token, Token::Star | Token::Plus | Token::Question | Token::Brace) {
@@ -275,7 +277,7 @@ impl Parser<'_> {
         }
         if !self.extended {
             self.at += length - 1;
-            return Ok(self.character().unwrap_or(Node::Concat(Vec::new())));
+            return Ok(self.character().unwrap_or(DirNode::Concat(Vec::new())));
         }
         let here = self.at;
         let is_one = self.repetition()?.is_some();
@@ -283,7 +285,7 @@ impl Parser<'_> {
         if !is_one {
             return self.atom(first);
         }
-        Ok(Node::Concat(Vec::new()))
+        Ok(DirNode::Concat(Vec::new()))
     }
 
     /// Rejects a group that ends right after dangling repetitions: the C library consumes that `)`
@@ -360,7 +362,7 @@ impl Parser<'_> {
         Ok(Some((least, most)))
     }
 
-    fn atom(&mut self, first: bool) -> Result<Node, Refused> {
+    fn atom(&mut self, first: bool) -> Result<DirNode, Refused> {
         if let (Token::Open, length) = self.token() {
             self.at += length;
             return self.group();
@@ -372,19 +374,19 @@ impl Parser<'_> {
                 }
                 let (class, length) = bracket::read(rest, self.alphabet, Place::Expression)?;
                 self.at += 1 + length;
-                Ok(Node::Set(class))
+                Ok(DirNode::Set(class))
             }
             [b'.', ..] => {
                 self.at += 1;
-                Ok(Node::Set(self.alphabet.any()))
+                Ok(DirNode::Set(self.alphabet.any()))
             }
             [b'^', ..] if self.extended || first => {
                 self.at += 1;
-                Ok(Node::Look(Look::StartLF))
+                Ok(DirNode::Look(Look::StartLF))
             }
             [b'$', ..] if self.extended || self.ends_after(1) => {
                 self.at += 1;
-                Ok(Node::Look(Look::EndLF))
+                Ok(DirNode::Look(Look::EndLF))
             }
             [b'\\'] => Err(Refused("Trailing backslash")),
             [b'\\', byte, ..] => {
@@ -394,10 +396,10 @@ impl Parser<'_> {
                         self.at += 1;
                         Ok(node)
                     }
-                    None => Ok(self.character().unwrap_or(Node::Concat(Vec::new()))),
+                    None => Ok(self.character().unwrap_or(DirNode::Concat(Vec::new()))),
                 }
             }
-            _ => Ok(self.character().unwrap_or(Node::Concat(Vec::new()))),
+            _ => Ok(self.character().unwrap_or(DirNode::Concat(Vec::new()))),
         }
     }
 
@@ -407,31 +409,31 @@ impl Parser<'_> {
         rest.is_empty() || rest.starts_with(b"\\)") || rest.starts_with(b"\\|")
     }
 
-    fn escape(&self, byte: u8) -> Result<Option<Node>, Refused> {
-        let words = |look: Look, ascii: Look| Node::Look(if self.alphabet.utf8 { look } else { ascii });
+    fn escape(&self, byte: u8) -> Result<Option<DirNode>, Refused> {
+        let words = |look: Look, ascii: Look| DirNode::Look(if self.alphabet.utf8 { look } else { ascii });
         Ok(Some(match byte {
             b'<' => words(Look::WordStartUnicode, Look::WordStartAscii),
             b'>' => words(Look::WordEndUnicode, Look::WordEndAscii),
             b'b' => words(Look::WordUnicode, Look::WordAscii),
             b'B' => words(Look::WordUnicodeNegate, Look::WordAsciiNegate),
-            b'`' => Node::Look(Look::StartLF),
-            b'\'' => Node::Look(Look::EndLF),
-            b'w' => Node::Set(self.alphabet.class(b"word", false)),
-            b'W' => Node::Set(self.alphabet.class(b"word", true)),
-            b's' => Node::Set(self.alphabet.class(b"space", false)),
-            b'S' => Node::Set(self.alphabet.class(b"space", true)),
+            b'`' => DirNode::Look(Look::StartLF),
+            b'\'' => DirNode::Look(Look::EndLF),
+            b'w' => DirNode::Set(self.alphabet.class(b"word", false)),
+            b'W' => DirNode::Set(self.alphabet.class(b"word", true)),
+            b's' => DirNode::Set(self.alphabet.class(b"space", false)),
+            b'S' => DirNode::Set(self.alphabet.class(b"space", true)),
             b'1'..=b'9' => {
                 let number = usize::from(byte - b'0');
                 if !self.closed.contains(&number) {
                     return Err(Refused("Invalid back reference"));
                 }
-                Node::Back(number)
+                DirNode::Back(number)
             }
             _ => return Ok(None),
         }))
     }
 
-    fn group(&mut self) -> Result<Node, Refused> {
+    fn group(&mut self) -> Result<DirNode, Refused> {
         self.groups += 1;
         self.open += 1;
         if self.open > DEPTH_MAX {
@@ -443,6 +445,6 @@ impl Parser<'_> {
         self.at += length;
         self.open -= 1;
         self.closed.push(number);
-        Ok(Node::Group(number, Box::new(node)))
+        Ok(DirNode::Group(number, Box::new(node)))
     }
 }

@@ -1,8 +1,8 @@
 //! Distributes a search over ranks. The options are sent once; each work item names the operand it
 //! is below. A file whose result is too large to send is searched again by the process that walks.
 
-use haul_cluster::{Arrivals, Distributed};
-use haul_flow::{Desk, Found, Job, Node};
+use haul_cluster::{Distributed, ItemReceiver};
+use haul_flow::{Context, DirNode, Entry, Job};
 use haul_sys::Error;
 
 use super::{Grep, GrepOptions, Place, PlaceKind};
@@ -10,32 +10,32 @@ use super::{Grep, GrepOptions, Place, PlaceKind};
 impl Distributed for Grep {
     const NAME: &'static str = "grep";
 
-    fn brief(&self) -> Vec<u8> {
+    fn init_message(&self) -> Vec<u8> {
         // Plain data always serialises.
         postcard::to_stdvec(self.options()).unwrap_or_default()
     }
 
-    fn briefed(brief: &[u8]) -> Option<Self> {
-        let options: GrepOptions = postcard::from_bytes(brief).ok()?;
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        let options: GrepOptions = postcard::from_bytes(init_message).ok()?;
         Self::new(options, &mut Vec::new()).ok()
     }
 
-    fn may_travel(&self, node: &Node<Self>) -> bool {
+    fn may_travel(&self, node: &DirNode<Self>) -> bool {
         node.own.kind != PlaceKind::Input
     }
 
-    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool {
+    fn decide_returned(&self, cx: &Context<'_, Self>, found: &mut Entry<Self>) -> bool {
         // Its result is too large to send. A file job would be sent away again, so this is a
         // visit job.
         let found = found.clone();
-        desk.share(Job::Visit(Box::new(move |desk| {
-            desk.tool().search_as_it_comes(desk, &found);
-            desk.settle(&found);
+        cx.share(Job::Visit(Box::new(move |cx| {
+            cx.tool().search_as_it_comes(cx, &found);
+            cx.settle(&found);
         })));
         false
     }
 
-    fn can_do_again(&self, _: &Found<Self>) -> bool {
+    fn can_do_again(&self, _: &Entry<Self>) -> bool {
         true
     }
 
@@ -43,7 +43,7 @@ impl Distributed for Grep {
         postcard::to_stdvec(&(own.index, own.kind)).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], _: &Arrivals<'_>) -> Result<Place, (Vec<u8>, Error)> {
+    fn unpack(&self, packed: &[u8], _: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
         let (index, kind) = postcard::from_bytes(packed).unwrap_or((0, PlaceKind::Plain));
         Ok(Place { index, kind })
     }

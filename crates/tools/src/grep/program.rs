@@ -3,7 +3,7 @@
 
 use regex_syntax::hir::{Class, Look};
 
-use super::pattern::Node;
+use super::pattern::DirNode;
 
 /// Number of groups that can be referenced, counting group 0.
 const GROUPS: usize = 10;
@@ -49,7 +49,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn new(node: &Node) -> Self {
+    pub(super) fn new(node: &DirNode) -> Self {
         let mut referred = Vec::new();
         note_references(node, &mut referred);
         let mut writer = Writer { steps: Vec::new(), referred, counters: 0 };
@@ -61,14 +61,14 @@ impl Program {
 }
 
 /// Collects the groups that back-references name.
-fn note_references(node: &Node, referred: &mut Vec<usize>) {
+fn note_references(node: &DirNode, referred: &mut Vec<usize>) {
     match node {
-        Node::Back(number) if *number < GROUPS && !referred.contains(number) => referred.push(*number),
-        Node::Concat(nodes) | Node::Alternate(nodes) => {
+        DirNode::Back(number) if *number < GROUPS && !referred.contains(number) => referred.push(*number),
+        DirNode::Concat(nodes) | DirNode::Alternate(nodes) => {
             nodes.iter().for_each(|node| note_references(node, referred));
         }
-        Node::Repeat(node, ..) | Node::Group(_, node) => note_references(node, referred),
-        Node::Back(_) | Node::Set(_) | Node::Byte(_) | Node::Look(_) => {}
+        DirNode::Repeat(node, ..) | DirNode::Group(_, node) => note_references(node, referred),
+        DirNode::Back(_) | DirNode::Set(_) | DirNode::Byte(_) | DirNode::Look(_) => {}
     }
 }
 
@@ -83,15 +83,15 @@ impl Writer {
         self.referred.iter().position(|referred| *referred == group)
     }
 
-    fn write(&mut self, node: &Node) {
+    fn write(&mut self, node: &DirNode) {
         match node {
-            Node::Set(class) => self.steps.push(Step::Set(class.clone())),
-            Node::Byte(byte) => self.steps.push(Step::Byte(*byte)),
-            Node::Look(look) => self.steps.push(Step::Look(*look)),
-            Node::Concat(nodes) => nodes.iter().for_each(|node| self.write(node)),
-            Node::Alternate(nodes) => self.alternate(nodes),
-            Node::Repeat(node, least, most) => self.repeat(node, *least, *most),
-            Node::Group(number, node) => match self.slot(*number) {
+            DirNode::Set(class) => self.steps.push(Step::Set(class.clone())),
+            DirNode::Byte(byte) => self.steps.push(Step::Byte(*byte)),
+            DirNode::Look(look) => self.steps.push(Step::Look(*look)),
+            DirNode::Concat(nodes) => nodes.iter().for_each(|node| self.write(node)),
+            DirNode::Alternate(nodes) => self.alternate(nodes),
+            DirNode::Repeat(node, least, most) => self.repeat(node, *least, *most),
+            DirNode::Group(number, node) => match self.slot(*number) {
                 Some(slot) => {
                     self.steps.push(Step::Open(slot));
                     self.write(node);
@@ -99,11 +99,11 @@ impl Writer {
                 }
                 None => self.write(node),
             },
-            Node::Back(number) => self.steps.extend(self.slot(*number).map(Step::Back)),
+            DirNode::Back(number) => self.steps.extend(self.slot(*number).map(Step::Back)),
         }
     }
 
-    fn alternate(&mut self, nodes: &[Node]) {
+    fn alternate(&mut self, nodes: &[DirNode]) {
         let branch = self.steps.len();
         self.steps.push(Step::Branch(Vec::new()));
         let (mut begins, mut ends) = (Vec::new(), Vec::new());
@@ -118,7 +118,7 @@ impl Writer {
         ends.into_iter().for_each(|end| self.steps[end] = Step::Jump(out));
     }
 
-    fn repeat(&mut self, node: &Node, least: u32, most: Option<u32>) {
+    fn repeat(&mut self, node: &DirNode, least: u32, most: Option<u32>) {
         let begin = self.steps.len();
         let counter = match (least, most) {
             (_, Some(0)) => return,

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use haul_flow::{Desk, Found, Handled, Tally, Tool};
+use haul_flow::{Context, Entry, Handled, Tally, Tool};
 use haul_sys::{
     Error, FileType, Open, Stat, open, position, read_on, stand_at, stand_at_end, standard_input, stat,
 };
@@ -27,8 +27,8 @@ impl Grep {
     /// otherwise a program that appends as fast as we read could keep us busy forever.
     pub(super) fn search_stream(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: impl AsFd,
         looked: &Stat,
     ) -> Stopped {
@@ -48,7 +48,7 @@ impl Grep {
                     self.with_scratch(|scratch| {
                         stream.feed(&self.search, scratch, bytes, || self.path(found));
                     });
-                    desk.count(Tally { bytes: length as u64, ..Tally::default() });
+                    cx.count(Tally { bytes: length as u64, ..Tally::default() });
                     left = left.map(|left| left - length as u64);
                     if std::mem::take(&mut seems_empty) {
                         // It is not empty after all: it has grown, or its size is meaningless.
@@ -56,41 +56,41 @@ impl Grep {
                     }
                 }
                 Err(cause) => {
-                    self.cannot_read(desk, found, cause);
+                    self.cannot_read(cx, found, cause);
                     is_ended = true;
                 }
             }
             if !stream.page.out.is_empty() {
-                self.tell_some(desk, found, &mut stream.page);
+                self.tell_some(cx, found, &mut stream.page);
             }
         }
         self.with_scratch(|scratch| {
             stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
         });
         let stopped = Stopped { line_end: stream.page.end, is_early: !is_ended && left != Some(0) };
-        self.tell(desk, found, stream.page);
+        self.tell(cx, found, stream.page);
         stopped
     }
 
     /// Searches standard input, leaving its offset where GNU grep would for the next reader.
-    pub(super) fn search_input(&self, desk: &Desk<'_, Self>, found: &Found<Self>) -> Handled {
+    pub(super) fn search_input(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Handled {
         if !self.inputs.begins(found) {
             return Handled::Deferred;
         }
         let opened = standard_input().and_then(|input| Ok((stat(&input)?, input)));
         match opened {
-            Ok((looked, _)) if self.is_output(desk, found, &looked) => {}
+            Ok((looked, _)) if self.is_output(cx, found, &looked) => {}
             Ok((looked, input)) => {
                 let begin = position(&input).ok();
-                let stopped = self.search_stream(desk, found, &input, &looked);
+                let stopped = self.search_stream(cx, found, &input, &looked);
                 if let Err(cause) = self.leave_input(&input, begin, stopped) {
-                    self.cannot_read(desk, found, cause);
+                    self.cannot_read(cx, found, cause);
                 }
             }
-            Err(cause) => self.cannot_read(desk, found, cause),
+            Err(cause) => self.cannot_read(cx, found, cause),
         }
         if let Some(next) = self.inputs.over() {
-            desk.retry(next);
+            cx.retry(next);
         }
         Handled::Over
     }
@@ -113,19 +113,19 @@ impl Grep {
     }
 
     /// Opens a device, a FIFO or any other file that is read sequentially, and searches it.
-    pub(super) fn search_as_it_comes(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+    pub(super) fn search_as_it_comes(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
         let how = Open::READ.blocking();
         let how = if self.follow(found) { how.following() } else { how };
-        let opened = desk.cache().open(&found.node.source).and_then(|place| open(&*place, found.name(), how));
+        let opened = cx.cache().open(&found.node.source).and_then(|place| open(&*place, found.name(), how));
         let searched = opened.and_then(|source| {
             let looked = stat(&source)?;
-            if !self.is_output(desk, found, &looked) {
-                self.search_stream(desk, found, &source, &looked);
+            if !self.is_output(cx, found, &looked) {
+                self.search_stream(cx, found, &source, &looked);
             }
             Ok(())
         });
         if let Err(cause) = searched {
-            self.cannot_read(desk, found, cause);
+            self.cannot_read(cx, found, cause);
         }
     }
 }

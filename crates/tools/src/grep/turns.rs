@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use haul_flow::{Found, Problem};
+use haul_flow::{Entry, Problem};
 
 use super::Grep;
 use super::options::Order;
@@ -20,17 +20,17 @@ pub(super) struct Turns {
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<Found<Grep>>,
+    waiting: Vec<Entry<Grep>>,
     /// True while a large file is being searched or is about to be.
     busy: bool,
     /// The file that was given the turn and is being reopened.
-    given: Option<Found<Grep>>,
+    given: Option<Entry<Grep>>,
     /// Index of the first operand that is not complete.
     index: usize,
     /// Completed operands after `index`.
     over: BTreeSet<usize>,
     /// Entries that wait until all earlier operands are complete.
-    held: Vec<Found<Grep>>,
+    held: Vec<Entry<Grep>>,
     /// Problems that wait likewise, with their operands.
     problems: Vec<(usize, Problem)>,
 }
@@ -39,7 +39,7 @@ struct State {
 #[derive(Default)]
 pub(super) struct Ended {
     /// Entries to retry.
-    pub(super) next: Vec<Found<Grep>>,
+    pub(super) next: Vec<Entry<Grep>>,
     /// Problems to report, with their operands.
     pub(super) problems: Vec<(usize, Problem)>,
 }
@@ -54,7 +54,7 @@ impl Turns {
     }
 
     /// Returns true if a large file may begin; otherwise queues it.
-    pub(super) fn begins(&self, found: &Found<Grep>) -> bool {
+    pub(super) fn begins(&self, found: &Entry<Grep>) -> bool {
         let mut state = self.lock();
         if state.is_given_to(found) {
             state.given = None;
@@ -70,7 +70,7 @@ impl Turns {
 
     /// Called when a file is not searched as a large one after all. If it held the turn, passes it
     /// on and returns the new holder.
-    pub(super) fn not_begun(&self, found: &Found<Grep>) -> Option<Found<Grep>> {
+    pub(super) fn not_begun(&self, found: &Entry<Grep>) -> Option<Entry<Grep>> {
         let mut state = self.lock();
         if !state.is_given_to(found) {
             return None;
@@ -81,14 +81,14 @@ impl Turns {
     }
 
     /// Called when a large file is complete. Returns the next one.
-    pub(super) fn over(&self) -> Option<Found<Grep>> {
+    pub(super) fn over(&self) -> Option<Entry<Grep>> {
         let mut state = self.lock();
         state.busy = false;
         self.give(&mut state)
     }
 
     /// Returns true if all earlier operands are complete; otherwise holds the entry until they are.
-    pub(super) fn comes_next(&self, found: &Found<Grep>) -> bool {
+    pub(super) fn comes_next(&self, found: &Entry<Grep>) -> bool {
         let mut state = self.lock();
         let is_next = found.node.own.index <= state.index;
         if !is_next {
@@ -118,19 +118,19 @@ impl Turns {
             state.index += 1;
         }
         let index = state.index;
-        let is_held_no_more = |found: &mut Found<Grep>| found.node.own.index <= index;
+        let is_held_no_more = |found: &mut Entry<Grep>| found.node.own.index <= index;
         let mut next: Vec<_> = state.held.extract_if(.., is_held_no_more).collect();
         let problems = state.problems.extract_if(.., |(of, _)| *of <= index).collect();
         next.extend(self.give(&mut state));
         Ended { next, problems }
     }
 
-    fn is_next(&self, state: &State, found: &Found<Grep>) -> bool {
+    fn is_next(&self, state: &State, found: &Entry<Grep>) -> bool {
         // A rank can't know which operands are complete elsewhere, so it doesn't wait.
         self.order != Order::Named || found.node.owner.is_some() || found.node.own.index == state.index
     }
 
-    fn give(&self, state: &mut State) -> Option<Found<Grep>> {
+    fn give(&self, state: &mut State) -> Option<Entry<Grep>> {
         if state.busy {
             return None;
         }
@@ -143,7 +143,7 @@ impl Turns {
 }
 
 impl State {
-    fn is_given_to(&self, found: &Found<Grep>) -> bool {
+    fn is_given_to(&self, found: &Entry<Grep>) -> bool {
         self.given
             .as_ref()
             .is_some_and(|given| Arc::ptr_eq(&given.node, &found.node) && given.name() == found.name())
@@ -158,7 +158,7 @@ pub(super) struct Inputs(Mutex<Readers>);
 struct Readers {
     /// Operands that have yet to be read, in order.
     order: VecDeque<usize>,
-    waiting: Vec<Found<Grep>>,
+    waiting: Vec<Entry<Grep>>,
 }
 
 impl Inputs {
@@ -172,7 +172,7 @@ impl Inputs {
     }
 
     /// Returns true if this reader is next; otherwise queues it.
-    pub(super) fn begins(&self, found: &Found<Grep>) -> bool {
+    pub(super) fn begins(&self, found: &Entry<Grep>) -> bool {
         let mut readers = self.lock();
         let is_first = readers.order.front() == Some(&found.node.own.index);
         if !is_first {
@@ -182,7 +182,7 @@ impl Inputs {
     }
 
     /// Called when a reader is done. Returns the next one, if it is waiting.
-    pub(super) fn over(&self) -> Option<Found<Grep>> {
+    pub(super) fn over(&self) -> Option<Entry<Grep>> {
         let mut readers = self.lock();
         readers.order.pop_front();
         let next = *readers.order.front()?;

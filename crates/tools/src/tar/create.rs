@@ -77,7 +77,7 @@ fn try_create(
 /// True if members can be written as they are found: no order, index or hole map was requested, no
 /// other process needs to find its part, and no file is found twice except by its hard links.
 fn is_made_in_one_run(options: &Options) -> bool {
-    options.order == MemberOrder::Found
+    options.order == MemberOrder::Entry
         && !options.index
         && !options.several_processes
         && !options.attributes.contains(Attributes::HOLES)

@@ -3,14 +3,14 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use haul_flow::{FileKey, Held};
+use haul_flow::{DirHandle, FileKey};
 use haul_sys::{FileType, Mode, Stat};
 
 use super::format::{Kind, Member, SparseMap, Unfit, encode};
 use super::options::{Options, Represented};
 
 /// An entry that was examined.
-pub(super) struct Entry {
+pub(super) struct TarEntry {
     /// Name in its directory.
     pub(super) name: CString,
     pub(super) stat: Stat,
@@ -46,10 +46,10 @@ pub(super) struct Listing {
     /// Device that the operand is on, once known.
     pub(super) device: OnceLock<u64>,
     /// Handle of the directory, once everything in it was examined.
-    pub(super) held: OnceLock<Arc<Held>>,
+    pub(super) held: OnceLock<Arc<DirHandle>>,
     /// Number in the order of the one-pass writer (`order.rs`).
     pub(super) number: OnceLock<usize>,
-    pub(super) entries: Mutex<Vec<Entry>>,
+    pub(super) entries: Mutex<Vec<TarEntry>>,
 }
 
 impl Listing {
@@ -65,12 +65,12 @@ impl Listing {
         }
     }
 
-    pub(super) fn add(&self, entry: Entry) {
+    pub(super) fn add(&self, entry: TarEntry) {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
     }
 }
 
-impl Entry {
+impl TarEntry {
     /// Creates an entry; `None` if its type cannot be archived.
     pub(super) fn new(name: CString, stat: Stat) -> Option<Self> {
         let kind = match stat.kind {

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use haul_flow::{Desk, Enter, Failure, Found, Opened, Plan, Problem, Reported, Tally, Tool, Wording};
+use haul_flow::{Context, Enter, Entry, Failure, OpenDir, Plan, Problem, Reported, Tally, Tool, Wording};
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, ProcessIdentity, Seek, Stat, open,
     read_link, seek, stat_path,
 };
 
-use super::entry::{Entry, Extra, Listing, People};
+use super::entry::{Extra, Listing, People, TarEntry};
 use super::exclude::Excludes;
 use super::format::{Kind, SparseMap, Unfit, access_text};
 use super::naming::{Naming, unsafe_prefix};
@@ -64,29 +64,29 @@ impl Look {
     }
 
     /// Reports a problem and raises the exit status to `status`; below 2 the problem is a warning.
-    pub(super) fn tell<T: Tool>(&self, desk: &Desk<'_, T>, problem: Problem, status: u8) {
+    pub(super) fn tell<T: Tool>(&self, cx: &Context<'_, T>, problem: Problem, status: u8) {
         self.status.at_least(status);
-        desk.problem(if status < 2 { problem.as_warning() } else { problem });
+        cx.problem(if status < 2 { problem.as_warning() } else { problem });
     }
 
     /// Reports that an entry cannot be archived because a call failed.
     fn give_up<T: Tool<Directory = Arc<Listing>>>(
         &self,
-        desk: &Desk<'_, T>,
-        found: &Found<T>,
+        cx: &Context<'_, T>,
+        found: &Entry<T>,
         wording: Wording,
         cause: Error,
     ) {
-        if !cause.is(Errno::NOENT) || !self.tell_removed(desk, found) {
-            self.tell(desk, Problem::new(wording).naming(found.path()).because(cause), 2);
+        if !cause.is(Errno::NOENT) || !self.tell_removed(cx, found) {
+            self.tell(cx, Problem::new(wording).naming(found.path()).because(cause), 2);
         }
     }
 
     /// True if this is the archive, which is reported.
-    pub(super) fn is_the_archive<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>, stat: &Stat) -> bool {
+    pub(super) fn is_the_archive<T: Tool>(&self, cx: &Context<'_, T>, found: &Entry<T>, stat: &Stat) -> bool {
         let is_it = self.archive == Some(stat.identity);
         if is_it {
-            self.tell(desk, Problem::new(wording::IS_THE_ARCHIVE).naming(found.path()), 0);
+            self.tell(cx, Problem::new(wording::IS_THE_ARCHIVE).naming(found.path()), 0);
         }
         is_it
     }
@@ -94,21 +94,20 @@ impl Look {
     /// Examines an entry that is not a directory.
     fn look<T: Tool<Directory = Arc<Listing>>>(
         &self,
-        desk: &Desk<'_, T>,
-        found: &Found<T>,
-    ) -> Result<Option<Entry>, (Wording, Error)> {
-        let directory =
-            desk.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause))?;
+        cx: &Context<'_, T>,
+        found: &Entry<T>,
+    ) -> Result<Option<TarEntry>, (Wording, Error)> {
+        let directory = cx.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause))?;
         let followed = self.options.links == Links::Followed && found.kind != EntryType::Regular;
         let stat = stat_path(Some(&*directory), found.name(), followed)
             .map_err(|cause| (wording::CANNOT_STAT, cause))?;
-        if self.is_the_archive(desk, found, &stat) {
+        if self.is_the_archive(cx, found, &stat) {
             return Ok(None);
         }
-        let Some(mut entry) = Entry::new(found.name().to_owned(), stat) else {
+        let Some(mut entry) = TarEntry::new(found.name().to_owned(), stat) else {
             let is_socket = stat.kind == FileType::Socket;
             let wording = if is_socket { wording::SOCKET_IGNORED } else { wording::UNKNOWN_IGNORED };
-            self.tell(desk, Problem::new(wording).naming(found.path()), 0);
+            self.tell(cx, Problem::new(wording).naming(found.path()), 0);
             return Ok(None);
         };
         entry.followed = followed;
@@ -131,7 +130,7 @@ impl Look {
             let text = map.text();
             entry.extra.get_or_insert_default().map = Some((map, text));
         }
-        self.add_records(desk, found, &directory, &mut entry)?;
+        self.add_records(cx, found, &directory, &mut entry)?;
         // Nothing was written to it, so closing it cannot lose anything.
         drop(opened);
         Ok(Some(entry))
@@ -147,10 +146,10 @@ impl Look {
     /// Reads the extended attributes and access lists that were requested.
     pub(super) fn add_records<T: Tool<Directory = Arc<Listing>>>(
         &self,
-        desk: &Desk<'_, T>,
-        found: &Found<T>,
+        cx: &Context<'_, T>,
+        found: &Entry<T>,
         directory: &Fd,
-        entry: &mut Entry,
+        entry: &mut TarEntry,
     ) -> Result<(), (Wording, Error)> {
         let (wanted, name) = (self.options.attributes, found.name());
         if !wanted.intersects(Attributes::XATTR | Attributes::ACL) {
@@ -172,7 +171,7 @@ impl Look {
                 // Archive the entry without them: leaving out a directory would leave out
                 // everything below it.
                 let problem = Problem::new(wording::CANNOT_LIST_ATTRIBUTES).naming(found.path());
-                self.tell(desk, problem.because(cause), 2);
+                self.tell(cx, problem.because(cause), 2);
                 return Ok(());
             }
         };
@@ -184,7 +183,7 @@ impl Look {
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => {
                     let problem = Problem::new(wording::CANNOT_READ_ATTRIBUTE).naming(found.path());
-                    self.tell(desk, problem.naming(key.to_bytes()).because(cause), 0);
+                    self.tell(cx, problem.naming(key.to_bytes()).because(cause), 0);
                 }
             }
         }
@@ -230,41 +229,41 @@ impl Look {
     /// a member.
     pub(super) fn enter<T: Tool<Directory = Arc<Listing>>>(
         &self,
-        desk: &Desk<'_, T>,
-        found: &Found<T>,
-        opened: &Opened<'_>,
-        keep: impl FnOnce(&Arc<Listing>, Entry),
+        cx: &Context<'_, T>,
+        found: &Entry<T>,
+        opened: &OpenDir<'_>,
+        keep: impl FnOnce(&Arc<Listing>, TarEntry),
     ) -> Enter<Arc<Listing>> {
         let (stat, parent) = (opened.stat, &found.node.own);
         if let Err(cause) = opened.source {
-            self.give_up(desk, found, wording::CANNOT_OPEN, cause.clone());
+            self.give_up(cx, found, wording::CANNOT_OPEN, cause.clone());
             return Enter::Over;
         }
         if self.options.links == Links::Followed && found.node.is_within(stat.identity) {
-            self.tell(desk, Problem::new(wording::LOOP).naming(found.path()), 1);
+            self.tell(cx, Problem::new(wording::LOOP).naming(found.path()), 1);
             return Enter::Over;
         }
-        let Some(mut entry) = Entry::new(found.name().to_owned(), *stat) else { return Enter::Over };
+        let Some(mut entry) = TarEntry::new(found.name().to_owned(), *stat) else { return Enter::Over };
         entry.followed = self.options.links == Links::Followed;
-        let directory = desk.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
-        let records = directory.and_then(|directory| self.add_records(desk, found, &directory, &mut entry));
+        let directory = cx.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
+        let records = directory.and_then(|directory| self.add_records(cx, found, &directory, &mut entry));
         if let Err((wording, cause)) = records {
-            self.give_up(desk, found, wording, cause);
+            self.give_up(cx, found, wording, cause);
             return Enter::Over;
         }
         let mut listing = parent.below(found.name(), &self.options);
         let device = *parent.device.get_or_init(|| stat.identity.device);
         listing.device = device.into();
         if parent.stripped.is_none() {
-            self.naming.tell_stripped(&listing.prefix, wording::REMOVING_PREFIX, desk.report());
+            self.naming.tell_stripped(&listing.prefix, wording::REMOVING_PREFIX, cx.report());
         }
         let listing = Arc::new(listing);
         entry.listing = Some(Arc::clone(&listing));
-        desk.count(Tally { directories: 1, ..Tally::default() });
+        cx.count(Tally { directories: 1, ..Tally::default() });
         keep(parent, entry);
         let elsewhere = self.options.one_file_system && device != stat.identity.device;
         if elsewhere && self.options.verbose > 0 {
-            self.tell(desk, Problem::new(wording::OTHER_FILE_SYSTEM).naming(found.path()), 0);
+            self.tell(cx, Problem::new(wording::OTHER_FILE_SYSTEM).naming(found.path()), 0);
         }
         if elsewhere || !self.options.recursive { Enter::Bare(listing) } else { Enter::Visit(listing) }
     }
@@ -272,26 +271,25 @@ impl Look {
     /// Examines a file that was opened.
     pub(super) fn opened<T: Tool<Directory = Arc<Listing>>>(
         &self,
-        desk: &Desk<'_, T>,
-        found: &Found<T>,
+        cx: &Context<'_, T>,
+        found: &Entry<T>,
         stat: &Stat,
-    ) -> Option<Entry> {
-        if self.is_the_archive(desk, found, stat) {
+    ) -> Option<TarEntry> {
+        if self.is_the_archive(cx, found, stat) {
             return None;
         }
-        let mut entry = Entry::new(found.name().to_owned(), *stat)?;
+        let mut entry = TarEntry::new(found.name().to_owned(), *stat)?;
         entry.followed = self.options.links == Links::Followed && found.kind != EntryType::Regular;
         if self.options.attributes.intersects(Attributes::XATTR | Attributes::ACL) {
             let directory =
-                desk.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
-            let records =
-                directory.and_then(|directory| self.add_records(desk, found, &directory, &mut entry));
+                cx.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
+            let records = directory.and_then(|directory| self.add_records(cx, found, &directory, &mut entry));
             if let Err((wording, cause)) = records {
-                self.give_up(desk, found, wording, cause);
+                self.give_up(cx, found, wording, cause);
                 return None;
             }
         }
-        self.tell_stripped(desk, &found.node.own, &entry);
+        self.tell_stripped(cx, &found.node.own, &entry);
         Some(entry)
     }
 
@@ -299,40 +297,40 @@ impl Look {
     /// a member. Counts it if `keep` returns true.
     pub(super) fn handle<T: Tool<Directory = Arc<Listing>>>(
         &self,
-        desk: &Desk<'_, T>,
-        found: &Found<T>,
-        keep: impl FnOnce(&Arc<Listing>, Entry) -> bool,
+        cx: &Context<'_, T>,
+        found: &Entry<T>,
+        keep: impl FnOnce(&Arc<Listing>, TarEntry) -> bool,
     ) {
-        match self.look(desk, found) {
+        match self.look(cx, found) {
             Ok(Some(entry)) => {
-                self.tell_stripped(desk, &found.node.own, &entry);
+                self.tell_stripped(cx, &found.node.own, &entry);
                 let tally = counted(entry.kind);
                 if keep(&found.node.own, entry) {
-                    desk.count(tally);
+                    cx.count(tally);
                 }
             }
             Ok(None) => {}
-            Err((wording, cause)) => self.give_up(desk, found, wording, cause),
+            Err((wording, cause)) => self.give_up(cx, found, wording, cause),
         }
     }
 
     /// Reports the prefix that is stripped from an operand's name.
-    pub(super) fn tell_stripped<T: Tool>(&self, desk: &Desk<'_, T>, listing: &Listing, entry: &Entry) {
+    pub(super) fn tell_stripped<T: Tool>(&self, cx: &Context<'_, T>, listing: &Listing, entry: &TarEntry) {
         if listing.stripped.is_none() {
-            self.naming.tell_stripped(&listing.path(entry), wording::REMOVING_PREFIX, desk.report());
+            self.naming.tell_stripped(&listing.path(entry), wording::REMOVING_PREFIX, cx.report());
         }
     }
 
     /// Reports that a member is left out because it does not fit the format.
-    pub(super) fn tell_unfit<T: Tool>(&self, desk: &Desk<'_, T>, path: &[u8], why: &Unfit) {
-        self.tell(desk, unfit_problem(path, why), 2);
+    pub(super) fn tell_unfit<T: Tool>(&self, cx: &Context<'_, T>, path: &[u8], why: &Unfit) {
+        self.tell(cx, unfit_problem(path, why), 2);
     }
 
     /// Plans an entry: it is skipped if it is excluded, and `otherwise` is for what is not a
     /// directory.
     pub(super) fn plan<T: Tool<Directory = Arc<Listing>>>(
         &self,
-        found: &Found<T>,
+        found: &Entry<T>,
         kind: EntryType,
         otherwise: Plan,
     ) -> Plan {
@@ -347,9 +345,9 @@ impl Look {
 
     /// Reports that a listed entry is gone. Returns false for an operand: the user named it, so
     /// that is an error for the caller to report.
-    fn tell_removed<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>) -> bool {
+    fn tell_removed<T: Tool>(&self, cx: &Context<'_, T>, found: &Entry<T>) -> bool {
         if !found.is_operand() {
-            self.tell(desk, Problem::new(wording::REMOVED).naming(found.path()), 1);
+            self.tell(cx, Problem::new(wording::REMOVED).naming(found.path()), 1);
         }
         !found.is_operand()
     }
@@ -358,30 +356,30 @@ impl Look {
     /// be looked up.
     pub(super) fn failed<T: Tool>(
         &self,
-        desk: &Desk<'_, T>,
-        found: &Found<T>,
+        cx: &Context<'_, T>,
+        found: &Entry<T>,
         failure: Failure<'_>,
     ) -> Reported {
         let is_reported = match failure {
             Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause)
                 if cause.is(Errno::NOENT) =>
             {
-                self.tell_removed(desk, found)
+                self.tell_removed(cx, found)
             }
-            Failure::OpenDir(_) | Failure::OpenFile(_) => self.tell_refused(desk, found),
+            Failure::OpenDir(_) | Failure::OpenFile(_) => self.tell_refused(cx, found),
             _ => false,
         };
         if is_reported { Reported::Yes } else { Reported::No }
     }
 
     /// Reports an entry that cannot even be looked up. Returns false if it can.
-    fn tell_refused<T: Tool>(&self, desk: &Desk<'_, T>, found: &Found<T>) -> bool {
-        let directory = desk.cache().open(&found.node.source);
+    fn tell_refused<T: Tool>(&self, cx: &Context<'_, T>, found: &Entry<T>) -> bool {
+        let directory = cx.cache().open(&found.node.source);
         let looked = directory.and_then(|directory| stat_path(Some(&*directory), found.name(), false));
         let refused = looked.err();
         let is_refused = refused.is_some();
         if let Some(cause) = refused {
-            self.tell(desk, Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause), 2);
+            self.tell(cx, Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause), 2);
         }
         is_refused
     }
@@ -445,12 +443,12 @@ impl Listing {
     }
 
     /// Returns the path of an entry, as the user would write it.
-    pub(super) fn path(&self, entry: &Entry) -> Vec<u8> {
+    pub(super) fn path(&self, entry: &TarEntry) -> Vec<u8> {
         [self.prefix.as_slice(), without_slashes(entry.name.to_bytes())].concat()
     }
 
     /// Returns the member name of an entry.
-    pub(super) fn member_path(&self, entry: &Entry, options: &Options) -> Vec<u8> {
+    pub(super) fn member_path(&self, entry: &TarEntry, options: &Options) -> Vec<u8> {
         let mut path = self.path(entry);
         let stripped = match (self.stripped, options.confinement) {
             (Some(stripped), _) => stripped,

@@ -61,7 +61,7 @@ pub enum Format {
 pub enum MemberOrder {
     /// Order of discovery, with each directory where a top-down walk meets it.
     #[default]
-    Found,
+    Entry,
     /// By inode number within each directory, subdirectories last.
     Inode,
     /// By name within each directory, so that the same tree always makes the same archive.

@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError};
 
 use haul_flow::{FileKey, Report};
 
-use super::entry::{Entry, Listing, People};
+use super::entry::{Listing, People, TarEntry};
 use super::format::{Kind, in_blocks};
 use super::look::unfit_problem;
 use super::naming::Naming;
@@ -28,7 +28,7 @@ pub(super) struct Planned {
     pub(super) listing: u32,
     /// Offset of its first header.
     pub(super) offset: u64,
-    pub(super) entry: Entry,
+    pub(super) entry: TarEntry,
 }
 
 impl Planned {
@@ -96,12 +96,12 @@ impl Plan {
     }
 
     /// Numbers a directory and takes its entries out, in order.
-    fn open(&mut self, listing: Arc<Listing>, order: MemberOrder) -> (u32, std::vec::IntoIter<Entry>) {
+    fn open(&mut self, listing: Arc<Listing>, order: MemberOrder) -> (u32, std::vec::IntoIter<TarEntry>) {
         let mut entries =
             std::mem::take(&mut *listing.entries.lock().unwrap_or_else(PoisonError::into_inner));
         match order {
             MemberOrder::Name => entries.sort_unstable_by(|one, other| one.name.cmp(&other.name)),
-            MemberOrder::Found | MemberOrder::Inode => {
+            MemberOrder::Entry | MemberOrder::Inode => {
                 entries.sort_unstable_by_key(|entry| (entry.listing.is_some(), entry.stat.identity.inode));
             }
         }
@@ -231,7 +231,7 @@ mod tests {
         fn debug(&self, _: &str) {}
     }
 
-    fn entry(name: &str, inode: u64, size: u64, links: u32) -> Entry {
+    fn entry(name: &str, inode: u64, size: u64, links: u32) -> TarEntry {
         let moment = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
         let stat = Stat {
             identity: Identity { device: 1, inode },
@@ -249,12 +249,12 @@ mod tests {
             changed: moment,
             born: None,
         };
-        let mut entry = Entry::new(std::ffi::CString::new(name).unwrap(), stat).unwrap();
+        let mut entry = TarEntry::new(std::ffi::CString::new(name).unwrap(), stat).unwrap();
         entry.header_bytes = 1536;
         entry
     }
 
-    fn planned(entries: Vec<Entry>, order: MemberOrder) -> (Plan, Options) {
+    fn planned(entries: Vec<TarEntry>, order: MemberOrder) -> (Plan, Options) {
         let options = Options { order, ..Options::default() };
         let place = Listing::place(b"");
         entries.into_iter().for_each(|entry| place.add(entry));
@@ -282,7 +282,7 @@ mod tests {
             (2 << 20) + 512,
         ];
         let entries = sizes.iter().zip(1..).map(|(size, inode)| entry(&format!("f{inode}"), inode, *size, 1));
-        let (plan, _) = planned(entries.collect(), MemberOrder::Found);
+        let (plan, _) = planned(entries.collect(), MemberOrder::Entry);
         let mut at = 0;
         for span in &plan.spans {
             assert_eq!(span.bytes.start, at);
@@ -306,10 +306,10 @@ mod tests {
 
     #[test]
     fn a_file_comes_before_its_other_names_in_either_order() {
-        for (order, names) in [(MemberOrder::Found, ["z", "y", "x"]), (MemberOrder::Name, ["x", "y", "z"])] {
+        for (order, names) in [(MemberOrder::Entry, ["z", "y", "x"]), (MemberOrder::Name, ["x", "y", "z"])] {
             let entries = vec![entry("x", 9, 10, 2), entry("y", 5, 20, 1), entry("z", 9, 10, 2)];
             let mut entries = entries;
-            if order == MemberOrder::Found {
+            if order == MemberOrder::Entry {
                 entries[2].stat.identity.inode = 3;
                 entries[0].stat.identity.inode = 9;
             }

@@ -25,12 +25,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Block, Desk, Enter, Failure, FileKey, Found, Handled, Holes, Node, OpenFile, Opened, OpenedFile, Order,
-    Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write,
+    Block, Context, DirNode, Enter, Entry, Failure, FileKey, Handled, Holes, OpenDir, OpenFile, OpenSource,
+    Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool, Transfer, Write,
 };
 use haul_sys::{EntryType, Fd, Stat, stat};
 
-use super::entry::{Entry, Listing};
+use super::entry::{Listing, TarEntry};
 use super::look::{Look, difference, has_changed};
 use super::order::{PutOff, TOP, WAITING_MEMBER_BYTES, WITHIN_BYTES};
 use super::output::Output;
@@ -41,7 +41,7 @@ use super::wording;
 
 pub(super) struct Stow {
     look: Look,
-    tail: Tail<Found<Stow>>,
+    tail: Tail<Entry<Stow>>,
     telling: Telling,
     /// For each file with several names, the member that holds its content.
     firsts: Mutex<HashMap<FileKey, Vec<u8>>>,
@@ -84,31 +84,31 @@ impl Stow {
         (end, output)
     }
 
-    fn begin_directory(&self, desk: &Desk<'_, Self>, above: &Listing, entry: &Entry) {
+    fn begin_directory(&self, cx: &Context<'_, Self>, above: &Listing, entry: &TarEntry) {
         let path = above.member_path(entry, &self.look.options);
         // If its headers do not fit the format, its contents are archived all the same.
-        let headers = self.with_headers(desk, entry, &path, <[u8]>::to_vec).unwrap_or_default();
+        let headers = self.with_headers(cx, entry, &path, <[u8]>::to_vec).unwrap_or_default();
         // The walk sorts directories by inode.
         let place = entry.stat.identity.inode;
         let (number, due) = self.tail.begin(number_of(above), place, headers);
-        come_again(desk, due);
+        come_again(cx, due);
         if let Some(listing) = &entry.listing {
             listing.number.get_or_init(|| number);
         }
-        self.tell_of_member(desk, entry, path);
+        self.tell_of_member(cx, entry, path);
     }
 
-    fn tell_of_member(&self, desk: &Desk<'_, Self>, entry: &Entry, path: Vec<u8>) {
+    fn tell_of_member(&self, cx: &Context<'_, Self>, entry: &TarEntry, path: Vec<u8>) {
         let Look { options, people, .. } = &self.look;
-        self.telling.tell(entry, path, options, people, desk.report());
+        self.telling.tell(entry, path, options, people, cx.report());
     }
 
     /// Adds a member with its content, if known; or a hard link, if the file was added before.
     fn add(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        mut entry: Entry,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        mut entry: TarEntry,
         content: Option<&[u8]>,
     ) -> Outcome {
         let listing = &found.node.own;
@@ -122,7 +122,7 @@ impl Stow {
             entry.link_to(first.clone());
         }
         let mut written = 0;
-        let added = self.with_headers(desk, &entry, &path, |headers| {
+        let added = self.with_headers(cx, &entry, &path, |headers| {
             let content = match content.filter(|_| is_first) {
                 Some(content) => {
                     written = content.len() as u64;
@@ -132,7 +132,7 @@ impl Stow {
             };
             let (added, due) =
                 self.tail.add(number_of(listing), headers, &content, may_wait, || found.clone());
-            come_again(desk, due);
+            come_again(cx, due);
             added
         });
         let room = match added {
@@ -141,15 +141,11 @@ impl Stow {
             None => return Outcome::LeftOut,
         };
         if let (Some(firsts), true) = (&mut firsts, is_first) {
-            self.look.naming.tell_stripped(
-                &listing.path(&entry),
-                wording::REMOVING_LINK_PREFIX,
-                desk.report(),
-            );
+            self.look.naming.tell_stripped(&listing.path(&entry), wording::REMOVING_LINK_PREFIX, cx.report());
             firsts.insert(entry.file_key(), path.clone());
         }
         drop(firsts);
-        self.tell_of_member(desk, &entry, path);
+        self.tell_of_member(cx, &entry, path);
         room.map_or(Outcome::Whole(written), Outcome::Room)
     }
 
@@ -157,23 +153,23 @@ impl Stow {
     /// which is reported.
     fn with_headers<R>(
         &self,
-        desk: &Desk<'_, Self>,
-        entry: &Entry,
+        cx: &Context<'_, Self>,
+        entry: &TarEntry,
         path: &[u8],
         take: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         HEADERS.with_borrow_mut(|headers| {
             headers.clear();
             let made = entry.encode(path, &self.look.options, &self.look.people, headers);
-            made.map_err(|why| self.look.tell_unfit(desk, path, &why)).ok().map(|()| take(headers))
+            made.map_err(|why| self.look.tell_unfit(cx, path, &why)).ok().map(|()| take(headers))
         })
     }
 
     /// Reports a file that changed since it was opened, or shrank by `missing` bytes.
     fn tell_difference(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: &Fd,
         before: &Stat,
         missing: u64,
@@ -182,7 +178,7 @@ impl Stow {
         if (missing > 0 || changed)
             && let Some(problem) = difference(found.path(), missing, changed)
         {
-            self.look.tell(desk, problem, 1);
+            self.look.tell(cx, problem, 1);
         }
     }
 }
@@ -190,7 +186,7 @@ impl Stow {
 impl Stow {
     /// Probes every file of the directory at the end of the archive. Of others only those that can be
     /// buffered are: the rest would be deferred.
-    fn probe(&self, found: &Found<Self>) -> Probe {
+    fn probe(&self, found: &Entry<Self>) -> Probe {
         if self.tail.is_last(number_of(&found.node.own)) {
             return Probe::ALWAYS;
         }
@@ -199,8 +195,8 @@ impl Stow {
 }
 
 /// Retries deferred files that are due.
-fn come_again(desk: &Desk<'_, Stow>, due: Due<Found<Stow>>) {
-    due.0.into_iter().for_each(|found| desk.retry(found));
+fn come_again(cx: &Context<'_, Stow>, due: Due<Entry<Stow>>) {
+    due.0.into_iter().for_each(|found| cx.retry(found));
 }
 
 /// Returns a directory's number, which it has from its beginning.
@@ -217,7 +213,7 @@ impl Tool for Stow {
         Policy { order: Order::Walk, backpressure: Some(self.tail.waiting()), ..Policy::default() }
     }
 
-    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
         if self.tail.is_broken() {
             return Plan::Skip;
         }
@@ -227,23 +223,23 @@ impl Tool for Stow {
 
     fn enter_dir(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &Opened<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenDir<'_>,
     ) -> Enter<Arc<Listing>> {
-        self.look.enter(desk, found, opened, |parent, entry| {
-            self.begin_directory(desk, parent, &entry);
+        self.look.enter(cx, found, opened, |parent, entry| {
+            self.begin_directory(cx, parent, &entry);
         })
     }
 
-    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
-        come_again(desk, self.tail.end(number_of(&node.own)));
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        come_again(cx, self.tail.end(number_of(&node.own)));
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
         let mut handled = Handled::Over;
-        self.look.handle(desk, found, |_, entry| {
-            if let Outcome::PutOff = self.add(desk, found, entry, None) {
+        self.look.handle(cx, found, |_, entry| {
+            if let Outcome::PutOff = self.add(cx, found, entry, None) {
                 handled = Handled::Deferred;
             }
             handled == Handled::Over
@@ -251,23 +247,23 @@ impl Tool for Stow {
         handled
     }
 
-    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
-        self.look.failed(desk, found, failure)
+    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
+        self.look.failed(cx, found, failure)
     }
 
-    fn open_file(&self, desk: &Desk<'_, Self>, found: &Found<Self>, opened: &OpenedFile<'_>) -> Start<Room> {
-        let Some(entry) = self.look.opened(desk, found, opened.stat) else { return Start::Done };
+    fn open_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenSource<'_>) -> Start<Room> {
+        let Some(entry) = self.look.opened(cx, found, opened.stat) else { return Start::Done };
         let is_whole =
             |content: &&[u8]| content.len() as u64 == opened.stat.size && content.len() <= WITHIN_BYTES;
         let content = opened.first.filter(is_whole);
-        match self.add(desk, found, entry, content) {
+        match self.add(cx, found, entry, content) {
             // New room is zeros, and so are holes.
             Outcome::Room(own) => Start::Inspect { own, transfer: Transfer::Blocks(Holes::Skip) },
             Outcome::Whole(bytes) => {
                 if bytes > 0 {
-                    self.tell_difference(desk, found, opened.source, opened.stat, 0);
+                    self.tell_difference(cx, found, opened.source, opened.stat, 0);
                 }
-                desk.count(Tally { files: 1, bytes, ..Tally::default() });
+                cx.count(Tally { files: 1, bytes, ..Tally::default() });
                 Start::Done
             }
             Outcome::PutOff => Start::Deferred,
@@ -283,17 +279,17 @@ impl Tool for Stow {
         if self.tail.is_broken() { Write::End } else { Write::Nothing }
     }
 
-    fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
         if self.tail.is_broken() {
             return true;
         }
         let missing = file.stat.size.saturating_sub(file.length());
-        self.tell_difference(desk, &file.found, &file.source, &file.stat, missing);
-        desk.count(Tally { files: 1, ..Tally::default() });
+        self.tell_difference(cx, &file.found, &file.source, &file.stat, missing);
+        cx.count(Tally { files: 1, ..Tally::default() });
         true
     }
 
-    fn close_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, own: Room, _: bool) {
+    fn close_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, own: Room, _: bool) {
         self.tail.release(own);
     }
 }

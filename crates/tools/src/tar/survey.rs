@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use haul_flow::{
-    Desk, Enter, Failure, Found, Handled, Node, Opened, OpenedFile, Plan, Reported, Start, Tool,
+    Context, DirNode, Enter, Entry, Failure, Handled, OpenDir, OpenSource, Plan, Reported, Start, Tool,
 };
 use haul_sys::EntryType;
 
-use super::entry::{Entry, Listing};
+use super::entry::{Listing, TarEntry};
 use super::look::Look;
 use super::options::Links;
 
@@ -21,11 +21,11 @@ pub(super) struct Survey(pub(super) Look);
 
 impl Survey {
     /// Measures an entry's headers and adds it to the listing, unless it does not fit the format.
-    fn keep(&self, desk: &Desk<'_, Self>, listing: &Listing, mut entry: Entry) {
+    fn keep(&self, cx: &Context<'_, Self>, listing: &Listing, mut entry: TarEntry) {
         let path = listing.member_path(&entry, &self.0.options);
         match entry.measure(&path, &self.0.options, &self.0.people) {
             Ok(()) => listing.add(entry),
-            Err(why) => self.0.tell_unfit(desk, &path, &why),
+            Err(why) => self.0.tell_unfit(cx, &path, &why),
         }
     }
 }
@@ -34,40 +34,40 @@ impl Tool for Survey {
     type Directory = Arc<Listing>;
     type File = ();
 
-    fn follow(&self, _: &Found<Self>) -> bool {
+    fn follow(&self, _: &Entry<Self>) -> bool {
         self.0.options.links == Links::Followed
     }
 
-    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
         self.0.plan(found, kind, Plan::Handle)
     }
 
     fn enter_dir(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &Opened<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenDir<'_>,
     ) -> Enter<Arc<Listing>> {
-        self.0.enter(desk, found, opened, |parent, entry| self.keep(desk, parent, entry))
+        self.0.enter(cx, found, opened, |parent, entry| self.keep(cx, parent, entry))
     }
 
-    fn finish_dir(&self, _: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, _: &Context<'_, Self>, node: &DirNode<Self>) {
         node.own.held.get_or_init(|| Arc::clone(&node.source));
     }
 
-    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
-        self.0.failed(desk, found, failure)
+    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
+        self.0.failed(cx, found, failure)
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
-        self.0.handle(desk, found, |listing, entry| {
-            self.keep(desk, listing, entry);
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
+        self.0.handle(cx, found, |listing, entry| {
+            self.keep(cx, listing, entry);
             true
         });
         Handled::Over
     }
 
-    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+    fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
         Start::Done
     }
 }

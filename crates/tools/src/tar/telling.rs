@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use haul_flow::{Line, Report};
 
-use super::entry::{Entry, People};
+use super::entry::{People, TarEntry};
 use super::format;
 use super::list::Lines;
 use super::options::Options;
@@ -26,7 +26,7 @@ impl Telling {
     /// Prints a member: its name, or with `-vv` the line that a listing of the archive would have.
     pub(super) fn tell(
         &self,
-        entry: &Entry,
+        entry: &TarEntry,
         name: Vec<u8>,
         options: &Options,
         people: &People,
@@ -45,7 +45,7 @@ impl Telling {
 }
 
 /// Returns the member that a listing of the archive will show for an entry.
-fn listed(entry: &Entry, name: Vec<u8>, options: &Options, people: &People) -> Member {
+fn listed(entry: &TarEntry, name: Vec<u8>, options: &Options, people: &People) -> Member {
     let (user, user_name) = people.owner(entry.stat.owner);
     let (group, group_name) = people.group(entry.stat.group);
     let (major, minor) = format::device(entry.stat.device_number);

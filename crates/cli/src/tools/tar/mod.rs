@@ -24,7 +24,7 @@ use super::{Call, Tool};
 use crate::messages::Charset;
 use crate::report::{Console, complain};
 use crate::shared::{Read, Shared};
-use crate::work::{Executors, Manner, Work};
+use crate::work::{Executors, RunOptions, Work};
 
 pub(super) const TOOL: Tool = Tool {
     name: "tar",
@@ -329,7 +329,7 @@ fn main(call: &Call<'_>) -> ExitCode {
             return ExitCode::from(TROUBLE);
         }
     };
-    call.carry_out(messages, &Manner::from(&asked.line.shared), &Archiving { options })
+    call.carry_out(messages, &RunOptions::from(&asked.line.shared), &Archiving { options })
 }
 
 impl Asked {
@@ -366,7 +366,7 @@ impl Asked {
             order: match line.sort.as_str() {
                 "name" => MemberOrder::Name,
                 "inode" => MemberOrder::Inode,
-                _ => MemberOrder::Found,
+                _ => MemberOrder::Entry,
             },
             links: if line.dereference { Links::Followed } else { Links::Kept },
             one_file_system: line.one_file_system,

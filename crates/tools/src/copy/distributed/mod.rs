@@ -10,16 +10,16 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use haul_cluster::{Arrivals, Distributed, Joined, Way};
+use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
 use haul_flow::layout::Striping;
-use haul_flow::{Desk, Found, Held, Node, OpenFile, OpenedFile, Problem, is_shared};
+use haul_flow::{Context, DirHandle, DirNode, Entry, OpenFile, OpenSource, Problem, is_shared};
 use haul_sys::{Error, FileType, Identity, Open, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
 mod ticket;
 
 use super::Copier;
-use super::births::Births;
+use super::creation_mode::CreationModes;
 use super::default_label;
 use super::links::NameClaim;
 use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
@@ -40,7 +40,7 @@ struct Brief {
 /// A target directory on its way to another process.
 #[derive(Serialize, Deserialize)]
 struct PackedTarget {
-    held: Way,
+    held: RemotePath,
     rename: Option<CString>,
     index: usize,
     source: Vec<u8>,
@@ -84,16 +84,16 @@ impl Copier {
 
     fn join_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
         ticket: &[u8],
     ) -> Option<Joined<CopiedFile>> {
         let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
-            desk.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
+            cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
             return None;
         };
-        let target = open_directory(desk, found).and_then(|directory| {
+        let target = open_directory(cx, found).and_then(|directory| {
             let target = ticket.open(&directory)?;
             Ok((stat(&target)?.kind, target))
         });
@@ -104,12 +104,12 @@ impl Copier {
                 Some(Joined { own, target, inspect })
             }
             Ok((_, target)) => {
-                desk.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
+                cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
                 target.close().unwrap_or_default();
                 None
             }
             Err(cause) => {
-                desk.problem(problem(found, wording::CANNOT_CREATE_FILE, cause));
+                cx.problem(problem(found, wording::CANNOT_CREATE_FILE, cause));
                 None
             }
         }
@@ -119,19 +119,19 @@ impl Copier {
 impl Distributed for Copier {
     const NAME: &'static str = "cp";
 
-    fn brief(&self) -> Vec<u8> {
+    fn init_message(&self) -> Vec<u8> {
         let names = || {
             self.options
                 .temporary_names
                 .unwrap_or_else(|| TemporaryNames { number: rand::random(), epoch: 1 })
         };
         let temporary_names = *self.temporary_names.get_or_init(names);
-        let brief = Brief { options: self.options.clone(), temporary_names };
-        postcard::to_allocvec(&brief).unwrap_or_default()
+        let init_message = Brief { options: self.options.clone(), temporary_names };
+        postcard::to_allocvec(&init_message).unwrap_or_default()
     }
 
-    fn briefed(brief: &[u8]) -> Option<Self> {
-        let Brief { options, temporary_names }: Brief = postcard::from_bytes(brief).ok()?;
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        let Brief { options, temporary_names }: Brief = postcard::from_bytes(init_message).ok()?;
         if let Label::Given(context) = &options.label {
             haul_sys::set_creation_label(context).ok()?;
         }
@@ -140,7 +140,7 @@ impl Distributed for Copier {
         Some(Self { temporary_names, contexts, ..Self::new(options, false) })
     }
 
-    fn made<'a>(&self, found: &'a Found<Self>) -> Option<(&'a Arc<Held>, &'a CStr)> {
+    fn made<'a>(&self, found: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
         let (held, name) = (&found.node.own.held, target_name(found));
         let is_plain = name != c"." && !name.to_bytes().ends_with(b"/") && !held.is_absent();
         is_plain.then_some((held, name))
@@ -168,15 +168,15 @@ impl Distributed for Copier {
 
     fn join(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
         ticket: &[u8],
     ) -> Option<Joined<CopiedFile>> {
-        self.join_file(desk, found, opened, ticket)
+        self.join_file(cx, found, opened, ticket)
     }
 
-    fn may_travel(&self, node: &Node<Self>) -> bool {
+    fn may_travel(&self, node: &DirNode<Self>) -> bool {
         let existing = &self.options.existing;
         let is_simple = !existing.backs_up() && !existing.ask && !existing.keep_directory_symlink;
         is_simple && self.created.is_none() && !node.own.held.is_absent()
@@ -184,7 +184,7 @@ impl Distributed for Copier {
 
     fn pack(&self, own: &TargetDirectory) -> Vec<u8> {
         let packed = PackedTarget {
-            held: Way::to(&own.held),
+            held: RemotePath::to(&own.held),
             rename: own.rename.clone(),
             index: own.copy.index,
             source: own.copy.source.clone(),
@@ -197,17 +197,21 @@ impl Distributed for Copier {
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<TargetDirectory, (Vec<u8>, Error)> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        receiver: &ItemReceiver<'_>,
+    ) -> Result<TargetDirectory, (Vec<u8>, Error)> {
         let unreadable = |_| {
             let what = "a part of another version".to_owned();
             (Vec::new(), Error::new(haul_sys::Operation::Read, what, haul_sys::Errno::PROTO))
         };
         let packed: PackedTarget = postcard::from_bytes(packed).map_err(unreadable)?;
-        let held = arrivals.hold(&packed.held)?;
+        let held = receiver.hold(&packed.held)?;
         let before = if packed.is_new {
             None
         } else {
-            let looked = arrivals.cache.open(&held).and_then(|fd| stat(&*fd));
+            let looked = receiver.cache.open(&held).and_then(|fd| stat(&*fd));
             Some(looked.map_err(|cause| (packed.held.path(), cause))?)
         };
         let made = MadeDirectory {
@@ -224,11 +228,11 @@ impl Distributed for Copier {
             reflink_refused: AtomicBool::new(false),
             is_shared: packed.is_shared,
             gives_access_list: packed.gives_access_list,
-            births: Births::default(),
+            creation_modes: CreationModes::default(),
         })
     }
 
-    fn may_be_entered_elsewhere(&self, node: &Node<Self>, inode: u64) -> bool {
+    fn may_be_entered_elsewhere(&self, node: &DirNode<Self>, inode: u64) -> bool {
         // A directory that the run has made, or that is another operand, is refused by identity, which only this process
         // knows. A named one is recorded when it is entered, and one that was copied is refused.
         let is_named_here = node.is_operands_place() && self.named.are_kept();
@@ -238,27 +242,27 @@ impl Distributed for Copier {
 
     fn unpack_entered(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         packed: &[u8],
     ) -> Option<TargetDirectory> {
         let above = &found.node.own;
         let EnteredTarget { identity, follow, made, gives_access_list } = match postcard::from_bytes(packed) {
             Ok(entered) => entered,
             Err(_) => {
-                desk.problem(Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(target_path(found)));
+                cx.problem(Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(target_path(found)));
                 return None;
             }
         };
         // Of the numbers of another host only that of the inode means something here.
         let identity = Identity { device: above.held.identity().device, ..identity };
         if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.copy.index) {
-            desk.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)));
+            cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)));
             return None;
         }
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         let place = (&above.held, target_name(found));
-        let held = desk.cache().hold_shown(place, how, identity, None, None);
+        let held = cx.cache().hold_shown(place, how, identity, None, None);
         let is_shared = made.before.is_some_and(|before| is_shared(&before, self.process.user));
         Some(TargetDirectory {
             held,
@@ -268,41 +272,41 @@ impl Distributed for Copier {
             reflink_refused: AtomicBool::new(false),
             is_shared,
             gives_access_list,
-            births: Births::default(),
+            creation_modes: CreationModes::default(),
         })
     }
 
-    fn decide_returned(&self, desk: &Desk<'_, Self>, found: &mut Found<Self>) -> bool {
+    fn decide_returned(&self, cx: &Context<'_, Self>, found: &mut Entry<Self>) -> bool {
         let follow = self.follows_here(found);
-        let looked = desk
+        let looked = cx
             .cache()
             .open(&found.node.source)
             .and_then(|directory| stat_path(Some(&*directory), found.name(), follow));
         let source = match looked {
             Ok(source) => source,
             Err(cause) => {
-                desk.problem(Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause));
-                desk.settle(found);
+                cx.problem(Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause));
+                cx.settle(found);
                 return false;
             }
         };
-        match self.claim(desk, found, &source) {
+        match self.claim(cx, found, &source) {
             NameClaim::First(file) => {
                 found.seen = file;
                 true
             }
             NameClaim::Waits => false,
             NameClaim::Over => {
-                desk.settle(found);
+                cx.settle(found);
                 false
             }
         }
     }
 
-    fn claimed_is_over(&self, desk: &Desk<'_, Self>, found: &Found<Self>, stands: bool) {
+    fn claimed_is_over(&self, cx: &Context<'_, Self>, found: &Entry<Self>, stands: bool) {
         match (found.seen, stands) {
-            (Some(file), true) => self.complete_link(desk, found, file, None),
-            (file, _) => self.abandon_link(desk, file),
+            (Some(file), true) => self.complete_link(cx, found, file, None),
+            (file, _) => self.abandon_link(cx, file),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::ffi::CString;
 
-use haul_cluster::{Part, part_of};
-use haul_flow::{Desk, Found, Problem};
+use haul_cluster::{WorkItem, item_of};
+use haul_flow::{Context, Entry, Problem};
 use haul_sys::{Errno, Error, Fd, Open, Operation, Stat, Timestamp, open, remove, stat, stat_at};
 use serde::{Deserialize, Serialize};
 
 use crate::copy::Copier;
-use crate::copy::births::Birth;
+use crate::copy::creation_mode::CreationMode;
 use crate::copy::layouts::Original;
 use crate::copy::regular::OpenTarget;
 use crate::copy::target::{open_directory, target_name};
@@ -86,38 +86,38 @@ impl Copier {
     /// something stands in its place.
     pub(in crate::copy) fn open_in_part(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
         source: Original<'_>,
-        birth: Birth,
+        creation_mode: CreationMode,
     ) -> Result<Option<OpenTarget>, Problem> {
-        let (Some(part), name) = (part_of(&*found.node), target_name(found)) else { return Ok(None) };
+        let (Some(part), name) = (item_of(&*found.node), target_name(found)) else { return Ok(None) };
         if name.to_bytes().ends_with(b"/") || name.to_bytes() == b"." {
             return Ok(None);
         }
-        let Ok(directory) = open_directory(desk, found) else { return Ok(None) };
+        let Ok(directory) = open_directory(cx, found) else { return Ok(None) };
         let is_new = found.node.own.is_new();
         if let Some(target) = self.go_on_with(part, &directory, source.stat) {
             return Ok(Some(target));
         }
-        if (!is_new || part.errand.attempt > 1)
+        if (!is_new || part.item.attempt > 1)
             && !stat_at(&directory, name).is_err_and(|cause| cause.is(Errno::NOENT))
         {
             return Ok(None);
         }
-        for earlier in 1..part.errand.attempt {
+        for earlier in 1..part.item.attempt {
             if let Some(name) = self.temporary_name(found, earlier) {
                 // Mostly there is none.
                 remove(&*directory, &name).unwrap_or_default();
             }
         }
-        let Some(name) = self.temporary_name(found, part.errand.attempt) else { return Ok(None) };
-        self.create_temporary(desk, found, (&directory, name), source, birth).map(Some)
+        let Some(name) = self.temporary_name(found, part.item.attempt) else { return Ok(None) };
+        self.create_temporary(cx, found, (&directory, name), source, creation_mode).map(Some)
     }
 
     /// Opens what an earlier attempt has made of a large file, if the source is still the same.
-    fn go_on_with(&self, part: &Part<Self>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
-        let begun = part.errand.begun.as_ref()?;
+    fn go_on_with(&self, part: &WorkItem<Self>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
+        let begun = part.item.begun.as_ref()?;
         let ticket = Ticket::unpack(&begun.ticket, source)
             .filter(|ticket| ticket.changed == time(source.changed))
             .filter(|ticket| {

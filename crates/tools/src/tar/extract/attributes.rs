@@ -10,7 +10,7 @@
 
 use std::ffi::{CStr, CString};
 
-use haul_flow::{Creation, Desk, Problem, Wording};
+use haul_flow::{Context, Creation, Problem, Wording};
 use haul_sys::{
     Error, Fd, FileType, Mode, Owner, Pinned, ProcessIdentity, Special, Times, Timestamp, change_mode,
     change_owner, change_times, set_xattr,
@@ -173,7 +173,7 @@ impl Extractor {
     /// them (`is_born`).
     pub(super) fn give(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         object: Object<'_>,
         wanted: &Wanted,
         path: &[u8],
@@ -182,7 +182,7 @@ impl Extractor {
         let check = |wording: Wording, outcome: Result<(), Error>| match outcome {
             Ok(()) => true,
             Err(cause) => {
-                desk.problem(Problem::new(wording).naming(path).because(cause));
+                cx.problem(Problem::new(wording).naming(path).because(cause));
                 false
             }
         };
@@ -194,10 +194,10 @@ impl Extractor {
                 // Set-id bits would act for the wrong owner.
                 mode = mode.and(Mode::ALL);
             }
-            self.give_xattrs(desk, object, wanted, path);
+            self.give_xattrs(cx, object, wanted, path);
             if wanted.kind != Kind::Symlink {
                 check(wording::CANNOT_CHANGE_MODE, object.chmod(mode));
-                self.give_access_lists(desk, object, wanted, path);
+                self.give_access_lists(cx, object, wanted, path);
             }
         }
         if !self.rights.touch {
@@ -206,7 +206,7 @@ impl Extractor {
         }
     }
 
-    fn give_xattrs(&self, desk: &Desk<'_, Self>, object: Object<'_>, wanted: &Wanted, path: &[u8]) {
+    fn give_xattrs(&self, cx: &Context<'_, Self>, object: Object<'_>, wanted: &Wanted, path: &[u8]) {
         let Some(extras) = &wanted.extras else { return };
         if !self.rights.attributes.contains(Attributes::XATTR) {
             return;
@@ -220,12 +220,12 @@ impl Extractor {
             if let Err(cause) = object.set(&name, value) {
                 let problem = Problem::new(wording::CANNOT_SET_XATTR).naming(path).naming(key.as_slice());
                 // A warning, as in GNU tar: the file system may not support attributes at all.
-                desk.problem(problem.because(cause).as_warning());
+                cx.problem(problem.because(cause).as_warning());
             }
         }
     }
 
-    fn give_access_lists(&self, desk: &Desk<'_, Self>, object: Object<'_>, wanted: &Wanted, path: &[u8]) {
+    fn give_access_lists(&self, cx: &Context<'_, Self>, object: Object<'_>, wanted: &Wanted, path: &[u8]) {
         let Some(extras) = &wanted.extras else { return };
         if !self.rights.attributes.contains(Attributes::ACL) {
             return;
@@ -239,7 +239,7 @@ impl Extractor {
                 None => Err(problem),
             };
             if let Err(problem) = outcome {
-                desk.problem(problem.as_warning());
+                cx.problem(problem.as_warning());
             }
         }
     }

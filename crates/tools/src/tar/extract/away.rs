@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_cluster::{Arrivals, Way};
-use haul_flow::{Desk, Found, Handled, Held, Operand};
+use haul_cluster::{ItemReceiver, RemotePath};
+use haul_flow::{Context, DirHandle, Entry, Handled, Operand};
 use haul_sys::{EntryType, Error, Name, Names, Open, open};
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub struct Group {
 /// A group as it is sent.
 #[derive(Serialize, Deserialize)]
 struct PackedGroup {
-    directory: Way,
+    directory: RemotePath,
     is_new: bool,
     items: Vec<PackedItem>,
 }
@@ -72,7 +72,7 @@ struct PackedItem {
 #[derive(Default)]
 pub(super) struct Out {
     /// Directory and name of the archive; `None` if no groups are sent.
-    archive: Mutex<Option<(Arc<Held>, Name)>>,
+    archive: Mutex<Option<(Arc<DirHandle>, Name)>>,
     groups: AtomicUsize,
     waiting: Mutex<Waiting>,
 }
@@ -86,7 +86,7 @@ struct Waiting {
 
 impl Out {
     /// Starts to send groups. Whoever makes them opens the archive as this entry.
-    pub(super) fn open(&self, found: &Found<Extractor>) {
+    pub(super) fn open(&self, found: &Entry<Extractor>) {
         *lock(&self.archive) = Some((Arc::clone(&found.node.source), found.name.clone()));
     }
 
@@ -98,7 +98,7 @@ impl Out {
 
 impl State {
     /// Sends the members of a piece that can be made anywhere; returns the rest, with its names.
-    pub(super) fn send(&self, desk: &Desk<'_, Extractor>, items: Vec<Item>) -> (Vec<Item>, Vec<Trace>) {
+    pub(super) fn send(&self, cx: &Context<'_, Extractor>, items: Vec<Item>) -> (Vec<Item>, Vec<Trace>) {
         let (mut rest, mut names) = (Vec::new(), Vec::new());
         let mut group: Option<(Arc<Spot>, Vec<Item>, Vec<Trace>)> = None;
         for item in items {
@@ -115,26 +115,26 @@ impl State {
                 }
                 _ => {
                     let complete = group.replace((spot, vec![item], vec![trace]));
-                    self.offer(desk, complete);
+                    self.offer(cx, complete);
                 }
             }
         }
-        self.offer(desk, group);
+        self.offer(cx, group);
         (rest, names)
     }
 
-    fn offer(&self, desk: &Desk<'_, Extractor>, group: Option<(Arc<Spot>, Vec<Item>, Vec<Trace>)>) {
+    fn offer(&self, cx: &Context<'_, Extractor>, group: Option<(Arc<Spot>, Vec<Item>, Vec<Trace>)>) {
         let Some((spot, items, names)) = group else { return };
         let Some((place, name)) = lock(&self.out.archive).clone() else { return };
         let group = Group { spot, items: items.into(), names };
         if self.out.groups.fetch_add(1, Ordering::AcqRel) >= GROUPS_MAX {
-            let waiting = desk.tool().make_group(desk, &group);
+            let waiting = cx.tool().make_group(cx, &group);
             self.take_back(&group, &waiting);
-            return self.group_is_over(desk, &group);
+            return self.group_is_over(cx, &group);
         }
         let mut entry = Names::new();
         entry.push(name.as_c_str(), 0, EntryType::Special);
-        desk.offer(Operand { place, names: entry, own: Place::Group(group) });
+        cx.offer(Operand { place, names: entry, own: Place::Group(group) });
     }
 
     /// Keeps members of a group that have to wait. Their names stay in flight.
@@ -156,20 +156,20 @@ impl State {
         lock(&self.out.waiting).pieces.push_back((kept, names));
     }
 
-    fn group_is_over(&self, desk: &Desk<'_, Extractor>, group: &Group) {
+    fn group_is_over(&self, cx: &Context<'_, Extractor>, group: &Group) {
         self.flight.end(&group.names);
         self.out.groups.fetch_sub(1, Ordering::AcqRel);
-        self.make_waiting(desk, None, false);
+        self.make_waiting(cx, None, false);
     }
 
     /// Makes the members that wait, if no group is out. Ends the extraction after the last piece.
     pub(super) fn make_waiting(
         &self,
-        desk: &Desk<'_, Extractor>,
+        cx: &Context<'_, Extractor>,
         more: Option<(Vec<Item>, Vec<Trace>)>,
         is_end: bool,
     ) {
-        // Held throughout, so that they are made in order and by one worker.
+        // directory-handle throughout, so that they are made in order and by one worker.
         let mut waiting = lock(&self.out.waiting);
         waiting.pieces.extend(more);
         waiting.ended |= is_end;
@@ -178,24 +178,24 @@ impl State {
         }
         while let Some((items, names)) = waiting.pieces.pop_front() {
             lock(&self.late).iter_mut().for_each(super::places::Places::reset);
-            items.into_iter().for_each(|item| self.make_in_turn(desk, item));
+            items.into_iter().for_each(|item| self.make_in_turn(cx, item));
             self.flight.end(&names);
         }
         if std::mem::take(&mut waiting.ended) {
-            self.finish(desk);
+            self.finish(cx);
         }
     }
 }
 
 impl Extractor {
     /// Makes the members of a group; returns the indices of those that have to wait.
-    fn make_group(&self, desk: &Desk<'_, Self>, group: &Group) -> Vec<u32> {
+    fn make_group(&self, cx: &Context<'_, Self>, group: &Group) -> Vec<u32> {
         let mut waiting = Vec::new();
         let mut items = lock(&group.items);
-        let directory = match desk.cache().open(&group.spot.held) {
+        let directory = match cx.cache().open(&group.spot.held) {
             Ok(directory) => directory,
             Err(cause) => {
-                items.iter().for_each(|item| desk.problem(way_problem(&item.path, cause.clone())));
+                items.iter().for_each(|item| cx.problem(way_problem(&item.path, cause.clone())));
                 return waiting;
             }
         };
@@ -208,11 +208,9 @@ impl Extractor {
             let made = match member.is_file() {
                 true => {
                     let at = (&*spot, &*directory, &*name);
-                    self.make_file(desk, at, (member, wanted, path), &stored, When::Early)
+                    self.make_file(cx, at, (member, wanted, path), &stored, When::Early)
                 }
-                false => {
-                    self.make_other(desk, (&spot, &directory, &name), (member, wanted, path), When::Early)
-                }
+                false => self.make_other(cx, (&spot, &directory, &name), (member, wanted, path), When::Early),
             };
             if made == Made::Waits {
                 waiting.push(index);
@@ -222,22 +220,22 @@ impl Extractor {
     }
 
     /// Makes a group, in the process that received it.
-    pub(super) fn handle_group(&self, desk: &Desk<'_, Self>, found: &Found<Self>, group: &Group) -> Handled {
+    pub(super) fn handle_group(&self, cx: &Context<'_, Self>, found: &Entry<Self>, group: &Group) -> Handled {
         if self.archive.get().is_none() {
-            let opened = desk.cache().open(&found.node.source);
+            let opened = cx.cache().open(&found.node.source);
             match opened.and_then(|place| open(&place, found.name(), Open::READ.following())) {
                 // If another worker was faster, its handle serves as well.
                 Ok(archive) => drop(self.archive.set(Seekable::new(Arc::new(archive)))),
                 Err(cause) => {
-                    desk.problem(way_problem(&found.path(), cause));
+                    cx.problem(way_problem(&found.path(), cause));
                     return Handled::Over;
                 }
             }
         }
-        let waiting = self.make_group(desk, group);
+        let waiting = self.make_group(cx, group);
         if !waiting.is_empty() {
             let result = waiting.iter().flat_map(|index| index.to_le_bytes()).collect();
-            desk.tell(found, result);
+            cx.tell(found, result);
         }
         Handled::Over
     }
@@ -252,9 +250,9 @@ impl Extractor {
     }
 
     /// Called in the launch process when a group is complete.
-    pub(super) fn group_left(&self, desk: &Desk<'_, Self>, group: &Group) {
+    pub(super) fn group_left(&self, cx: &Context<'_, Self>, group: &Group) {
         if let Some(state) = &self.state {
-            state.group_is_over(desk, group);
+            state.group_is_over(cx, group);
         }
     }
 }
@@ -272,7 +270,7 @@ pub(super) fn pack(group: &Group) -> Vec<u8> {
         _ => None,
     });
     let packed = PackedGroup {
-        directory: Way::to(&group.spot.held),
+        directory: RemotePath::to(&group.spot.held),
         is_new: group.spot.is_new(),
         items: items.collect(),
     };
@@ -280,13 +278,13 @@ pub(super) fn pack(group: &Group) -> Vec<u8> {
 }
 
 /// Decodes a group, in the process that makes it.
-pub(super) fn unpack(packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Place, (Vec<u8>, Error)> {
+pub(super) fn unpack(packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
     let wrong = || {
         let cause = Error::new(haul_sys::Operation::Openat, "a group".to_owned(), haul_sys::Errno::INVAL);
         (Vec::new(), cause)
     };
     let PackedGroup { directory, is_new, items } = postcard::from_bytes(packed).map_err(|_| wrong())?;
-    let spot = Spot::of_another(arrivals.hold(&directory)?, is_new);
+    let spot = Spot::of_another(receiver.hold(&directory)?, is_new);
     let mut unpacked = Vec::with_capacity(items.len());
     for PackedItem { name, path, member, wanted } in items {
         let at = At::Here(Arc::clone(&spot), c_string(&name).map_err(|_| wrong())?);

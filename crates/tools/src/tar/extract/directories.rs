@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{Desk, Problem, Tally};
+use haul_flow::{Context, Problem, Tally};
 use haul_sys::Pinned;
 
 use super::Extractor;
@@ -35,7 +35,7 @@ impl Drop for Directories {
 
 impl Extractor {
     /// Sets the attributes of all directories.
-    pub(super) fn finish_directories(&self, desk: &Desk<'_, Self>, directories: &Mutex<Directories>) {
+    pub(super) fn finish_directories(&self, cx: &Context<'_, Self>, directories: &Mutex<Directories>) {
         let mut directories = std::mem::take(&mut *super::lock(directories));
         // If the archive has a directory more than once, the last record counts.
         let mut finished = HashSet::new();
@@ -44,19 +44,19 @@ impl Extractor {
             if !finished.insert(held.identity()) {
                 continue;
             }
-            match desk.cache().open(held) {
+            match cx.cache().open(held) {
                 Ok(fd) => {
                     let pinned = if spot.is_readable { Ok(None) } else { Pinned::open(&fd, HERE).map(Some) };
                     match &pinned {
-                        Ok(None) => self.give(desk, Object::Open(&fd), &wanted, &path, false),
-                        Ok(Some(pinned)) => self.give(desk, Object::Pinned(pinned), &wanted, &path, false),
-                        Err(cause) => desk.problem(way_problem(&path, cause.clone())),
+                        Ok(None) => self.give(cx, Object::Open(&fd), &wanted, &path, false),
+                        Ok(Some(pinned)) => self.give(cx, Object::Pinned(pinned), &wanted, &path, false),
+                        Err(cause) => cx.problem(way_problem(&path, cause.clone())),
                     }
-                    desk.count(Tally { directories: 1, ..Tally::default() });
+                    cx.count(Tally { directories: 1, ..Tally::default() });
                 }
-                Err(cause) => desk.problem(Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
+                Err(cause) => cx.problem(Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
             }
-            desk.cache().lift(held);
+            cx.cache().lift(held);
         }
     }
 }

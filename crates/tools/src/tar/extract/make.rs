@@ -10,7 +10,7 @@
 
 use std::ffi::CStr;
 
-use haul_flow::{Creation, Desk, Problem, Tally, Wording};
+use haul_flow::{Context, Creation, Problem, Tally, Wording};
 use haul_sys::{
     Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
     make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
@@ -128,7 +128,7 @@ impl Extractor {
     /// Makes a regular file with all of its content.
     pub(super) fn make_file(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         (spot, directory, name): (&Spot, &Fd, &CStr),
         (member, wanted, path): (&mut Member, &Wanted, &[u8]),
         stored: &Stored<'_>,
@@ -136,23 +136,23 @@ impl Extractor {
     ) -> Made {
         let file = match self.new_file((spot, directory), name, wanted, when) {
             Ok(Place::New(file)) => file,
-            Ok(Place::Kept) => return self.kept(desk),
+            Ok(Place::Kept) => return self.kept(cx),
             Ok(Place::Waits) => return Made::Waits,
-            Err(cause) => return fail(desk, Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
+            Err(cause) => return fail(cx, Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
         };
         let map = member.map.take().map(Map::new);
         let sized = if map.is_some() { truncate(&file.fd, member.size) } else { Ok(()) };
         let outcome = sized
             .map_err(content::Failure::Write)
             .and_then(|()| content::put(&file.fd, stored, 0, map.as_ref()));
-        self.end_file(desk, file, wanted, path, outcome, member.size);
+        self.end_file(cx, file, wanted, path, outcome, member.size);
         Made::Over
     }
 
     /// Sets the attributes of a file after its content, and closes it.
     pub(super) fn end_file(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         file: NewFile,
         wanted: &Wanted,
         path: &[u8],
@@ -161,13 +161,13 @@ impl Extractor {
     ) {
         let is_whole = outcome.is_ok();
         if let Err(failure) = outcome {
-            desk.problem(self.content_problem(failure, path));
+            cx.problem(self.content_problem(failure, path));
         }
-        self.give(desk, Object::Open(&file.fd), wanted, path, file.is_born);
+        self.give(cx, Object::Open(&file.fd), wanted, path, file.is_born);
         if let Err(cause) = file.fd.close() {
-            desk.problem(Problem::new(wording::CANNOT_CLOSE).naming(path).because(cause));
+            cx.problem(Problem::new(wording::CANNOT_CLOSE).naming(path).because(cause));
         } else if is_whole {
-            desk.count(Tally { files: 1, bytes: size, ..Tally::default() });
+            cx.count(Tally { files: 1, bytes: size, ..Tally::default() });
         }
     }
 
@@ -183,7 +183,7 @@ impl Extractor {
     /// Makes a symbolic link or a special file.
     pub(super) fn make_other(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         (spot, directory, name): (&Spot, &Fd, &CStr),
         (member, wanted, path): (&Member, &Wanted, &[u8]),
         when: When,
@@ -219,13 +219,13 @@ impl Extractor {
         match outcome {
             Ok(Place::New(creation)) => {
                 match creation.pin(directory, name, spot.is_shared(directory)) {
-                    Ok(pinned) => self.give(desk, Object::Pinned(&pinned), wanted, path, false),
-                    Err(cause) => return fail(desk, way_problem(path, cause)),
+                    Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
+                    Err(cause) => return fail(cx, way_problem(path, cause)),
                 }
-                desk.count(tally);
+                cx.count(tally);
                 Made::Over
             }
-            Ok(Place::Kept) => self.kept(desk),
+            Ok(Place::Kept) => self.kept(cx),
             Ok(Place::Waits) => Made::Waits,
             Err(cause) => {
                 let problem = Problem::new(wording).naming(path);
@@ -234,7 +234,7 @@ impl Extractor {
                 } else {
                     problem
                 };
-                fail(desk, problem.because(cause))
+                fail(cx, problem.because(cause))
             }
         }
     }
@@ -242,7 +242,7 @@ impl Extractor {
     /// Makes a hard link to a member that was made.
     pub(super) fn make_link(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         (directory, name): (&Fd, &CStr),
         (source_spot, above, leads_to): (&Spot, &Fd, &CStr),
         (path, shown): (&[u8], &[u8]),
@@ -254,10 +254,10 @@ impl Extractor {
         };
         let source = match self.link_source((source_spot, above, leads_to)) {
             Ok(source) => source,
-            Err(cause) if cause.is(Errno::STALE) => return fail(desk, way_problem(shown, cause)),
+            Err(cause) if cause.is(Errno::STALE) => return fail(cx, way_problem(shown, cause)),
             Err(cause) => {
                 let problem = Problem::new(wording::CANNOT_LINK).naming(path).naming(shown);
-                return fail(desk, problem.because(cause));
+                return fail(cx, problem.because(cause));
             }
         };
         let link = || match &source {
@@ -271,14 +271,14 @@ impl Extractor {
         };
         match outcome {
             Ok(Place::New(())) => {
-                desk.count(Tally { hard_links: 1, ..Tally::default() });
+                cx.count(Tally { hard_links: 1, ..Tally::default() });
                 Made::Over
             }
-            Ok(Place::Kept) => self.kept(desk),
+            Ok(Place::Kept) => self.kept(cx),
             Ok(Place::Waits) => Made::Waits,
             Err(cause) => {
                 let problem = Problem::new(wording::CANNOT_LINK).naming(path).naming(shown);
-                fail(desk, problem.because(cause))
+                fail(cx, problem.because(cause))
             }
         }
     }
@@ -297,7 +297,7 @@ impl Extractor {
     /// attributes, the inner one that the directory existed.
     pub(super) fn make_directory_at(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         (directory, name): (&Fd, &CStr),
         path: &[u8],
     ) -> Option<Option<Creation>> {
@@ -323,18 +323,18 @@ impl Extractor {
         match outcome {
             Ok(Place::New(creation)) => Some(Some(creation)),
             Ok(_) => {
-                self.kept(desk);
+                self.kept(cx);
                 None
             }
             Err(cause) => {
-                desk.problem(Problem::new(wording::CANNOT_MAKE_DIRECTORY).naming(path).because(cause));
+                cx.problem(Problem::new(wording::CANNOT_MAKE_DIRECTORY).naming(path).because(cause));
                 None
             }
         }
     }
 
-    fn kept(&self, desk: &Desk<'_, Self>) -> Made {
-        desk.count(Tally { skipped: 1, ..Tally::default() });
+    fn kept(&self, cx: &Context<'_, Self>) -> Made {
+        cx.count(Tally { skipped: 1, ..Tally::default() });
         Made::Over
     }
 }
@@ -376,8 +376,8 @@ fn private(mode: Mode) -> Mode {
     mode.and(Mode::OWNER).or(Mode::OWNER_WRITE)
 }
 
-pub(super) fn fail(desk: &Desk<'_, Extractor>, problem: Problem) -> Made {
-    desk.problem(problem);
+pub(super) fn fail(cx: &Context<'_, Extractor>, problem: Problem) -> Made {
+    cx.problem(problem);
     Made::Over
 }
 

@@ -33,10 +33,10 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use haul_cluster::{Arrivals, Distributed};
+use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
-    Config, Desk, Enter, Executor, Found, Handled, Held, Node, Opened, OpenedFile, Operand, Plan, Problem,
-    Report, Session, Split, Start, Status, Tool,
+    Config, Context, DirHandle, DirNode, Enter, Entry, Executor, Handled, OpenDir, OpenSource, Operand, Plan,
+    Problem, Report, Session, Split, Start, Status, Tool,
 };
 use haul_sys::{EntryType, Error, Mode, Names, Open};
 
@@ -92,7 +92,7 @@ pub fn extract(
 
 /// Makes the only operand of a run: the archive, so that other processes find it too, or a
 /// placeholder if it has no path.
-fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<Held>) -> Operand<Extractor> {
+fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<DirHandle>) -> Operand<Extractor> {
     let named = match &options.archive {
         Archive::File(path) => {
             let split = Split::of(path);
@@ -113,7 +113,7 @@ fn refuse(problem: Problem, report: &dyn Report) -> u8 {
 
 /// Directories that members are extracted to: the working directory at startup, or where `-C` led.
 struct Roots {
-    held: Vec<(Option<CString>, Arc<Held>)>,
+    held: Vec<(Option<CString>, Arc<DirHandle>)>,
 }
 
 impl Roots {
@@ -124,7 +124,7 @@ impl Roots {
         if wanted.is_empty() {
             wanted.push(all);
         }
-        let mut held: Vec<(Option<CString>, Arc<Held>)> = Vec::new();
+        let mut held: Vec<(Option<CString>, Arc<DirHandle>)> = Vec::new();
         for directory in wanted {
             if held.iter().any(|(known, _)| *known == directory) {
                 continue;
@@ -168,7 +168,7 @@ struct State {
     directories: Mutex<Directories>,
     /// True if the archive could not be read to its end.
     broken: AtomicBool,
-    found: Mutex<Option<Found<Extractor>>>,
+    found: Mutex<Option<Entry<Extractor>>>,
     /// Groups that other processes make.
     out: Out,
 }
@@ -217,14 +217,14 @@ impl State {
 
 impl Extractor {
     /// Starts to read the archive.
-    fn begin_reading(&self, desk: &Desk<'_, Self>, found: &Found<Self>, state: &Arc<State>) {
+    fn begin_reading(&self, cx: &Context<'_, Self>, found: &Entry<Self>, state: &Arc<State>) {
         let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
         let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).is_in_turn();
         if self.has_others.load(Ordering::Relaxed) && can_go_out {
             state.out.open(found);
         }
         *lock(&state.found) = Some(found.clone());
-        desk.begin_sequence(Arc::clone(state), desk.settings().jobs * PIECES_EACH);
+        cx.begin_sequence(Arc::clone(state), cx.settings().jobs * PIECES_EACH);
     }
 }
 
@@ -232,38 +232,38 @@ impl Tool for Extractor {
     type Directory = Place;
     type File = ();
 
-    fn plan(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: EntryType) -> Plan {
         Plan::Handle
     }
 
-    fn enter_dir(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<Place> {
+    fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<Place> {
         Enter::Over
     }
 
-    fn handle(&self, desk: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> Handled {
+    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
         match (&found.node.own, &self.state) {
-            (Place::Group(group), _) => self.handle_group(desk, found, group),
+            (Place::Group(group), _) => self.handle_group(cx, found, group),
             (Place::Archive, Some(state)) => {
-                self.begin_reading(desk, found, state);
+                self.begin_reading(cx, found, state);
                 Handled::Deferred
             }
             (Place::Archive, None) => Handled::Over,
         }
     }
 
-    fn open_file(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &OpenedFile<'_>) -> Start<()> {
+    fn open_file(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenSource<'_>) -> Start<()> {
         Start::Done
     }
 
-    fn emitted(&self, _: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, _: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
         if let Place::Group(group) = &found.node.own {
             self.group_told(group, result);
         }
     }
 
-    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         if let Place::Group(group) = &node.own {
-            self.group_left(desk, group);
+            self.group_left(cx, group);
         }
     }
 }
@@ -271,14 +271,14 @@ impl Tool for Extractor {
 impl Distributed for Extractor {
     const NAME: &'static str = "tar -x";
 
-    fn brief(&self) -> Vec<u8> {
+    fn init_message(&self) -> Vec<u8> {
         self.has_others.store(true, Ordering::Relaxed);
         // Writing to memory cannot fail; an empty init message would be refused.
         postcard::to_allocvec(&(&*self.options, self.rights.umask())).unwrap_or_default()
     }
 
-    fn briefed(brief: &[u8]) -> Option<Self> {
-        let (options, umask): (Options, Mode) = postcard::from_bytes(brief).ok()?;
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        let (options, umask): (Options, Mode) = postcard::from_bytes(init_message).ok()?;
         haul_sys::set_umask(umask);
         let rights = Rights::new(&options, umask);
         let (archive, has_others) = (OnceLock::new(), AtomicBool::new(false));
@@ -287,7 +287,7 @@ impl Distributed for Extractor {
 
     /// The archive is read where the run was started; only groups of its members may be
     /// made elsewhere.
-    fn may_travel(&self, node: &Node<Self>) -> bool {
+    fn may_travel(&self, node: &DirNode<Self>) -> bool {
         matches!(node.own, Place::Group(_))
     }
 
@@ -298,7 +298,7 @@ impl Distributed for Extractor {
         }
     }
 
-    fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Place, (Vec<u8>, Error)> {
-        away::unpack(packed, arrivals)
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
+        away::unpack(packed, receiver)
     }
 }

@@ -25,7 +25,7 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use haul_flow::{Creation, Held, HeldCache, is_shared};
+use haul_flow::{Creation, DirCache, DirHandle, is_shared};
 use haul_sys::{
     Errno, Error, Fd, Identity, Mode, Open, Operation, Stat, effective_identity, make_directory, open,
     read_link, stat,
@@ -40,7 +40,7 @@ const LINKS_MAX: usize = 40;
 /// A directory that members are made in.
 #[derive(Debug)]
 pub(super) struct Spot {
-    pub(super) held: Arc<Held>,
+    pub(super) held: Arc<DirHandle>,
     /// Hash of its path, for the names in flight.
     pub(super) trace: Trace,
     /// True if its attributes can be set through its descriptor.
@@ -97,7 +97,7 @@ const LOOKED: u32 = 1 << 16;
 const OTHERWISE: u32 = 1 << 17;
 
 impl Spot {
-    fn new(held: Arc<Held>, trace: Trace, is_readable: bool, is_new: bool) -> Arc<Self> {
+    fn new(held: Arc<DirHandle>, trace: Trace, is_readable: bool, is_new: bool) -> Arc<Self> {
         let births = if is_new { 0 } else { OTHERWISE };
         Arc::new(Self {
             held,
@@ -111,7 +111,7 @@ impl Spot {
 
     /// Creates a spot for a directory that another process found; `is_new` is true if the run
     /// made it.
-    pub(super) fn of_another(held: Arc<Held>, is_new: bool) -> Arc<Self> {
+    pub(super) fn of_another(held: Arc<DirHandle>, is_new: bool) -> Arc<Self> {
         Self::new(held, Trace::ROOT, false, is_new)
     }
 
@@ -146,7 +146,7 @@ impl Spot {
 }
 
 /// Result of resolving a path.
-pub(super) enum Way {
+pub(super) enum Resolved {
     /// A name in a directory.
     To(Arc<Spot>, CString),
     /// The root itself.
@@ -184,7 +184,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(root: &Arc<Held>, following: Following, new: &Arc<NewDirectories>) -> Self {
+    pub(super) fn new(root: &Arc<DirHandle>, following: Following, new: &Arc<NewDirectories>) -> Self {
         let root = Spot::new(Arc::clone(root), Trace::ROOT, false, false);
         Self { following, new: Arc::clone(new), root, stack: Vec::new() }
     }
@@ -214,14 +214,14 @@ impl Places {
     /// path that leads out.
     pub(super) fn find(
         &mut self,
-        cache: &HeldCache,
+        cache: &DirCache,
         path: &[u8],
         missing: Missing,
         flight: Option<&Flight>,
-    ) -> Result<Way, Error> {
+    ) -> Result<Resolved, Error> {
         let mut components: VecDeque<&[u8]> = path.split(|byte| *byte == b'/').collect();
         components.retain(|component| !component.is_empty() && *component != b".");
-        let Some(last) = components.pop_back() else { return Ok(Way::Root(Arc::clone(&self.root))) };
+        let Some(last) = components.pop_back() else { return Ok(Resolved::Root(Arc::clone(&self.root))) };
         if self.following == Following::Anywhere {
             return self.find_anywhere(cache, path, &components, last, missing);
         }
@@ -248,7 +248,7 @@ impl Places {
             }
             let trace = self.here().trace.of(&component);
             if flight.is_some_and(|flight| flight.has(trace)) {
-                return Ok(Way::Busy);
+                return Ok(Resolved::Busy);
             }
             let name = c_string(&component)?;
             match self.enter(cache, &name, missing, trace) {
@@ -271,18 +271,18 @@ impl Places {
                 Err(cause) => return Err(cause),
             }
         }
-        Ok(Way::To(Arc::clone(self.here()), c_string(last)?))
+        Ok(Resolved::To(Arc::clone(self.here()), c_string(last)?))
     }
 
     /// Resolves a path that may lead anywhere.
     fn find_anywhere(
         &mut self,
-        cache: &HeldCache,
+        cache: &DirCache,
         path: &[u8],
         components: &VecDeque<&[u8]>,
         last: &[u8],
         missing: Missing,
-    ) -> Result<Way, Error> {
+    ) -> Result<Resolved, Error> {
         self.reset();
         if path.starts_with(b"/") {
             let root = cache.hold_operand(c"/", Open::SEARCH, b"/".to_vec())?;
@@ -292,13 +292,13 @@ impl Places {
             let spot = self.enter(cache, &c_string(component)?, missing, Trace::ROOT)?;
             self.stack.push((component.to_vec(), spot));
         }
-        Ok(Way::To(Arc::clone(self.here()), c_string(last)?))
+        Ok(Resolved::To(Arc::clone(self.here()), c_string(last)?))
     }
 
     /// Opens a directory in the current one, or makes it.
     fn enter(
         &self,
-        cache: &HeldCache,
+        cache: &DirCache,
         name: &CStr,
         missing: Missing,
         trace: Trace,
@@ -318,7 +318,7 @@ impl Places {
     /// Takes a handle of a directory that was just made.
     fn hold_new(
         &self,
-        cache: &HeldCache,
+        cache: &DirCache,
         (above, directory): (&Arc<Spot>, &Fd),
         name: &CStr,
         trace: Trace,
@@ -341,8 +341,8 @@ impl Places {
     /// Takes a handle of an existing directory.
     fn hold(
         &self,
-        cache: &HeldCache,
-        above: &Arc<Held>,
+        cache: &DirCache,
+        above: &Arc<DirHandle>,
         name: &CStr,
         (fd, how): (Fd, Open),
         trace: Trace,
@@ -363,7 +363,7 @@ impl Places {
     /// When it cannot be opened.
     pub(super) fn take(
         &mut self,
-        cache: &HeldCache,
+        cache: &DirCache,
         above: &Arc<Spot>,
         name: &CStr,
         new: Option<Creation>,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Desk, Problem, Report, Wording};
+use haul_flow::{Context, Problem, Report, Wording};
 use haul_sys::{Errno, Error, Operation, Standard};
 
 use super::attributes::Wanted;
@@ -12,7 +12,7 @@ use super::content::Map;
 use super::flight::Trace;
 use super::make::{Place, When, way_problem};
 use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
-use super::places::{Following, Missing, Places, Way};
+use super::places::{Following, Missing, Places, Resolved};
 use super::{Extractor, FAILED, Roots, State, lock};
 use crate::tar::list::Lines;
 use crate::tar::naming::Naming;
@@ -90,17 +90,17 @@ impl Reader {
     }
 
     /// Cuts off the next piece.
-    pub(super) fn next(&mut self, desk: &Desk<'_, Extractor>, state: &State) -> Option<Piece> {
+    pub(super) fn next(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Piece> {
         if self.large.is_some() {
-            return self.next_part(desk, state);
+            return self.next_part(cx, state);
         }
         // When groups are sent, whoever makes a member reads its content.
         let (goes_out, mut weight) = (state.out.is_open(), 0_usize);
         let (mut items, mut names) = (Vec::new(), Vec::new());
         while !self.over && items.len() < MEMBERS_MAX && weight < PIECE_BYTES {
-            let Some(member) = self.next_member(desk, state) else { break };
+            let Some(member) = self.next_member(cx, state) else { break };
             let is_directory = member.kind == Kind::Directory;
-            let Some(mut item) = self.prepare(desk, state, member) else {
+            let Some(mut item) = self.prepare(cx, state, member) else {
                 // The next members are in another directory, so another worker can start on them.
                 if is_directory && (weight >= PIECE_BYTES / 4 || items.len() >= MEMBERS_MAX / 4) {
                     break;
@@ -111,11 +111,11 @@ impl Reader {
             match self.reading(&item.member, goes_out) {
                 Reading::Here(length) => {
                     let (chunk, outcome) = self.members.chunk(length);
-                    outcome.unwrap_or_else(|failure| self.broken(desk, state, failure));
+                    outcome.unwrap_or_else(|failure| self.broken(cx, state, failure));
                     item.content = Some(chunk);
                 }
                 Reading::InParts => {
-                    self.begin_large(desk, state, item);
+                    self.begin_large(cx, state, item);
                     if self.large.is_some() {
                         break;
                     }
@@ -134,7 +134,7 @@ impl Reader {
         }
         match items.is_empty() {
             false => Some(Piece { load: Load::Members(items), names }),
-            true if self.large.is_some() => self.next_part(desk, state),
+            true if self.large.is_some() => self.next_part(cx, state),
             true => None,
         }
     }
@@ -155,103 +155,103 @@ impl Reader {
     }
 
     /// Reads the header of the next member.
-    fn next_member(&mut self, desk: &Desk<'_, Extractor>, state: &State) -> Option<Member> {
+    fn next_member(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Member> {
         let mut problems = Vec::new();
         let next = self.members.next(&mut problems);
-        problems.into_iter().for_each(|problem| desk.problem(problem));
+        problems.into_iter().for_each(|problem| cx.problem(problem));
         match next {
             Ok(Some(member)) => return Some(member),
             Ok(None) => {
                 self.over = true;
                 match archive::finish(&mut self.members, &self.options) {
-                    Ok(warning) => warning.into_iter().for_each(|warning| desk.problem(warning)),
-                    Err(failure) => self.broken(desk, state, failure),
+                    Ok(warning) => warning.into_iter().for_each(|warning| cx.problem(warning)),
+                    Err(failure) => self.broken(cx, state, failure),
                 }
             }
-            Err(failure) => self.broken(desk, state, failure),
+            Err(failure) => self.broken(cx, state, failure),
         }
         None
     }
 
     /// Ends reading an archive that cannot be read further.
-    fn broken(&mut self, desk: &Desk<'_, Extractor>, state: &State, failure: input::Failure) {
+    fn broken(&mut self, cx: &Context<'_, Extractor>, state: &State, failure: input::Failure) {
         self.over = true;
         state.broken.store(true, Ordering::Relaxed);
-        desk.problem(archive::problem(&self.options, failure));
+        cx.problem(archive::problem(&self.options, failure));
     }
 
     /// Prepares a member: decides what to make and which names that touches. Directories are made
     /// immediately, if possible.
-    fn prepare(&mut self, desk: &Desk<'_, Extractor>, state: &State, mut member: Member) -> Option<Item> {
+    fn prepare(&mut self, cx: &Context<'_, Extractor>, state: &State, mut member: Member) -> Option<Item> {
         let operand = self.selection.wants(&member.name)?;
         if member.refused || member.kind == Kind::Volume {
             return None;
         }
         if member.kind == Kind::Continued {
             let problem = Problem::new(wording::CONTINUED).naming(member.name.as_slice());
-            desk.problem(problem);
+            cx.problem(problem);
             return None;
         }
-        let path = self.path(desk, &member.name)?;
+        let path = self.path(cx, &member.name)?;
         if self.options.verbose > 0 {
-            desk.report().line(self.lines.line(&member));
+            cx.report().line(self.lines.line(&member));
         }
         if let Kind::Unknown(letter) = member.kind {
             let problem = Problem::new(wording::UNKNOWN_KIND).naming(member.name.as_slice()).naming([letter]);
-            desk.problem(problem.as_warning());
+            cx.problem(problem.as_warning());
         }
         if member.kind == Kind::HardLink {
-            let link = self.confined(desk, &member.link, wording::REMOVING_LINK_PREFIX);
+            let link = self.confined(cx, &member.link, wording::REMOVING_LINK_PREFIX);
             let Some(link) = stripped(link, self.options.strip_components) else {
                 // It leads to a member whose name was stripped completely, so there is no
                 // such file.
                 let absent = Error::new(Operation::Linkat, String::new(), Errno::NOENT);
-                desk.problem(Problem::new(wording::CANNOT_LINK).naming(path).naming("").because(absent));
+                cx.problem(Problem::new(wording::CANNOT_LINK).naming(path).naming("").because(absent));
                 return None;
             };
             member.link = link;
         }
         let root = self.roots.of(&self.options, operand);
-        let wanted = desk.tool().rights.wanted(&mut member);
+        let wanted = cx.tool().rights.wanted(&mut member);
         let item = Item { member, wanted, path, root, at: At::InTurn, content: None, names: Vec::new() };
         if self.in_turn {
             return Some(item);
         }
-        self.place(desk, state, item)
+        self.place(cx, state, item)
     }
 
-    fn confined<'a>(&self, desk: &Desk<'_, Extractor>, name: &'a [u8], wording: Wording) -> &'a [u8] {
-        confined(&self.naming, &self.options, name, wording, desk.report())
+    fn confined<'a>(&self, cx: &Context<'_, Extractor>, name: &'a [u8], wording: Wording) -> &'a [u8] {
+        confined(&self.naming, &self.options, name, wording, cx.report())
     }
 
     /// Returns the path of a member below the root; `None` if it is not extracted.
-    fn path(&self, desk: &Desk<'_, Extractor>, name: &[u8]) -> Option<Vec<u8>> {
+    fn path(&self, cx: &Context<'_, Extractor>, name: &[u8]) -> Option<Vec<u8>> {
         let path = match name.is_empty() {
             true => &b"."[..],
-            false => self.confined(desk, name, wording::REMOVING_PREFIX),
+            false => self.confined(cx, name, wording::REMOVING_PREFIX),
         };
         let leads_up = name.split(|byte| *byte == b'/').any(|component| component == b"..");
         if leads_up && self.options.confinement == Confinement::Confined {
-            desk.problem(Problem::new(wording::DOT_DOT).naming(name));
+            cx.problem(Problem::new(wording::DOT_DOT).naming(name));
             return None;
         }
         stripped(path, self.options.strip_components)
     }
 
     /// Resolves the path of a member. A directory is made immediately, if possible.
-    fn place(&mut self, desk: &Desk<'_, Extractor>, state: &State, mut item: Item) -> Option<Item> {
-        let (cache, flight) = (desk.cache(), Some(&state.flight));
+    fn place(&mut self, cx: &Context<'_, Extractor>, state: &State, mut item: Item) -> Option<Item> {
+        let (cache, flight) = (cx.cache(), Some(&state.flight));
         let [members, links] = &mut self.places;
         let places = &mut members[item.root];
         let (spot, name) = match places.find(cache, &item.path, Missing::Make, flight) {
-            Ok(Way::To(spot, name)) => (spot, name),
-            Ok(Way::Root(spot)) => {
-                root_is(desk, state, &item, spot);
+            Ok(Resolved::To(spot, name)) => (spot, name),
+            Ok(Resolved::Root(spot)) => {
+                root_is(cx, state, &item, spot);
                 return None;
             }
-            Ok(Way::Busy) => return Some(in_turn(item)),
+            Ok(Resolved::Busy) => return Some(in_turn(item)),
             Err(cause) => {
-                desk.problem(way_problem(&item.path, cause));
+                cx.problem(way_problem(&item.path, cause));
                 return None;
             }
         };
@@ -261,16 +261,16 @@ impl Reader {
         }
         match item.member.kind {
             Kind::Directory => {
-                desk.tool().make_directory_member(desk, (places, &state.directories), &item, (&spot, &name));
+                cx.tool().make_directory_member(cx, (places, &state.directories), &item, (&spot, &name));
                 None
             }
             Kind::HardLink => match links[item.root].find(cache, &item.member.link, Missing::Fail, flight) {
-                Ok(Way::To(above, leads_to)) => {
+                Ok(Resolved::To(above, leads_to)) => {
                     item.names = vec![trace, above.trace.of(leads_to.to_bytes())];
                     item.at = At::Link(spot, name, above, leads_to);
                     Some(item)
                 }
-                Ok(Way::Busy | Way::Root(_)) | Err(_) => Some(in_turn(item)),
+                Ok(Resolved::Busy | Resolved::Root(_)) | Err(_) => Some(in_turn(item)),
             },
             _ => {
                 item.at = At::Here(spot, name);
@@ -281,11 +281,11 @@ impl Reader {
     }
 
     /// Creates a large file, to be handed out in parts.
-    fn begin_large(&mut self, desk: &Desk<'_, Extractor>, state: &State, mut item: Item) {
+    fn begin_large(&mut self, cx: &Context<'_, Extractor>, state: &State, mut item: Item) {
         let names = std::mem::take(&mut item.names);
         let early = match &item.at {
             At::Here(spot, name) => {
-                desk.tool().make_large(desk, &item, (Arc::clone(spot), name.clone()), When::Early)
+                cx.tool().make_large(cx, &item, (Arc::clone(spot), name.clone()), When::Early)
             }
             _ => Some(Place::Waits),
         };
@@ -302,7 +302,7 @@ impl Reader {
     }
 
     /// Cuts off the next part of a large file.
-    fn next_part(&mut self, desk: &Desk<'_, Extractor>, state: &State) -> Option<Piece> {
+    fn next_part(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Piece> {
         let (large, names, start, stored) = self.large.take()?;
         let left = stored - start;
         let (bytes, length) = match self.members.input().size() {
@@ -311,13 +311,13 @@ impl Reader {
                 // A header may claim more than there is.
                 let there = size.saturating_sub(at).min(left).min(RANGE_BYTES);
                 if there == 0 {
-                    self.broken(desk, state, input::Failure::Ended);
+                    self.broken(cx, state, input::Failure::Ended);
                 }
                 (PartBytes::InArchive(at..at + there), there)
             }
             None => {
                 let (chunk, outcome) = self.members.chunk(BUFFER_BYTES);
-                outcome.unwrap_or_else(|failure| self.broken(desk, state, failure));
+                outcome.unwrap_or_else(|failure| self.broken(cx, state, failure));
                 let length = chunk.len() as u64;
                 (PartBytes::Read(chunk), length)
             }
@@ -335,14 +335,14 @@ impl Reader {
 
 /// Records what the archive says about the root itself. Only a directory can be there.
 pub(super) fn root_is(
-    desk: &Desk<'_, Extractor>,
+    cx: &Context<'_, Extractor>,
     state: &State,
     item: &Item,
     spot: Arc<super::places::Spot>,
 ) {
     match item.member.kind {
         Kind::Directory => lock(&state.directories).record(spot, item.wanted.clone(), item.path.clone()),
-        _ => desk.problem(Problem::new(wording::IS_ROOT).naming(item.path.as_slice())),
+        _ => cx.problem(Problem::new(wording::IS_ROOT).naming(item.path.as_slice())),
     }
 }
 

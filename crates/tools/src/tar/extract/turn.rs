@@ -5,14 +5,14 @@ use std::ffi::CString;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use haul_flow::{Desk, Problem, Stages};
+use haul_flow::{Context, Problem, Stages};
 use haul_sys::truncate;
 
 use super::content::{self, Stored};
 use super::directories::Directories;
 use super::make::{Made, NewFile, Place, When, way_problem};
 use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
-use super::places::{Missing, Places, Spot, Way};
+use super::places::{Missing, Places, Resolved, Spot};
 use super::reader::root_is;
 use super::{Extractor, State, lock};
 use crate::tar::read::member::Kind;
@@ -22,24 +22,24 @@ impl Stages<Extractor> for State {
     type Piece = Piece;
     type Made = Piece;
 
-    fn next(&self, desk: &Desk<'_, Extractor>) -> Option<Piece> {
-        lock(&self.reader).next(desk, self)
+    fn next(&self, cx: &Context<'_, Extractor>) -> Option<Piece> {
+        lock(&self.reader).next(cx, self)
     }
 
-    fn work(&self, desk: &Desk<'_, Extractor>, piece: Piece) -> Piece {
+    fn work(&self, cx: &Context<'_, Extractor>, piece: Piece) -> Piece {
         let Piece { load, names } = piece;
         let load = match load {
             Load::Members(items) if self.out.is_open() => {
-                let (rest, names) = self.send(desk, items);
+                let (rest, names) = self.send(cx, items);
                 return Piece { load: Load::Members(rest), names };
             }
             Load::Members(mut items) => {
-                items.retain_mut(|item| self.make_early(desk, item) == Made::Waits);
+                items.retain_mut(|item| self.make_early(cx, item) == Made::Waits);
                 Load::Members(items)
             }
             Load::Part(mut part) => {
                 if !part.large.in_turn {
-                    self.put_part(desk, &part);
+                    self.put_part(cx, &part);
                     part.bytes = PartBytes::Put;
                 }
                 Load::Part(part)
@@ -48,11 +48,11 @@ impl Stages<Extractor> for State {
         Piece { load, names }
     }
 
-    fn put(&self, desk: &Desk<'_, Extractor>, made: Piece) {
+    fn put(&self, cx: &Context<'_, Extractor>, made: Piece) {
         match made.load {
             Load::Members(items) if self.out.is_open() => {
                 if !items.is_empty() {
-                    self.make_waiting(desk, Some((items, made.names)), false);
+                    self.make_waiting(cx, Some((items, made.names)), false);
                 }
                 return;
             }
@@ -60,69 +60,69 @@ impl Stages<Extractor> for State {
                 if !items.is_empty() {
                     lock(&self.late).iter_mut().for_each(Places::reset);
                 }
-                items.into_iter().for_each(|item| self.make_in_turn(desk, item));
+                items.into_iter().for_each(|item| self.make_in_turn(cx, item));
             }
-            Load::Part(part) => self.end_part(desk, &part),
+            Load::Part(part) => self.end_part(cx, &part),
         }
         self.flight.end(&made.names);
     }
 
-    fn end(&self, desk: &Desk<'_, Extractor>) {
+    fn end(&self, cx: &Context<'_, Extractor>) {
         match self.out.is_open() {
-            true => self.make_waiting(desk, None, true),
-            false => self.finish(desk),
+            true => self.make_waiting(cx, None, true),
+            false => self.finish(cx),
         }
     }
 }
 
 impl State {
     /// Finishes the directories, once everything else is complete.
-    pub(super) fn finish(&self, desk: &Desk<'_, Extractor>) {
-        desk.tool().finish_directories(desk, &self.directories);
+    pub(super) fn finish(&self, cx: &Context<'_, Extractor>) {
+        cx.tool().finish_directories(cx, &self.directories);
         if let Some(found) = lock(&self.found).take() {
-            desk.settle(&found);
+            cx.settle(&found);
         }
     }
 
     /// Makes a member in parallel with others.
-    fn make_early(&self, desk: &Desk<'_, Extractor>, item: &mut Item) -> Made {
+    fn make_early(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> Made {
         // Moved out so that the item can be changed, and restored in case it has to wait.
         let at = std::mem::replace(&mut item.at, At::InTurn);
         let made = match &at {
             At::InTurn => Made::Waits,
             // Its source may be in flight, for example in this very piece.
             At::Link(..) => Made::Waits,
-            At::Here(spot, name) => self.make(desk, item, (spot, name), When::Early),
+            At::Here(spot, name) => self.make(cx, item, (spot, name), When::Early),
         };
         item.at = at;
         made
     }
 
     /// Makes a member after all earlier ones.
-    pub(super) fn make_in_turn(&self, desk: &Desk<'_, Extractor>, mut item: Item) {
+    pub(super) fn make_in_turn(&self, cx: &Context<'_, Extractor>, mut item: Item) {
         let at = std::mem::replace(&mut item.at, At::InTurn);
         match at {
             At::Here(spot, name) => {
-                self.make(desk, &mut item, (&spot, &name), When::InTurn);
+                self.make(cx, &mut item, (&spot, &name), When::InTurn);
             }
             At::Link(spot, name, above, leads_to) => {
-                self.link(desk, &item, (&spot, &name), (&above, &leads_to));
+                self.link(cx, &item, (&spot, &name), (&above, &leads_to));
             }
             At::InTurn => {
-                let Some((spot, name)) = self.find(desk, &mut item) else { return };
+                let Some((spot, name)) = self.find(cx, &mut item) else { return };
                 match item.member.kind {
-                    Kind::HardLink => self.find_and_link(desk, &item, (&spot, &name)),
+                    Kind::HardLink => self.find_and_link(cx, &item, (&spot, &name)),
                     Kind::Directory => {
                         let places = &mut lock(&self.late)[item.root];
-                        desk.tool().make_directory_member(
-                            desk,
+                        cx.tool().make_directory_member(
+                            cx,
                             (places, &self.directories),
                             &item,
                             (&spot, &name),
                         );
                     }
                     _ => {
-                        self.make(desk, &mut item, (&spot, &name), When::InTurn);
+                        self.make(cx, &mut item, (&spot, &name), When::InTurn);
                     }
                 }
             }
@@ -130,14 +130,14 @@ impl State {
     }
 
     /// Resolves the path of a member, once nothing on it is in flight.
-    fn find(&self, desk: &Desk<'_, Extractor>, item: &mut Item) -> Option<(Arc<Spot>, CString)> {
-        let found = lock(&self.late)[item.root].find(desk.cache(), &item.path, Missing::Make, None);
+    fn find(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> Option<(Arc<Spot>, CString)> {
+        let found = lock(&self.late)[item.root].find(cx.cache(), &item.path, Missing::Make, None);
         match found {
-            Ok(Way::To(spot, name)) => return Some((spot, name)),
-            Ok(Way::Root(spot)) => root_is(desk, self, item, spot),
+            Ok(Resolved::To(spot, name)) => return Some((spot, name)),
+            Ok(Resolved::Root(spot)) => root_is(cx, self, item, spot),
             // Never: no names in flight were passed.
-            Ok(Way::Busy) => {}
-            Err(cause) => desk.problem(way_problem(&item.path, cause)),
+            Ok(Resolved::Busy) => {}
+            Err(cause) => cx.problem(way_problem(&item.path, cause)),
         }
         None
     }
@@ -145,40 +145,40 @@ impl State {
     /// Makes any member but a directory or a hard link.
     fn make(
         &self,
-        desk: &Desk<'_, Extractor>,
+        cx: &Context<'_, Extractor>,
         item: &mut Item,
         (spot, name): (&Arc<Spot>, &CString),
         when: When,
     ) -> Made {
-        let directory = match desk.cache().open(&spot.held) {
+        let directory = match cx.cache().open(&spot.held) {
             Ok(directory) => directory,
-            Err(cause) => return super::make::fail(desk, way_problem(&item.path, cause)),
+            Err(cause) => return super::make::fail(cx, way_problem(&item.path, cause)),
         };
-        let (extractor, Item { member, wanted, path, content, .. }) = (desk.tool(), item);
+        let (extractor, Item { member, wanted, path, content, .. }) = (cx.tool(), item);
         if !member.is_file() {
-            return extractor.make_other(desk, (spot, &directory, name), (member, wanted, path), when);
+            return extractor.make_other(cx, (spot, &directory, name), (member, wanted, path), when);
         }
         let stored = match (content, extractor.archive.get()) {
             (Some(chunk), _) => Stored::Bytes(chunk),
             (None, Some(archive)) => Stored::Archive(archive, member.content_at, member.stored),
             (None, None) => {
                 let problem = extractor.content_problem(content::Failure::Ended, path);
-                return super::make::fail(desk, problem);
+                return super::make::fail(cx, problem);
             }
         };
-        extractor.make_file(desk, (spot, &directory, name), (member, wanted, path), &stored, when)
+        extractor.make_file(cx, (spot, &directory, name), (member, wanted, path), &stored, when)
     }
 
     /// Resolves the source of a hard link, and makes it.
-    fn find_and_link(&self, desk: &Desk<'_, Extractor>, item: &Item, (spot, name): (&Arc<Spot>, &CString)) {
-        let found = lock(&self.late)[item.root].find(desk.cache(), &item.member.link, Missing::Fail, None);
+    fn find_and_link(&self, cx: &Context<'_, Extractor>, item: &Item, (spot, name): (&Arc<Spot>, &CString)) {
+        let found = lock(&self.late)[item.root].find(cx.cache(), &item.member.link, Missing::Fail, None);
         match found {
-            Ok(Way::To(above, leads_to)) => self.link(desk, item, (spot, name), (&above, &leads_to)),
+            Ok(Resolved::To(above, leads_to)) => self.link(cx, item, (spot, name), (&above, &leads_to)),
             outcome => {
                 let problem = Problem::new(wording::CANNOT_LINK)
                     .naming(item.path.as_slice())
                     .naming(item.member.link.as_slice());
-                desk.problem(match outcome {
+                cx.problem(match outcome {
                     Err(cause) => problem.because(cause),
                     Ok(_) => problem,
                 });
@@ -188,26 +188,26 @@ impl State {
 
     fn link(
         &self,
-        desk: &Desk<'_, Extractor>,
+        cx: &Context<'_, Extractor>,
         item: &Item,
         (spot, name): (&Arc<Spot>, &CString),
         (above, leads_to): (&Arc<Spot>, &CString),
     ) {
-        let opened = desk.cache().open(&spot.held).and_then(|one| Ok((one, desk.cache().open(&above.held)?)));
+        let opened = cx.cache().open(&spot.held).and_then(|one| Ok((one, cx.cache().open(&above.held)?)));
         match opened {
             Ok((directory, opened)) => {
                 let shown = (item.path.as_slice(), item.member.link.as_slice());
                 let source = (&**above, &*opened, leads_to.as_c_str());
-                desk.tool().make_link(desk, (&directory, name), source, shown, When::InTurn);
+                cx.tool().make_link(cx, (&directory, name), source, shown, When::InTurn);
             }
-            Err(cause) => desk.problem(way_problem(&item.path, cause)),
+            Err(cause) => cx.problem(way_problem(&item.path, cause)),
         }
     }
 
-    fn put_part(&self, desk: &Desk<'_, Extractor>, part: &Part) {
+    fn put_part(&self, cx: &Context<'_, Extractor>, part: &Part) {
         let large = &part.large;
         let Some(file) = lock(&large.file).clone() else { return };
-        let stored = match (&part.bytes, desk.tool().archive.get()) {
+        let stored = match (&part.bytes, cx.tool().archive.get()) {
             (PartBytes::Read(chunk), _) => Stored::Bytes(chunk),
             (PartBytes::InArchive(range), Some(archive)) => {
                 Stored::Archive(archive, range.start, range.end - range.start)
@@ -221,13 +221,13 @@ impl State {
     }
 
     /// Takes a part in its turn; the last one finishes the file.
-    fn end_part(&self, desk: &Desk<'_, Extractor>, part: &Part) {
+    fn end_part(&self, cx: &Context<'_, Extractor>, part: &Part) {
         let large = &part.large;
         if large.in_turn {
             if part.is_first {
-                *lock(&large.file) = self.begin_in_turn(desk, large);
+                *lock(&large.file) = self.begin_in_turn(cx, large);
             }
-            self.put_part(desk, part);
+            self.put_part(cx, part);
         }
         if !part.is_last {
             return;
@@ -239,19 +239,19 @@ impl State {
         }
         let item = lock(&large.item);
         let outcome = failed.map_or(Ok(()), Err);
-        desk.tool().end_file(desk, file, &large.wanted, &item.path, outcome, item.member.size);
+        cx.tool().end_file(cx, file, &large.wanted, &item.path, outcome, item.member.size);
     }
 
-    fn begin_in_turn(&self, desk: &Desk<'_, Extractor>, large: &Large) -> Option<Arc<NewFile>> {
+    fn begin_in_turn(&self, cx: &Context<'_, Extractor>, large: &Large) -> Option<Arc<NewFile>> {
         let mut item = lock(&large.item);
         let place = match std::mem::replace(&mut item.at, At::InTurn) {
             At::Here(spot, name) => Some((spot, name)),
             _ => {
                 lock(&self.late).iter_mut().for_each(Places::reset);
-                self.find(desk, &mut item)
+                self.find(cx, &mut item)
             }
         };
-        match desk.tool().make_large(desk, &item, place?, When::InTurn)? {
+        match cx.tool().make_large(cx, &item, place?, When::InTurn)? {
             Place::New(file) => Some(Arc::new(file)),
             Place::Kept | Place::Waits => None,
         }
@@ -263,12 +263,12 @@ impl Extractor {
     /// which is reported.
     pub(super) fn make_large(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         item: &Item,
         (spot, name): (Arc<Spot>, CString),
         when: When,
     ) -> Option<Place<NewFile>> {
-        let made = desk.cache().open(&spot.held).and_then(|directory| {
+        let made = cx.cache().open(&spot.held).and_then(|directory| {
             let place = self.new_file((&spot, &directory), &name, &item.wanted, when)?;
             if let (Place::New(file), Some(_)) = (&place, &item.member.map) {
                 truncate(&file.fd, item.member.size)?;
@@ -276,7 +276,7 @@ impl Extractor {
             Ok(place)
         });
         made.map_err(|cause| {
-            desk.problem(Problem::new(wording::CANNOT_OPEN).naming(item.path.as_slice()).because(cause));
+            cx.problem(Problem::new(wording::CANNOT_OPEN).naming(item.path.as_slice()).because(cause));
         })
         .ok()
     }
@@ -284,19 +284,19 @@ impl Extractor {
     /// Makes a directory of the archive, and records it to get its attributes at the end.
     pub(super) fn make_directory_member(
         &self,
-        desk: &Desk<'_, Self>,
+        cx: &Context<'_, Self>,
         (places, directories): (&mut Places, &Mutex<Directories>),
         item: &Item,
         (spot, name): (&Arc<Spot>, &CString),
     ) {
-        let directory = match desk.cache().open(&spot.held) {
+        let directory = match cx.cache().open(&spot.held) {
             Ok(directory) => directory,
-            Err(cause) => return desk.problem(way_problem(&item.path, cause)),
+            Err(cause) => return cx.problem(way_problem(&item.path, cause)),
         };
-        let Some(new) = self.make_directory_at(desk, (&directory, name), &item.path) else { return };
-        match places.take(desk.cache(), spot, name, new) {
+        let Some(new) = self.make_directory_at(cx, (&directory, name), &item.path) else { return };
+        match places.take(cx.cache(), spot, name, new) {
             Ok(made) => lock(directories).record(made, item.wanted.clone(), item.path.clone()),
-            Err(cause) => desk.problem(way_problem(&item.path, cause)),
+            Err(cause) => cx.problem(way_problem(&item.path, cause)),
         }
     }
 }

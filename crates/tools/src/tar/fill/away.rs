@@ -10,8 +10,8 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_cluster::{Arrivals, Distributed, Way};
-use haul_flow::{Desk, Held, Node, Problem, Split};
+use haul_cluster::{Distributed, ItemReceiver, RemotePath};
+use haul_flow::{Context, DirHandle, DirNode, Problem, Split};
 use haul_sys::{Errno, Error, Open, Operation, open};
 use serde::{Deserialize, Serialize};
 
@@ -28,14 +28,14 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// Location of the archive: its directory, and its name there.
 #[derive(Clone)]
 pub(super) struct Archive {
-    directory: Arc<Held>,
+    directory: Arc<DirHandle>,
     name: CString,
 }
 
 /// A group as it is sent.
 #[derive(Serialize, Deserialize)]
 struct PackedGroup {
-    archive: Way,
+    archive: RemotePath,
     name: CString,
     /// Offset in the archive and length of the span.
     offset: u64,
@@ -47,7 +47,7 @@ struct PackedGroup {
 
 impl Fill {
     /// Lets other processes make spans if they can find the archive; returns its directory then.
-    pub(in crate::tar) fn share(&mut self, cache: &haul_flow::HeldCache) -> Option<Arc<Held>> {
+    pub(in crate::tar) fn share(&mut self, cache: &haul_flow::DirCache) -> Option<Arc<DirHandle>> {
         let whole = self.whole.as_mut()?;
         let options::Archive::File(path) = &self.options.archive else { return None };
         let split = Split::of(path);
@@ -60,10 +60,10 @@ impl Fill {
 
 impl Group {
     /// Writes the span to the archive, in the process that received it.
-    pub(super) fn write_there(&self, desk: &Desk<'_, Fill>) {
+    pub(super) fn write_there(&self, cx: &Context<'_, Fill>) {
         let Some(archive) = &self.archive else { return };
         let bytes = std::mem::take(&mut *lock(&self.filling.bytes));
-        let written = desk.cache().open(&archive.directory).and_then(|directory| {
+        let written = cx.cache().open(&archive.directory).and_then(|directory| {
             let file = open(&*directory, &archive.name, Open::WRITE.following())?;
             let written = write_all(&file, self.filling.offset, &bytes);
             // A write error may still surface when the file is closed.
@@ -71,7 +71,7 @@ impl Group {
         });
         if let Err(cause) = written {
             let path = archive.directory.path_of(&archive.name);
-            desk.problem(Problem::new(wording::CANNOT_WRITE).naming(path).because(cause));
+            cx.problem(Problem::new(wording::CANNOT_WRITE).naming(path).because(cause));
         }
     }
 }
@@ -104,21 +104,21 @@ fn span_of(length: usize, blocks: Vec<(usize, Vec<u8>)>) -> Option<Vec<u8>> {
 impl Distributed for Fill {
     const NAME: &'static str = "tar-fill";
 
-    fn brief(&self) -> Vec<u8> {
+    fn init_message(&self) -> Vec<u8> {
         postcard::to_allocvec(&*self.options).unwrap_or_default()
     }
 
-    fn briefed(brief: &[u8]) -> Option<Self> {
-        let options: Options = postcard::from_bytes(brief).ok()?;
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        let options: Options = postcard::from_bytes(init_message).ok()?;
         Some(Self { options: Arc::new(options), status: Arc::new(ExitStatus::default()), whole: None })
     }
 
-    fn may_travel(&self, node: &haul_flow::Node<Self>) -> bool {
+    fn may_travel(&self, node: &haul_flow::DirNode<Self>) -> bool {
         node.own.archive.is_some()
     }
 
-    fn finish_part(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
-        node.own.write_there(desk);
+    fn finish_part(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        node.own.write_there(cx);
     }
 
     fn pack(&self, own: &Group) -> Vec<u8> {
@@ -129,7 +129,7 @@ impl Distributed for Fill {
         let span = &plan.spans[own.filling.number];
         let headers = self.whole.as_ref().map(|whole| whole.headers(span, &self.options)).unwrap_or_default();
         let packed = PackedGroup {
-            archive: Way::to(&archive.directory),
+            archive: RemotePath::to(&archive.directory),
             name: archive.name.clone(),
             offset: own.filling.offset,
             length: headers.len(),
@@ -139,7 +139,7 @@ impl Distributed for Fill {
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], arrivals: &Arrivals<'_>) -> Result<Group, (Vec<u8>, Error)> {
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Group, (Vec<u8>, Error)> {
         let invalid = || (Vec::new(), Error::new(Operation::Openat, String::new(), Errno::INVAL));
         let packed: PackedGroup = postcard::from_bytes(packed).map_err(|_| invalid())?;
         let bytes = span_of(packed.length, packed.blocks).ok_or_else(invalid)?;
@@ -150,7 +150,7 @@ impl Distributed for Fill {
             groups: AtomicUsize::new(1),
             away: AtomicBool::new(false),
         };
-        let archive = Archive { directory: arrivals.hold(&packed.archive)?, name: packed.name };
+        let archive = Archive { directory: receiver.hold(&packed.archive)?, name: packed.name };
         Ok(Group { filling: Arc::new(filling), files: packed.files, archive: Some(archive) })
     }
 }

@@ -31,8 +31,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_flow::{
-    Block, Desk, Enter, Failure, Found, Holes, Node, OpenFile, Opened, OpenedFile, Operand, Probe, Problem,
-    Report, Reported, Start, Tally, Tool, Transfer, Write,
+    Block, Context, DirNode, Enter, Entry, Failure, Holes, OpenDir, OpenFile, OpenSource, Operand, Probe,
+    Problem, Report, Reported, Start, Tally, Tool, Transfer, Write,
 };
 use haul_sys::{EntryType, Names, stat};
 
@@ -186,15 +186,15 @@ impl Fill {
     }
 
     /// Reports that a file changed.
-    fn tell(&self, desk: &Desk<'_, Self>, problem: Problem) {
+    fn tell(&self, cx: &Context<'_, Self>, problem: Problem) {
         self.status.at_least(1);
-        desk.problem(problem.as_warning());
+        cx.problem(problem.as_warning());
     }
 
     /// Reports a file that shrank or changed, after reading it.
-    fn tell_differences(&self, desk: &Desk<'_, Self>, found: &Found<Self>, missing: u64, changed: bool) {
+    fn tell_differences(&self, cx: &Context<'_, Self>, found: &Entry<Self>, missing: u64, changed: bool) {
         if let Some(problem) = difference(found.path(), missing, changed) {
-            self.tell(desk, problem);
+            self.tell(cx, problem);
         }
     }
 
@@ -209,28 +209,28 @@ impl Fill {
     /// or a file with a hole map.
     fn read_alone(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
         wanted: &Wanted,
     ) {
         let filling = &found.node.own.filling;
         if wanted.is_piece && self.decide(wanted.member, KEPT) == VOID {
             fill(&mut self.bytes(filling)[wanted.span.clone()]);
-            return desk.tell(found, Outcome::Void.packed());
+            return cx.tell(found, Outcome::Void.packed());
         }
         let read = wanted.read(opened.source, &mut self.bytes(filling));
         let changed = stat(&**opened.source).map_or(true, |now| has_changed(&wanted.stat, &now));
         let missing = match read {
             Ok(missing) => missing,
             Err(cause) => {
-                desk.problem(Problem::new(wording::CANNOT_READ).naming(found.path()).because(cause));
+                cx.problem(Problem::new(wording::CANNOT_READ).naming(found.path()).because(cause));
                 0
             }
         };
         let bytes = (wanted.stored.end - wanted.stored.start) - missing;
-        desk.count(Tally { bytes, ..Tally::default() });
-        desk.tell(found, Outcome::Read { missing, changed }.packed());
+        cx.count(Tally { bytes, ..Tally::default() });
+        cx.tell(found, Outcome::Read { missing, changed }.packed());
     }
 }
 
@@ -393,16 +393,16 @@ impl Large {
 
 impl Fill {
     /// Voids the room of a file that can't be read.
-    fn not_read(&self, desk: &Desk<'_, Self>, found: &Found<Self>) {
+    fn not_read(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
         let group = &found.node.own;
         self.take_back(&group.filling);
         let Some(wanted) = group.file(found.name()) else { return };
         if wanted.is_piece && self.decide(wanted.member, VOID) == KEPT {
             // The other pieces are there: this one is zeros, and an error was told.
-            return desk.tell(found, Outcome::Read { missing: 0, changed: false }.packed());
+            return cx.tell(found, Outcome::Read { missing: 0, changed: false }.packed());
         }
         fill(&mut self.bytes(&group.filling)[wanted.span.clone()]);
-        desk.tell(found, Outcome::Void.packed());
+        cx.tell(found, Outcome::Void.packed());
     }
 }
 
@@ -410,20 +410,20 @@ impl Tool for Fill {
     type Directory = Group;
     type File = Filled;
 
-    fn follow(&self, _: &Found<Self>) -> bool {
+    fn follow(&self, _: &Entry<Self>) -> bool {
         self.options.links == Links::Followed
     }
 
-    fn plan(&self, _: &Desk<'_, Self>, found: &Found<Self>, _: EntryType) -> haul_flow::Plan {
+    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> haul_flow::Plan {
         let is_probed = found.node.own.file(found.name()).is_some_and(|file| !file.is_piece);
         haul_flow::Plan::Read(if is_probed { Probe::ALWAYS } else { Probe::NEVER })
     }
 
-    fn enter_dir(&self, _: &Desk<'_, Self>, _: &Found<Self>, _: &Opened<'_>) -> Enter<Group> {
+    fn enter_dir(&self, _: &Context<'_, Self>, _: &Entry<Self>, _: &OpenDir<'_>) -> Enter<Group> {
         Enter::Over
     }
 
-    fn finish_dir(&self, desk: &Desk<'_, Self>, node: &Node<Self>) {
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         let (filling, Some(whole)) = (&node.own.filling, &self.whole) else { return };
         if filling.groups.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -435,28 +435,28 @@ impl Tool for Fill {
             drop(self.bytes(filling));
             whole.write(&self.options, filling)
         };
-        whole.advance(&self.options, written, desk.report(), |operand| desk.offer(operand));
+        whole.advance(&self.options, written, cx.report(), |operand| cx.offer(operand));
     }
 
-    fn failed(&self, desk: &Desk<'_, Self>, found: &Found<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
         if failure.is_before_open_file() {
-            self.not_read(desk, found);
+            self.not_read(cx, found);
         }
         Reported::No
     }
 
     fn open_file(
         &self,
-        desk: &Desk<'_, Self>,
-        found: &Found<Self>,
-        opened: &OpenedFile<'_>,
+        cx: &Context<'_, Self>,
+        found: &Entry<Self>,
+        opened: &OpenSource<'_>,
     ) -> Start<Filled> {
         let group = &found.node.own;
         self.take_back(&group.filling);
         let Some(place) = group.place_of(found.name()) else { return Start::Done };
         let wanted = &group.files[place];
         if wanted.is_piece || wanted.map.is_some() {
-            self.read_alone(desk, found, opened, wanted);
+            self.read_alone(cx, found, opened, wanted);
             return Start::Done;
         }
         // Encode the headers before the first block arrives.
@@ -478,23 +478,23 @@ impl Tool for Fill {
         Write::Nothing
     }
 
-    fn finish_file(&self, desk: &Desk<'_, Self>, file: &OpenFile<Self>) -> bool {
+    fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
         let wanted = &file.found.node.own.files[file.own.place];
         let missing = wanted.stored.end - file.own.got.load(Ordering::Relaxed);
         let changed = stat(&*file.source).map_or(true, |now| has_changed(&wanted.stat, &now));
-        desk.tell(&file.found, Outcome::Read { missing, changed }.packed());
+        cx.tell(&file.found, Outcome::Read { missing, changed }.packed());
         true
     }
 
     /// Called with the outcome of a file or piece. Reports a large file once all its pieces
     /// are complete.
-    fn emitted(&self, desk: &Desk<'_, Self>, found: &Found<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
         let (Some(whole), Some(wanted)) = (&self.whole, found.node.own.file(found.name())) else { return };
         let outcome = Outcome::unpack(result);
         if let (Outcome::Void, true) = (&outcome, wanted.is_first) {
             lock(&whole.void).push(wanted.member);
             if wanted.stat.links > 1 {
-                desk.problem(Problem::new(wording::LINKS_LOST).naming(found.path()));
+                cx.problem(Problem::new(wording::LINKS_LOST).naming(found.path()));
             }
         }
         let (missing, changed) = match outcome {
@@ -505,12 +505,12 @@ impl Tool for Fill {
             let missing = large.missing.fetch_add(missing, Ordering::Relaxed) + missing;
             let changed = large.changed.fetch_or(changed, Ordering::Relaxed) || changed;
             if large.pieces.fetch_sub(1, Ordering::AcqRel) == 1 {
-                desk.count(Tally { files: 1, ..Tally::default() });
-                self.tell_differences(desk, found, missing, changed);
+                cx.count(Tally { files: 1, ..Tally::default() });
+                self.tell_differences(cx, found, missing, changed);
             }
         } else if outcome != Outcome::Void {
-            desk.count(Tally { files: 1, ..Tally::default() });
-            self.tell_differences(desk, found, missing, changed);
+            cx.count(Tally { files: 1, ..Tally::default() });
+            self.tell_differences(cx, found, missing, changed);
         }
     }
 }

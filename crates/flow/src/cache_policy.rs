@@ -4,12 +4,12 @@
 //! - [`Switches::direct`]: past the cache. Where a file system has no such way, or not for these two files, the data goes
 //!   through the cache after all. Direct transfers are made of whole sectors, so the last bytes of a file are read with
 //!   the rest of their sector, kept ([`Tail`]), and written through the cache when the rest of the file is on its way: the
-//!   flag that bypasses the cache belongs to the open file, so to clear it earlier would take the other lanes along.
+//!   flag that bypasses the cache belongs to the open file, so to clear it earlier would take the other streams along.
 //! - [`Switches::drop_cache`]: the cache is left as it was found. Where the engine and the file system can, each transfer
 //!   drops what it brought in; elsewhere the file's pages are dropped at its end, those of the source only if none of
 //!   them was there before.
 //!
-//! Invariant: a route only ever becomes plainer, and a transfer is tried again only if it was begun on a route that was less
+//! Invariant: a cache-policy only ever becomes plainer, and a transfer is tried again only if it was begun on a cache-policy that was less
 //! plain; so each is tried again finitely often.
 
 use std::mem;
@@ -24,7 +24,7 @@ use crate::config::Switches;
 
 /// The way of one file's data.
 #[derive(Debug)]
-pub(crate) struct Route {
+pub(crate) struct CachePolicy {
     /// Bytes of which direct transfers are multiples; 0 through the cache.
     sector_bytes: AtomicU64,
     /// Whether each transfer drops what it brings into the cache.
@@ -63,15 +63,15 @@ enum Tidies {
 }
 
 /// What was special about a transfer when it was begun. Of several in flight for one file, one may be refused after another
-/// has made the route plainer.
+/// has made the cache-policy plainer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Special {
     direct: bool,
     drops: bool,
 }
 
-impl Route {
-    /// Makes the usual route.
+impl CachePolicy {
+    /// Makes the usual cache-policy.
     pub(crate) fn usual() -> Self {
         Self {
             sector_bytes: AtomicU64::new(0),
@@ -81,7 +81,7 @@ impl Route {
         }
     }
 
-    /// Makes the route that the switches ask for, as far as the files can take it, before any data has moved. `note` is
+    /// Makes the cache-policy that the switches ask for, as far as the files can take it, before any data has moved. `note` is
     /// told why not better.
     pub(crate) fn choose(
         switches: &Switches,
@@ -90,23 +90,23 @@ impl Route {
         engine_drops: bool,
         note: impl FnOnce(&str),
     ) -> Self {
-        let route = Self::usual();
+        let cache_policy = Self::usual();
         if switches.direct {
             match open_direct(source, target, block_bytes) {
                 Ok(sector_bytes) => {
-                    route.sector_bytes.store(sector_bytes, Ordering::Relaxed);
-                    return route;
+                    cache_policy.sector_bytes.store(sector_bytes, Ordering::Relaxed);
+                    return cache_policy;
                 }
                 Err(why) => note(&why),
             }
         }
         if !switches.drop_cache {
-            return route;
+            return cache_policy;
         }
         // A kernel that cannot tell counts as one that has the file: what is there is left.
         let found = cached_pages(source).map_or(true, |pages| pages > 0);
         let tidies = if found { Tidies::Target } else { Tidies::Both };
-        Self { drops: AtomicBool::new(engine_drops), tidies, ..route }
+        Self { drops: AtomicBool::new(engine_drops), tidies, ..cache_policy }
     }
 
     /// Returns what a transfer is to leave in the cache.
@@ -260,28 +260,31 @@ mod tests {
 
     #[test]
     fn whole_sectors_are_moved_directly_and_the_rest_is_not() {
-        let route = Route { sector_bytes: AtomicU64::new(512), ..Route::usual() };
-        assert_eq!((route.whole_sectors(1300), route.sectors_around(1300)), (1024, 1536));
-        assert_eq!((route.whole_sectors(511), route.sectors_around(1)), (0, 512));
-        assert_eq!((Route::usual().whole_sectors(1300), Route::usual().sectors_around(1300)), (1300, 1300));
+        let cache_policy = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::usual() };
+        assert_eq!((cache_policy.whole_sectors(1300), cache_policy.sectors_around(1300)), (1024, 1536));
+        assert_eq!((cache_policy.whole_sectors(511), cache_policy.sectors_around(1)), (0, 512));
+        assert_eq!(
+            (CachePolicy::usual().whole_sectors(1300), CachePolicy::usual().sectors_around(1300)),
+            (1300, 1300)
+        );
     }
 
     #[test]
     fn what_fills_no_sector_is_written_last() {
         let target = haul_sys::open_path(c".", haul_sys::Open::DIRECTORY).unwrap();
-        let mut route = Route { sector_bytes: AtomicU64::new(512), ..Route::usual() };
+        let mut cache_policy = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::usual() };
         let bytes: Vec<u8> = (0..=255).cycle().take(1300).collect();
-        let writable = |route: &Route, range: Range<usize>| {
-            route.writable(&target, range.start as u64, (&bytes, range)).unwrap()
+        let writable = |cache_policy: &CachePolicy, range: Range<usize>| {
+            cache_policy.writable(&target, range.start as u64, (&bytes, range)).unwrap()
         };
-        assert_eq!(writable(&route, 0..1300), Writable::Now(0..1024));
-        assert_eq!(writable(&route, 1024..1300), Writable::Last);
+        assert_eq!(writable(&cache_policy, 0..1300), Writable::Now(0..1024));
+        assert_eq!(writable(&cache_policy, 1024..1300), Writable::Last);
         // One tail is kept, not any number of them.
-        assert_eq!(writable(&route, 512..600), Writable::Now(512..600));
-        let tail = route.take_tail(&target).unwrap().unwrap();
+        assert_eq!(writable(&cache_policy, 512..600), Writable::Now(512..600));
+        let tail = cache_policy.take_tail(&target).unwrap().unwrap();
         assert_eq!(tail, Tail { offset: 1024, bytes: bytes[1024..].to_vec() });
-        assert_eq!(writable(&route, 1024..1300), Writable::Now(1024..1300));
-        assert!(route.take_tail(&target).is_none());
+        assert_eq!(writable(&cache_policy, 1024..1300), Writable::Now(1024..1300));
+        assert!(cache_policy.take_tail(&target).is_none());
     }
 
     #[test]
@@ -289,17 +292,22 @@ mod tests {
         let open = || haul_sys::open_path(c".", haul_sys::Open::DIRECTORY).unwrap();
         let (source, target) = (open(), Arc::new(open()));
         let refused = |errno| Error::new(haul_sys::Operation::Read, String::new(), errno);
-        let dropping = Route { drops: AtomicBool::new(true), ..Route::usual() };
-        let direct = Route { sector_bytes: AtomicU64::new(512), ..Route::usual() };
-        for (route, errno) in [(dropping, Errno::OPNOTSUPP), (direct, Errno::INVAL)] {
-            let tried = route.special();
-            // Two lanes had a transfer in flight.
+        let dropping = CachePolicy { drops: AtomicBool::new(true), ..CachePolicy::usual() };
+        let direct = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::usual() };
+        for (cache_policy, errno) in [(dropping, Errno::OPNOTSUPP), (direct, Errno::INVAL)] {
+            let tried = cache_policy.special();
+            // Two streams had a transfer in flight.
             for _ in 0..2 {
-                assert!(route.becomes_plainer(&refused(errno), tried, &source, Some(&target)));
+                assert!(cache_policy.becomes_plainer(&refused(errno), tried, &source, Some(&target)));
             }
-            assert_eq!(route.special(), Special::default());
-            assert!(!route.becomes_plainer(&refused(errno), route.special(), &source, Some(&target)));
-            assert!(!route.becomes_plainer(&refused(Errno::IO), tried, &source, Some(&target)));
+            assert_eq!(cache_policy.special(), Special::default());
+            assert!(!cache_policy.becomes_plainer(
+                &refused(errno),
+                cache_policy.special(),
+                &source,
+                Some(&target)
+            ));
+            assert!(!cache_policy.becomes_plainer(&refused(Errno::IO), tried, &source, Some(&target)));
         }
     }
 }

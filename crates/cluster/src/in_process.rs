@@ -8,11 +8,11 @@ use crate::link::{Link, inside};
 use crate::wire::{ToLaunch, ToMaster};
 
 /// The job this process is rank 0 of: it runs already, and only once.
-pub struct Direct {
+pub struct InProcess {
     link: Mutex<Option<Link<ToMaster, ToLaunch>>>,
 }
 
-impl Direct {
+impl InProcess {
     /// Makes both ends of the link: the launch process's, and the one for the master.
     #[must_use]
     pub fn new() -> (Self, Link<ToLaunch, ToMaster>) {
@@ -21,7 +21,7 @@ impl Direct {
     }
 }
 
-impl Start for Direct {
+impl Start for InProcess {
     fn start(&self, _: u32, _: &[Place]) -> Result<Started, String> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
         let link = link.ok_or_else(|| "the processes that were here are gone".to_owned())?;
@@ -32,7 +32,7 @@ impl Start for Direct {
         false
     }
 
-    fn send_home(&self) {
+    fn release(&self) {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut link) = link {
             // A master that is gone needs no telling.

@@ -1,6 +1,6 @@
 //! Who has died: read from what launchers print when a job ends badly, as only they know.
 
-/// What a crew has lost.
+/// What a process-group has lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
     /// In words.
@@ -28,7 +28,7 @@ impl Loss {
 }
 
 /// Finds the line that says which process ended how, and on which host, and words it briefly.
-pub(crate) fn culprit(printed: &[u8]) -> Option<Loss> {
+pub(crate) fn failed_host(printed: &[u8]) -> Option<Loss> {
     let text = String::from_utf8_lossy(printed);
     // A host that is lost is told of by whoever misses it; that processes were ended for that says nothing.
     lost_host(&text)
@@ -38,7 +38,7 @@ pub(crate) fn culprit(printed: &[u8]) -> Option<Loss> {
         .or_else(|| refusal(&text))
 }
 
-/// Open MPI: `lost communication with a remote daemon`, and the host on a line `Remote daemon: [..] on node h2`. Slurm: `Node
+/// Open MPI: `lost communication with a remote daemon`, and the host on a line `Remote daemon: [..] on node h2`. Slurm: `directory-node
 /// failure on h2`, `Task launch for StepId=7.0 failed on node h2: ..`. A shell to another host: `ssh: connect to host h2 port 22: No
 /// route to host`.
 fn lost_host(text: &str) -> Option<Loss> {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn told(printed: &str) -> (String, Option<String>, bool) {
-        let Loss { text, host, with_host } = culprit(printed.as_bytes()).unwrap_or_default();
+        let Loss { text, host, with_host } = failed_host(printed.as_bytes()).unwrap_or_default();
         (text, host, with_host)
     }
 
@@ -124,7 +124,7 @@ mod tests {
         let given_up = "=   PID 13247 RUNNING AT h1\n=   EXIT CODE: 1\n=   CLEANING UP\n";
         assert_eq!(told(given_up), ("a process on h1 has ended: exit code 1".to_owned(), None, false));
         assert_eq!(told("haul: no MPI library\nmore\n"), ("no MPI library".to_owned(), None, false));
-        assert_eq!(culprit(b"all is well\n"), None);
+        assert_eq!(failed_host(b"all is well\n"), None);
     }
 
     #[test]

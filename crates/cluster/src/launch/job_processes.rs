@@ -50,20 +50,20 @@ enum Shows {
 }
 
 /// A process that is held: its number stays its own.
-struct Held {
+struct DirHandle {
     pid: Pid,
     fd: OwnedFd,
 }
 
 /// The processes of a job on this host.
 #[derive(Debug)]
-pub(super) struct Marked {
+pub(super) struct JobProcesses {
     mark: OsString,
     /// When the first of them began, in ticks since the host did.
     since: u64,
 }
 
-impl Marked {
+impl JobProcesses {
     /// Knows the processes that have the mark: the first of them, and what it starts.
     pub(super) fn new(mark: OsString, first: Pid) -> Self {
         let since = Stat::of(first).map_or(0, |stat| stat.began);
@@ -77,7 +77,7 @@ impl Marked {
         loop {
             let (ours, silent) = self.look();
             let found = !ours.is_empty();
-            ours.iter().for_each(Held::kill);
+            ours.iter().for_each(DirHandle::kill);
             killed.extend(ours);
             if !found && !self.one_shows_mark(&silent, deadline) {
                 break;
@@ -85,13 +85,13 @@ impl Marked {
             if Instant::now() >= deadline {
                 return false;
             }
-            killed.retain(|held: &Held| !held.is_gone(PAUSE / 2));
+            killed.retain(|held: &DirHandle| !held.is_gone(PAUSE / 2));
         }
         killed.iter().all(|held| held.is_gone(deadline.saturating_duration_since(Instant::now())))
     }
 
     /// Holds who has the mark, and who shows nothing.
-    fn look(&self) -> (Vec<Held>, Vec<Held>) {
+    fn look(&self) -> (Vec<DirHandle>, Vec<DirHandle>) {
         let (mut ours, mut silent) = (Vec::new(), Vec::new());
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in
@@ -100,7 +100,7 @@ impl Marked {
             if self.shown_by(pid) == Shows::Other {
                 continue;
             }
-            let Some(held) = Held::take(pid) else { continue };
+            let Some(held) = DirHandle::take(pid) else { continue };
             match self.shown_by(pid) {
                 Shows::Mark => ours.push(held),
                 Shows::Nothing => silent.push(held),
@@ -111,7 +111,7 @@ impl Marked {
     }
 
     /// Watches those that show nothing, for a while. Tells whether one of them shows the mark.
-    fn one_shows_mark(&self, silent: &[Held], deadline: Instant) -> bool {
+    fn one_shows_mark(&self, silent: &[DirHandle], deadline: Instant) -> bool {
         let deadline = deadline.min(Instant::now() + SHOWS_WITHIN);
         for held in silent {
             while !held.is_gone(Duration::ZERO) && Instant::now() < deadline {
@@ -142,7 +142,7 @@ impl Marked {
     }
 }
 
-impl Held {
+impl DirHandle {
     /// Holds a process, if it is there.
     fn take(pid: Pid) -> Option<Self> {
         Some(Self { pid, fd: pidfd_open(pid, PidfdFlags::empty()).ok()? })
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn who_has_the_mark_is_ended_and_nobody_else() {
         let (mut ours, mut other) = (sleeper("ours-1"), sleeper("ours-10"));
-        let marked = Marked::new("ours-1".into(), Pid::from_child(&ours));
+        let marked = JobProcesses::new("ours-1".into(), Pid::from_child(&ours));
         assert!(marked.end());
         assert!(ours.try_wait().unwrap().is_some());
         assert!(other.try_wait().unwrap().is_none());
@@ -235,7 +235,7 @@ mod tests {
         // It has given back its memory, which takes a while, by the time its environment cannot be read.
         for _ in 0..20 {
             let mut child = Command::new("dd").args(LARGE).env(MARK, "large").spawn().unwrap();
-            let marked = Marked::new("large".into(), Pid::from_child(&child));
+            let marked = JobProcesses::new("large".into(), Pid::from_child(&child));
             while Stat::of(Pid::from_child(&child)).is_some_and(|stat| stat.environment_end != 0) {}
             assert!(marked.end());
             assert!(child.try_wait().unwrap().is_some());

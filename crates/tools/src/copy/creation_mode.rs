@@ -5,7 +5,7 @@
 //! final mode instead: three system calls become none.
 //!
 //! Neither is known beforehand (set-group-id directories, mount options, network file systems that map users, file
-//! systems without modes), so the first file of each directory is looked at after it was made ([`Births::learn`]), and the
+//! systems without modes), so the first file of each directory is looked at after it was made ([`CreationModes::learn`]), and the
 //! others take after it. Only in directories that this run made, as nobody else works in those.
 //!
 //! Invariant: a file is made with its final mode only if its owner is the final one and it gets no access list (tests:
@@ -21,13 +21,13 @@ use super::target::TargetDirectory;
 
 /// What is known of the files that this process makes in a directory.
 #[derive(Debug, Default)]
-pub(super) struct Births(AtomicU8);
+pub(super) struct CreationModes(AtomicU8);
 
 const UNKNOWN: u8 = 0;
 const AS_ASKED: u8 = 1;
 const OTHERWISE: u8 = 2;
 
-impl Births {
+impl CreationModes {
     fn learn(&self, as_asked: bool) {
         let found = if as_asked { AS_ASKED } else { OTHERWISE };
         // What was once otherwise stays so.
@@ -45,7 +45,7 @@ impl Births {
 
 /// How a regular file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Birth {
+pub(super) struct CreationMode {
     /// The mode to ask for.
     pub(super) mode: Mode,
     /// Whether owner and mode are then the final ones.
@@ -54,22 +54,27 @@ pub(super) struct Birth {
 
 impl Copier {
     /// Says how to make a regular file in a directory. `source` is looked at for attributes that a mode cannot give.
-    pub(super) fn birth(&self, directory: &TargetDirectory, source: &Fd, stat: &Stat) -> Birth {
+    pub(super) fn creation_mode(
+        &self,
+        directory: &TargetDirectory,
+        source: &Fd,
+        stat: &Stat,
+    ) -> CreationMode {
         let is_final = self.is_born_final(directory, stat)
             // A kernel that cannot tell has an access list for all we know.
             && list_xattrs(source).is_ok_and(|names| names.iter().next().is_none());
-        if is_final { Birth { mode: stat.mode, is_final } } else { self.private_birth(stat) }
+        if is_final { CreationMode { mode: stat.mode, is_final } } else { self.private_birth(stat) }
     }
 
     /// Says how to make a file whose attributes are all set at the end.
-    pub(super) fn private_birth(&self, stat: &Stat) -> Birth {
-        Birth { mode: self.new_file_mode(stat), is_final: false }
+    pub(super) fn private_birth(&self, stat: &Stat) -> CreationMode {
+        CreationMode { mode: self.new_file_mode(stat), is_final: false }
     }
 
     /// Tells whether a new file in a directory is born with the source's owner and mode, if that has no access list.
     pub(super) fn is_born_final(&self, directory: &TargetDirectory, stat: &Stat) -> bool {
         self.preserves(Preserve::OWNERSHIP | Preserve::MODE)
-            && directory.births.are_as_asked()
+            && directory.creation_modes.are_as_asked()
             && self.is_own(stat)
             && stat.mode.and(self.umask.or(Mode::SPECIAL)).is_empty()
     }
@@ -80,11 +85,11 @@ impl Copier {
     }
 
     /// Learns from a file that was made in a directory, and has been looked at since.
-    pub(super) fn learn(&self, directory: &TargetDirectory, birth: Birth, made: &Stat) {
+    pub(super) fn learn(&self, directory: &TargetDirectory, creation_mode: CreationMode, made: &Stat) {
         let is_new = directory.made.as_ref().is_some_and(|made| made.before.is_none());
-        let births = &directory.births;
-        if is_new && births.are_unknown() && !directory.gives_access_list {
-            births.learn(self.is_own(made) && made.mode == birth.mode.without(self.umask));
+        let creation_modes = &directory.creation_modes;
+        if is_new && creation_modes.are_unknown() && !directory.gives_access_list {
+            creation_modes.learn(self.is_own(made) && made.mode == creation_mode.mode.without(self.umask));
         }
     }
 }

@@ -17,7 +17,7 @@ const AROUND: [(&str, &str); 2] = [
 
 /// What this call asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Personality {
+pub(crate) enum Applet {
     /// A copy, by a program that messages call so.
     Copy { program: &'static str, words: Vec<OsString> },
     /// A copy by the options of `spdcp`.
@@ -46,7 +46,7 @@ pub(crate) enum Personality {
     Unknown { word: OsString },
 }
 
-impl Personality {
+impl Applet {
     /// Finds out from the words of a call, the program's own name first.
     pub(crate) fn of_call(call: impl IntoIterator<Item = OsString>) -> Self {
         let mut call = call.into_iter();
@@ -159,8 +159,8 @@ fn edits(from: &str, to: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn of(call: &[&str]) -> Personality {
-        Personality::of_call(call.iter().map(OsString::from))
+    fn of(call: &[&str]) -> Applet {
+        Applet::of_call(call.iter().map(OsString::from))
     }
 
     fn words(words: &[&str]) -> Vec<OsString> {
@@ -169,33 +169,30 @@ mod tests {
 
     #[test]
     fn a_program_called_cp_is_cp() {
-        let wanted = Personality::Copy { program: "cp", words: words(&["cp", "x"]) };
+        let wanted = Applet::Copy { program: "cp", words: words(&["cp", "x"]) };
         assert_eq!(of(&["/some/where/cp", "cp", "x"]), wanted);
     }
 
     #[test]
     fn a_program_called_spdcp_is_spdcp() {
-        let wanted = Personality::Spdcp { program: "spdcp", words: words(&["-s", "4"]) };
+        let wanted = Applet::Spdcp { program: "spdcp", words: words(&["-s", "4"]) };
         assert_eq!(of(&["/some/where/spdcp", "-s", "4"]), wanted);
-        let wanted = Personality::Spdcp { program: "haul spdcp", words: words(&["-h"]) };
+        let wanted = Applet::Spdcp { program: "haul spdcp", words: words(&["-h"]) };
         assert_eq!(of(&["haul", "spdcp", "-h"]), wanted);
         assert_eq!(of(&["haul", "help", "spdcp"]), wanted);
     }
 
     #[test]
     fn otherwise_the_first_word_is_the_command() {
-        assert_eq!(
-            of(&["haul", "cp", "-r"]),
-            Personality::Copy { program: "haul cp", words: words(&["-r"]) }
-        );
-        assert_eq!(of(&["haul", "bench"]), Personality::Bench { words: Vec::new() });
-        assert_eq!(of(&["haul", "help", "bench"]), Personality::Bench { words: words(&["--help"]) });
-        assert_eq!(of(&["haul", "help"]), Personality::Help);
-        assert_eq!(of(&["haul", "--version"]), Personality::Version);
-        assert_eq!(of(&["haul", "--definitions"]), Personality::Definitions);
-        assert_eq!(of(&["haul"]), Personality::Nothing);
-        assert_eq!(of(&[]), Personality::Nothing);
-        assert_eq!(of(&["haul", "help", "co"]), Personality::Unknown { word: "co".into() });
+        assert_eq!(of(&["haul", "cp", "-r"]), Applet::Copy { program: "haul cp", words: words(&["-r"]) });
+        assert_eq!(of(&["haul", "bench"]), Applet::Bench { words: Vec::new() });
+        assert_eq!(of(&["haul", "help", "bench"]), Applet::Bench { words: words(&["--help"]) });
+        assert_eq!(of(&["haul", "help"]), Applet::Help);
+        assert_eq!(of(&["haul", "--version"]), Applet::Version);
+        assert_eq!(of(&["haul", "--definitions"]), Applet::Definitions);
+        assert_eq!(of(&["haul"]), Applet::Nothing);
+        assert_eq!(of(&[]), Applet::Nothing);
+        assert_eq!(of(&["haul", "help", "co"]), Applet::Unknown { word: "co".into() });
     }
 
     #[test]

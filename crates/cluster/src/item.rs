@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! process that walks                                 process that was given the part
-//! Job::Files ─► Parcel ─► PackedPart ─► (bytes) ─► Arrivals::admit ─► Node with a Part ─► Job::Files
+//! Job::Files ─► pending-item ─► packed-item ─► (bytes) ─► receiver::admit ─► directory-node with a work-item ─► Job::Files
 //!    ▲            kept until done                                        │ every entry settled
-//!    └─ settle ◄─ Parcel::conclude ◄───── (bytes) ◄───── Outlet::done ◄──┘
+//!    └─ settle ◄─ pending-item::conclude ◄───── (bytes) ◄───── completion-sink::done ◄──┘
 //! ```
 //!
 //! The process that was given a part knows neither the directory's parents nor when the directory is finished: it does
@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_flow::{
-    Batch, Desk, Found, Held, HeldCache, Job, Node, OpenFile, Problem, RootOwner, Tool, Transfer, plan,
+    Batch, Context, DirCache, DirHandle, DirNode, Entry, Job, OpenFile, Problem, RootOwner, Tool, Transfer,
+    plan,
 };
 use haul_sys::{EntryType, Error, Names, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
@@ -29,12 +30,12 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::distributed::Distributed;
 use crate::entered::Entered;
+use crate::remote_path::{RemotePath, RemotePaths};
 use crate::stamp::{SeenEntries, Stamp};
-use crate::ways::{Way, Ways};
 
 /// What a process is told of a part, apart from where it is and which entries are in it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Errand {
+pub struct ItemSpec {
     /// The part's number in the run.
     pub number: u64,
     /// Which attempt at it this is, the first being 1.
@@ -46,7 +47,7 @@ pub struct Errand {
     /// The range of the part's only entry that is to be moved, if that is all.
     pub piece: Option<Piece>,
     /// What an earlier attempt has done of the part's only entry, a large file.
-    pub begun: Option<Begun>,
+    pub begun: Option<PartialFile>,
     /// Where there is a journal, the stamps of an earlier run in the order of the entries, if all are known.
     pub stamps: Option<Vec<Stamp>>,
 }
@@ -66,7 +67,7 @@ pub struct Piece {
 
 /// What is left of an earlier attempt at a large file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Begun {
+pub struct PartialFile {
     /// What the tool needs to open the target.
     pub ticket: Vec<u8>,
     /// The ranges that were moved, in any order.
@@ -75,36 +76,36 @@ pub struct Begun {
 
 /// What a process knows a part by: the numbers of parts and of pieces are given by different processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PartKey {
+pub enum ItemKey {
     /// A part of this number.
-    Part(u64),
+    Item(u64),
     /// A piece of this number.
     Piece(u64),
 }
 
 /// A part in the process that does it: the owner of its entries.
-pub struct Part<T: Tool> {
+pub struct WorkItem<T: Tool> {
     /// What this process was told of it.
-    pub errand: Errand,
-    pub(crate) outlet: Arc<dyn Outlet<T>>,
-    outcome: Mutex<PartOutcome>,
+    pub item: ItemSpec,
+    pub(crate) sink: Arc<dyn CompletionSink<T>>,
+    outcome: Mutex<ItemOutcome>,
     moved: AtomicBool,
     seen: OnceLock<SeenEntries>,
 }
 
 /// Hears what becomes of the parts that a process was given.
-pub trait Outlet<T: Tool>: Send + Sync {
+pub trait CompletionSink<T: Tool>: Send + Sync {
     /// Called when every entry of a part is complete, or is apart.
-    fn done(&self, part: &Part<T>);
+    fn done(&self, part: &WorkItem<T>);
 
-    /// Called instead of [`Outlet::done`] for a part that is journaled: it is to be on storage before it is done.
-    fn seal(&self, desk: &Desk<'_, T>, node: &Arc<Node<T>>);
+    /// Called instead of [`CompletionSink::done`] for a part that is journaled: it is to be on storage before it is done.
+    fn seal(&self, cx: &Context<'_, T>, node: &Arc<DirNode<T>>);
 
     /// Flushes the parts that wait for that, until none is left.
-    fn flush(&self, desk: &Desk<'_, T>);
+    fn flush(&self, cx: &Context<'_, T>);
 
     /// Keeps a problem of a part until that is done.
-    fn note(&self, part: PartKey, problem: Problem);
+    fn note(&self, part: ItemKey, problem: Problem);
 
     /// True if what is moved of a large file is to be on storage before that is reported.
     fn flushes(&self) -> bool;
@@ -117,7 +118,7 @@ pub trait Outlet<T: Tool>: Send + Sync {
     fn begun(&self, tool: &T, number: u64, file: LargeFile<T>);
 
     /// Called when a large file is closed, finished well or not.
-    fn over(&self, desk: &Desk<'_, T>, found: &Found<T>, number: u64, moved: bool);
+    fn over(&self, cx: &Context<'_, T>, found: &Entry<T>, number: u64, moved: bool);
 }
 
 /// A large file whose target is made.
@@ -132,13 +133,13 @@ pub struct LargeFile<T: Tool> {
 
 /// Returns the part that an entry's directory was given to this process in, if it was.
 #[must_use]
-pub fn part_of<T: Tool + 'static>(node: &Node<T>) -> Option<&Part<T>> {
+pub fn item_of<T: Tool + 'static>(node: &DirNode<T>) -> Option<&WorkItem<T>> {
     node.owner.as_ref()?.as_any().downcast_ref()
 }
 
 /// What became of a part's entries, as far as they are not simply over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartOutcome {
+pub struct ItemOutcome {
     /// Entries that only the process that walks can decide.
     pub returned: Vec<CString>,
     /// Of a claimed part, the entries whose copy stands.
@@ -153,51 +154,51 @@ pub struct PartOutcome {
     pub stamps: Vec<Stamp>,
 }
 
-impl<T: Tool> Part<T> {
-    pub(crate) fn new(errand: Errand, outlet: Arc<dyn Outlet<T>>) -> Self {
+impl<T: Tool> WorkItem<T> {
+    pub(crate) fn new(item: ItemSpec, sink: Arc<dyn CompletionSink<T>>) -> Self {
         let (outcome, moved) = (Mutex::default(), AtomicBool::new(false));
-        Self { errand, outlet, outcome, moved, seen: OnceLock::new() }
+        Self { item, sink, outcome, moved, seen: OnceLock::new() }
     }
 
     /// Returns what this process knows the part by.
     #[must_use]
-    pub fn key(&self) -> PartKey {
-        match self.errand.piece {
-            Some(_) => PartKey::Piece(self.errand.number),
-            None => PartKey::Part(self.errand.number),
+    pub fn key(&self) -> ItemKey {
+        match self.item.piece {
+            Some(_) => ItemKey::Piece(self.item.number),
+            None => ItemKey::Item(self.item.number),
         }
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut PartOutcome)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ItemOutcome)) {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Returns what became of the entries, once the part is done.
     #[must_use]
-    pub fn outcome(&self) -> PartOutcome {
+    pub fn outcome(&self) -> ItemOutcome {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Stamps the entries of a journaled part that `may_be` stamped, after the last of them is over.
-    pub fn stamp(&self, desk: &Desk<'_, T>, node: &Arc<Node<T>>, may_be: impl Fn(&Found<T>) -> bool)
+    pub fn stamp(&self, cx: &Context<'_, T>, node: &Arc<DirNode<T>>, may_be: impl Fn(&Entry<T>) -> bool)
     where
         T: Distributed,
     {
         let Some(seen) = self.seen.get() else { return };
-        let PartOutcome { apart, returned, .. } = self.outcome();
+        let ItemOutcome { apart, returned, .. } = self.outcome();
         let apart: HashSet<_> = apart.into_iter().map(|(name, _)| name).collect();
         let returned: HashSet<_> = returned.into_iter().collect();
-        let may_be = |found: &Found<T>| !returned.contains(found.name()) && may_be(found);
-        let stamps = seen.stamps((desk.tool(), desk.cache()), node, |name| apart.contains(name), may_be);
+        let may_be = |found: &Entry<T>| !returned.contains(found.name()) && may_be(found);
+        let stamps = seen.stamps((cx.tool(), cx.cache()), node, |name| apart.contains(name), may_be);
         self.change(|outcome| outcome.stamps = stamps);
     }
 
     /// Stamps one entry of a journaled part.
-    pub fn stamp_of(&self, desk: &Desk<'_, T>, found: &Found<T>) -> Stamp
+    pub fn stamp_of(&self, cx: &Context<'_, T>, found: &Entry<T>) -> Stamp
     where
         T: Distributed,
     {
-        self.seen.get().map_or(Stamp::NONE, |seen| seen.stamp_of(desk.tool(), desk.cache(), found))
+        self.seen.get().map_or(Stamp::NONE, |seen| seen.stamp_of(cx.tool(), cx.cache(), found))
     }
 
     /// Returns the number of an entry that is apart.
@@ -219,24 +220,24 @@ impl<T: Tool> Part<T> {
 }
 
 /// A part in the process that walks: kept until it is done.
-pub struct Parcel<T: Tool> {
-    found: Vec<Found<T>>,
+pub struct PendingItem<T: Tool> {
+    found: Vec<Entry<T>>,
 }
 
 /// A part on its way: what another process needs to do it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PackedPart {
+pub struct PackedItem {
     /// What it is told.
-    pub errand: Errand,
+    pub item: ItemSpec,
     /// The directory.
-    pub source: Way,
+    pub source: RemotePath,
     /// What the tool keeps for the directory.
     pub own: Vec<u8>,
     /// The entries.
     pub names: PackedNames,
 }
 
-impl PackedPart {
+impl PackedItem {
     /// Returns what tells the part from every other of the same run, and is the same in a later one: where its directory is,
     /// which it is, and the names.
     #[must_use]
@@ -249,7 +250,7 @@ impl PackedPart {
     }
 }
 
-impl<T: Distributed> Parcel<T> {
+impl<T: Distributed> PendingItem<T> {
     /// Takes a job of directories that another process may enter; gives any other back.
     ///
     /// # Errors
@@ -283,7 +284,7 @@ impl<T: Distributed> Parcel<T> {
 
     /// Makes one of an entry.
     #[must_use]
-    pub fn of_one(found: Found<T>) -> Self {
+    pub fn of_one(found: Entry<T>) -> Self {
         Self { found: vec![found] }
     }
 
@@ -295,17 +296,17 @@ impl<T: Distributed> Parcel<T> {
 
     /// Returns the entries.
     #[must_use]
-    pub fn found(&self) -> &[Found<T>] {
+    pub fn found(&self) -> &[Entry<T>] {
         &self.found
     }
 
     /// Packs it.
     #[must_use]
-    pub fn pack(&self, tool: &T, errand: Errand) -> PackedPart {
+    pub fn pack(&self, tool: &T, item: ItemSpec) -> PackedItem {
         let node = self.found.first().map(|found| &found.node);
-        let mut packed = PackedPart {
-            errand: Errand { operands: node.is_some_and(|node| node.is_operands_place()), ..errand },
-            source: node.map(|node| Way::to(&node.source)).unwrap_or_default(),
+        let mut packed = PackedItem {
+            item: ItemSpec { operands: node.is_some_and(|node| node.is_operands_place()), ..item },
+            source: node.map(|node| RemotePath::to(&node.source)).unwrap_or_default(),
             own: node.map(|node| tool.pack(&node.own)).unwrap_or_default(),
             names: PackedNames::default(),
         };
@@ -320,8 +321,8 @@ impl<T: Distributed> Parcel<T> {
     }
 
     /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
-    pub fn conclude(self, desk: &Desk<'_, T>, claimed: bool, outcome: PartOutcome) {
-        let PartOutcome { returned, completed, entered, told, apart: _, stamps: _ } = outcome;
+    pub fn conclude(self, cx: &Context<'_, T>, claimed: bool, outcome: ItemOutcome) {
+        let ItemOutcome { returned, completed, entered, told, apart: _, stamps: _ } = outcome;
         let mut told = by_name(told);
         let [returned, completed] = [returned, completed].map(HashSet::<CString>::from_iter);
         let mut entered: HashMap<_, _> =
@@ -329,24 +330,24 @@ impl<T: Distributed> Parcel<T> {
         let mut again = Vec::new();
         for mut found in self.found {
             for result in told.remove(found.name()).unwrap_or_default() {
-                desk.tool().emitted(desk, &found, &result);
+                cx.tool().emitted(cx, &found, &result);
             }
             let is_returned = returned.contains(found.name());
             if is_returned && found.kind == EntryType::Directory {
-                enter_here(desk, &found);
+                enter_here(cx, &found);
             } else if let Some(entered) = entered.remove(found.name()) {
-                entered.go_on(desk, &found);
+                entered.go_on(cx, &found);
             } else if !is_returned {
                 if claimed {
-                    desk.tool().claimed_is_over(desk, &found, completed.contains(found.name()));
+                    cx.tool().claimed_is_over(cx, &found, completed.contains(found.name()));
                 }
-                desk.release(&found.node);
-            } else if desk.tool().decide_returned(desk, &mut found) {
+                cx.release(&found.node);
+            } else if cx.tool().decide_returned(cx, &mut found) {
                 again.push(found);
             }
         }
         if !again.is_empty() {
-            desk.share(Job::Entries(again));
+            cx.share(Job::Entries(again));
         }
     }
 }
@@ -361,25 +362,25 @@ fn by_name(told: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
 }
 
 /// Enters a directory in this process, which walks, that was handed back.
-fn enter_here<T: Tool>(desk: &Desk<'_, T>, found: &Found<T>) {
+fn enter_here<T: Tool>(cx: &Context<'_, T>, found: &Entry<T>) {
     let names = Names::of(found.name(), found.kind);
-    desk.share(Job::Files(Arc::clone(&found.node), Batch::whole(names)));
+    cx.share(Job::Files(Arc::clone(&found.node), Batch::whole(names)));
 }
 
 /// What a process that is given parts knows of the directories they are in.
-pub struct Arrivals<'a> {
+pub struct ItemReceiver<'a> {
     /// The directories held.
-    pub cache: &'a HeldCache,
+    pub cache: &'a DirCache,
     /// Those known by the ways to them.
-    pub ways: &'a Ways,
+    pub ways: &'a RemotePaths,
 }
 
-impl Arrivals<'_> {
+impl ItemReceiver<'_> {
     /// Holds the directory at the end of a way.
     ///
     /// # Errors
     /// When it cannot be opened, or is not the one it was; with its path.
-    pub fn hold(&self, way: &Way) -> Result<Arc<Held>, (Vec<u8>, Error)> {
+    pub fn hold(&self, way: &RemotePath) -> Result<Arc<DirHandle>, (Vec<u8>, Error)> {
         self.ways.hold(self.cache, way).map_err(|cause| (way.path(), cause))
     }
 
@@ -391,16 +392,16 @@ impl Arrivals<'_> {
     pub fn admit<T: Distributed + 'static>(
         &self,
         tool: &T,
-        outlet: Arc<dyn Outlet<T>>,
-        packed: PackedPart,
+        sink: Arc<dyn CompletionSink<T>>,
+        packed: PackedItem,
         chunk: usize,
     ) -> Result<Vec<Job<T>>, (Vec<u8>, Error)> {
         let source = self.hold(&packed.source)?;
         let own = tool.unpack(&packed.own, self)?;
         let names = packed.names.unpack();
-        let known = packed.errand.stamps.clone();
-        let part = Arc::new(Part::new(packed.errand, outlet));
-        let node = Node::root(source, own, Arc::clone(&part) as Arc<dyn RootOwner<T>>);
+        let known = packed.item.stamps.clone();
+        let part = Arc::new(WorkItem::new(packed.item, sink));
+        let node = DirNode::root(source, own, Arc::clone(&part) as Arc<dyn RootOwner<T>>);
         let (names, last) = match known {
             Some(known) => {
                 let (seen, names) = SeenEntries::look(tool, self.cache, (&node, names), &known);
@@ -408,7 +409,7 @@ impl Arrivals<'_> {
                 // If nothing is left to be done the part is over all the same.
                 node.expect(1);
                 let node = Arc::clone(&node);
-                (names, Some(Job::Visit(Box::new(move |desk: &Desk<'_, T>| desk.release(&node)))))
+                (names, Some(Job::Visit(Box::new(move |cx: &Context<'_, T>| cx.release(&node)))))
             }
             None => (names, None),
         };

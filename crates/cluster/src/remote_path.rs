@@ -1,4 +1,4 @@
-//! Ways: how another process finds a directory that this one holds, and makes sure that it is the same.
+//! remote-paths: how another process finds a directory that this one holds, and makes sure that it is the same.
 //!
 //! A way is the path to an operand's place and the names of the directories below it. It is walked component by component,
 //! without following links where this process did not, and at its end must be the directory with the same inode number.
@@ -8,13 +8,13 @@
 //! What is known is a tree like the directories themselves, so a way costs as much as it is long, however deep
 //! (test: `a_way_is_looked_up_step_by_step`).
 
-use std::collections::hash_map::Entry;
+use std::collections::hash_map;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use haul_flow::{Held, HeldCache};
+use haul_flow::{DirCache, DirHandle};
 use haul_sys::{Errno, Error, Identity, Open, Operation, open, stat};
 use serde::{Deserialize, Serialize};
 
@@ -24,21 +24,21 @@ const KNOWN: usize = 1024;
 
 /// How to find a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
-    steps: Vec<WayStep>,
+pub struct RemotePath {
+    steps: Vec<RemoteStep>,
     device: u64,
     inode: u64,
 }
 
 /// One directory on a way: the first by its path, each further one by its name in the one before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct WayStep {
+struct RemoteStep {
     name: CString,
     how: u32,
     display: Option<Vec<u8>>,
 }
 
-impl Hash for WayStep {
+impl Hash for RemoteStep {
     fn hash<H: Hasher>(&self, state: &mut H) {
         #[cfg(test)]
         tests::HASHED.set(tests::HASHED.get() + 1);
@@ -48,14 +48,14 @@ impl Hash for WayStep {
     }
 }
 
-impl Way {
+impl RemotePath {
     /// Describes the way to a directory.
     #[must_use]
-    pub fn to(held: &Held) -> Self {
+    pub fn to(held: &DirHandle) -> Self {
         let mut steps = Vec::new();
         let mut directory = Some(held);
         while let Some(here) = directory {
-            steps.push(WayStep {
+            steps.push(RemoteStep {
                 name: here.name().to_owned(),
                 how: here.how().bits(),
                 display: here.display().map(<[u8]>::to_vec),
@@ -90,9 +90,9 @@ impl Way {
     }
 }
 
-impl WayStep {
+impl RemoteStep {
     /// Holds the directory of this step, in the one that the step before led to.
-    fn open(&self, cache: &HeldCache, above: Option<&Arc<Held>>) -> Result<Arc<Held>, Error> {
+    fn open(&self, cache: &DirCache, above: Option<&Arc<DirHandle>>) -> Result<Arc<DirHandle>, Error> {
         let how = Open::of_bits(self.how);
         let Some(above) = above else {
             return cache.hold_operand(&self.name, how, self.display.clone().unwrap_or_default());
@@ -111,23 +111,23 @@ impl WayStep {
 #[derive(Debug, Default)]
 struct Known {
     /// For the address of each directory, what is known below; for 0, where ways begin.
-    below: HashMap<usize, HashMap<WayStep, Weak<Held>>>,
+    below: HashMap<usize, HashMap<RemoteStep, Weak<DirHandle>>>,
     directories: usize,
     /// What was alive when it was last looked through for what is not.
     alive: usize,
 }
 
 impl Known {
-    fn address(above: Option<&Arc<Held>>) -> usize {
+    fn address(above: Option<&Arc<DirHandle>>) -> usize {
         above.map_or(0, |above| Arc::as_ptr(above).addr())
     }
 
-    fn find(&self, above: Option<&Arc<Held>>, step: &WayStep) -> Option<Arc<Held>> {
+    fn find(&self, above: Option<&Arc<DirHandle>>, step: &RemoteStep) -> Option<Arc<DirHandle>> {
         self.below.get(&Self::address(above))?.get(step)?.upgrade()
     }
 
     /// Goes as far on a way as it is known; returns where that is, and the steps that are left.
-    fn follow<'s>(&self, steps: &'s [WayStep]) -> (Option<Arc<Held>>, &'s [WayStep]) {
+    fn follow<'s>(&self, steps: &'s [RemoteStep]) -> (Option<Arc<DirHandle>>, &'s [RemoteStep]) {
         let (mut held, mut left) = (None, steps);
         while let Some((step, rest)) = left.split_first() {
             let Some(next) = self.find(held.as_ref(), step) else { break };
@@ -136,7 +136,7 @@ impl Known {
         (held, left)
     }
 
-    fn insert(&mut self, above: Option<&Arc<Held>>, step: &WayStep, held: &Arc<Held>) {
+    fn insert(&mut self, above: Option<&Arc<DirHandle>>, step: &RemoteStep, held: &Arc<DirHandle>) {
         let below = self.below.entry(Self::address(above)).or_default();
         self.directories += usize::from(below.insert(step.clone(), Arc::downgrade(held)).is_none());
         // Only when it has doubled, so that looking through it costs nothing beside what was added.
@@ -153,18 +153,18 @@ impl Known {
 
 /// The directories that were found by ways.
 #[derive(Debug, Default)]
-pub struct Ways {
+pub struct RemotePaths {
     known: Mutex<Known>,
-    recent: Mutex<VecDeque<Arc<Held>>>,
+    recent: Mutex<VecDeque<Arc<DirHandle>>>,
     devices: Mutex<HashMap<u64, u64>>,
 }
 
-impl Ways {
+impl RemotePaths {
     /// Holds the directory at the end of a way.
     ///
     /// # Errors
     /// When it cannot be opened; `ESTALE` when it is another directory than the one the way was described to.
-    pub fn hold(&self, cache: &HeldCache, way: &Way) -> Result<Arc<Held>, Error> {
+    pub fn hold(&self, cache: &DirCache, way: &RemotePath) -> Result<Arc<DirHandle>, Error> {
         let (mut held, left) = self.known().follow(&way.steps);
         for step in left {
             let next = step.open(cache, held.as_ref())?;
@@ -181,7 +181,12 @@ impl Ways {
     }
 
     /// Remembers a directory that was opened; returns the one to go on with, which another worker may have opened before.
-    fn remember(&self, above: Option<&Arc<Held>>, step: &WayStep, held: Arc<Held>) -> Arc<Held> {
+    fn remember(
+        &self,
+        above: Option<&Arc<DirHandle>>,
+        step: &RemoteStep,
+        held: Arc<DirHandle>,
+    ) -> Arc<DirHandle> {
         let mut known = self.known();
         if let Some(earlier) = known.find(above, step) {
             return earlier;
@@ -197,11 +202,11 @@ impl Ways {
     }
 
     /// Checks that what was found is what the way was described to.
-    fn recognise(&self, way: &Way, found: Identity) -> Result<(), Error> {
+    fn recognise(&self, way: &RemotePath, found: Identity) -> Result<(), Error> {
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         let device = match devices.entry(way.device) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(new) => *new.insert(found.device),
+            hash_map::Entry::Occupied(known) => *known.get(),
+            hash_map::Entry::Vacant(new) => *new.insert(found.device),
         };
         if device == found.device && way.inode == found.inode {
             return Ok(());
@@ -232,9 +237,9 @@ mod tests {
     }
 
     /// Describes the way from `place` through directories below it.
-    fn way(place: &Path, names: &[&str]) -> Way {
+    fn way(place: &Path, names: &[&str]) -> RemotePath {
         let first = place.as_os_str().as_bytes();
-        let step = |name: &[u8], display| WayStep {
+        let step = |name: &[u8], display| RemoteStep {
             name: CString::new(name).unwrap(),
             how: Open::DIRECTORY.bits(),
             display,
@@ -242,7 +247,7 @@ mod tests {
         let mut steps = vec![step(first, Some(first.to_vec()))];
         steps.extend(names.iter().map(|name| step(name.as_bytes(), None)));
         let found = fs::metadata(place.join(names.join("/"))).unwrap();
-        Way { steps, device: 7, inode: found.ino() }
+        RemotePath { steps, device: 7, inode: found.ino() }
     }
 
     #[test]
@@ -254,8 +259,8 @@ mod tests {
         names.push("e");
         fs::create_dir(folder.path().join(names.join("/"))).unwrap();
         let below = way(folder.path(), &names);
-        let (ways, cache) = (Ways::default(), HeldCache::new(16));
-        let count = |way: &Way| {
+        let (ways, cache) = (RemotePaths::default(), DirCache::new(16));
+        let count = |way: &RemotePath| {
             let before = HASHED.get();
             (ways.hold(&cache, way).unwrap(), HASHED.get() - before)
         };
@@ -276,8 +281,8 @@ mod tests {
         for name in ["a", "b"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let (ways, cache) = (Ways::default(), HeldCache::new(16));
-        let way = Way { inode: 1, ..way(folder.path(), &["a"]) };
+        let (ways, cache) = (RemotePaths::default(), DirCache::new(16));
+        let way = RemotePath { inode: 1, ..way(folder.path(), &["a"]) };
         assert!(ways.hold(&cache, &way).unwrap_err().is(Errno::STALE));
     }
 
@@ -285,7 +290,7 @@ mod tests {
     fn what_is_no_longer_held_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let names: Vec<_> = (0..5 * KNOWN).map(|number| number.to_string()).collect();
-        let (ways, cache) = (Ways::default(), HeldCache::new(16));
+        let (ways, cache) = (RemotePaths::default(), DirCache::new(16));
         for name in &names {
             fs::create_dir(folder.path().join(name)).unwrap();
             ways.hold(&cache, &way(folder.path(), &[name])).unwrap();

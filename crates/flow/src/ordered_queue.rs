@@ -1,4 +1,4 @@
-//! One row of jobs for all workers, in the order of a walk: what a job finds stands where that job stood.
+//! One queue of jobs for all workers, in the order of a walk: what a job finds stands where that job stood.
 //!
 //! ```text
 //! taken by worker 1   found by it        taken by worker 2   found by it   not taken
@@ -6,7 +6,7 @@
 //!        ▢            files, directories        ▢            files         directories
 //! ```
 //!
-//! Everybody takes the first job of the row, so that all workers are near each other in the tree, and files come before the
+//! Everybody takes the first job of the queue, so that all workers are near each other in the tree, and files come before the
 //! directories beside them. Of the directories that a job finds the one shared last comes first.
 //!
 //! Invariant: a job is taken once, and only after all jobs before it (test: `a_tree_is_walked_in_order`).
@@ -35,11 +35,11 @@ impl<J> Stretch<J> {
     }
 }
 
-/// The row.
-pub(crate) struct Row<J>(VecDeque<Stretch<J>>);
+/// The queue.
+pub(crate) struct OrderedQueue<J>(VecDeque<Stretch<J>>);
 
-impl<J> Row<J> {
-    /// Makes an empty row.
+impl<J> OrderedQueue<J> {
+    /// Makes an empty queue.
     pub(crate) fn new() -> Self {
         Self(VecDeque::new())
     }
@@ -122,16 +122,16 @@ mod tests {
     #[test]
     fn a_tree_is_walked_in_order() {
         for workers in 1..5 {
-            let mut row = Row::new();
+            let mut queue = OrderedQueue::new();
             let root = Item(Vec::new(), 4);
-            row.add(0, root.clone(), true);
+            queue.add(0, root.clone(), true);
             let mut known = BTreeSet::from([root]);
             let mut busy: VecDeque<(usize, Item)> = VecDeque::new();
             let mut free: Vec<_> = (0..workers).collect();
             let mut taken = 0;
             loop {
                 while let Some(me) = free.last().copied()
-                    && let Some(item) = row.take(me)
+                    && let Some(item) = queue.take(me)
                 {
                     assert_eq!(Some(&item), known.pop_first().as_ref());
                     taken += 1;
@@ -142,8 +142,8 @@ mod tests {
                 let (files, directories) = inside(&item);
                 known.extend(files.iter().chain(&directories).cloned());
                 // The first last.
-                directories.into_iter().rev().for_each(|directory| row.add(me, directory, true));
-                files.into_iter().for_each(|file| row.add(me, file, false));
+                directories.into_iter().rev().for_each(|directory| queue.add(me, directory, true));
+                files.into_iter().for_each(|file| queue.add(me, file, false));
                 free.push(me);
             }
             let directories = (0..4).map(|level| DIRECTORIES.pow(level)).sum::<usize>();
@@ -153,14 +153,14 @@ mod tests {
 
     #[test]
     fn what_comes_from_outside_stands_at_the_end() {
-        let mut row = Row::new();
-        row.add(9, 'a', false);
-        row.add(9, 'b', false);
-        assert_eq!(row.take(0), Some('a'));
-        row.add(0, 'x', true);
-        row.add(9, 'c', false);
-        row.add_first('y');
-        assert_eq!([row.take(1), row.take(1), row.take(1)], ['y', 'x', 'b'].map(Some));
-        assert_eq!([row.take(0), row.take(0)], [Some('c'), None]);
+        let mut queue = OrderedQueue::new();
+        queue.add(9, 'a', false);
+        queue.add(9, 'b', false);
+        assert_eq!(queue.take(0), Some('a'));
+        queue.add(0, 'x', true);
+        queue.add(9, 'c', false);
+        queue.add_first('y');
+        assert_eq!([queue.take(1), queue.take(1), queue.take(1)], ['y', 'x', 'b'].map(Some));
+        assert_eq!([queue.take(0), queue.take(0)], [Some('c'), None]);
     }
 }

@@ -1,4 +1,4 @@
-//! The crew: the job's processes as the launch process sees them, from the first brief to the last good-bye, over as many
+//! The process-group: the job's processes as the launch process sees them, from the first init-message to the last good-bye, over as many
 //! attempts as there are.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use haul_flow::{Driver, Executor, Job, JobSpec, Local, Problem, Report as Listens, Status, Wording};
 
-use super::culprit::{Loss, culprit};
+use super::failed_host::{Loss, failed_host};
 use super::journal::Journal;
 use super::places::{self, Next, Place, named_once};
 use super::remote::Remote;
@@ -18,7 +18,7 @@ use crate::link::{Arrival, Incoming, Outgoing};
 use crate::master;
 use crate::standstill::Standstill;
 use crate::token::Tokens;
-use crate::wire::{Brief, News, PackedBrief, PackedProblem, Report, Sentences, ToLaunch, ToMaster};
+use crate::wire::{InitMessage, News, PackedInit, PackedProblem, Report, Sentences, ToLaunch, ToMaster};
 
 /// How often a job may be started.
 const ATTEMPTS: u32 = 3;
@@ -49,12 +49,12 @@ pub(crate) struct Again {
     /// The hosts it does without from now on.
     pub(crate) without: Option<String>,
     /// The job that was started.
-    pub(crate) ready: Mustered,
+    pub(crate) ready: ReadyGroup,
 }
 
-/// How a crew works.
+/// How a process-group works.
 #[derive(Clone, Debug)]
-pub struct CrewOptions {
+pub struct GroupOptions {
     /// After how long a silent process is given up.
     pub silence: Duration,
     /// The bytes of a range, if the user says.
@@ -89,15 +89,15 @@ struct Attempt {
 }
 
 /// A job whose ranks are ready.
-pub(crate) struct Mustered {
+pub(crate) struct ReadyGroup {
     outgoing: Outgoing<ToMaster>,
     attempt: Attempt,
 }
 
-/// The crew.
-pub struct Crew {
+/// The process-group.
+pub struct ProcessGroup {
     start: Box<dyn Start>,
-    options: CrewOptions,
+    options: GroupOptions,
     journal: Option<Journal>,
     attempt: Mutex<Option<Attempt>>,
     outgoing: Mutex<Option<(Outgoing<ToMaster>, Instant)>>,
@@ -116,10 +116,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Crew {
-    /// Makes a crew whose processes are started when they are needed.
+impl ProcessGroup {
+    /// Makes a process-group whose processes are started when they are needed.
     #[must_use]
-    pub fn new(start: Box<dyn Start>, options: CrewOptions, journal: Option<Journal>) -> Self {
+    pub fn new(start: Box<dyn Start>, options: GroupOptions, journal: Option<Journal>) -> Self {
         Self {
             start,
             options,
@@ -164,14 +164,14 @@ impl Crew {
     }
 
     /// Starts the job, and waits until all its ranks are ready.
-    fn muster<T: Distributed>(&self, spec: &JobSpec<'_, T>, number: u32) -> Result<Mustered, Problem> {
+    fn start_ranks<T: Distributed>(&self, spec: &JobSpec<'_, T>, number: u32) -> Result<ReadyGroup, Problem> {
         let cannot = |why: String| Problem::new(CANNOT_RUN).naming(why);
         let run = self.journal.as_ref().map(Journal::run);
         let tokens = Tokens::leave(spec, run);
         let places = lock(&self.places).clone();
         let Started { mut link, processes } = self.start.start(number, &places).map_err(cannot)?;
-        let brief = self.brief(spec, number, &tokens).map_err(cannot)?;
-        let sent = link.send(ToMaster::Brief(PackedBrief::new(&brief)));
+        let init_message = self.init_message(spec, number, &tokens).map_err(cannot)?;
+        let sent = link.send(ToMaster::InitMessage(PackedInit::new(&init_message)));
         let (outgoing, incoming) = link.split();
         let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
         let standstill = Standstill::new(heard);
@@ -185,18 +185,18 @@ impl Crew {
             attempt.processes.end();
             let printed = attempt.take_printed();
             spec.report.note(&printed);
-            let missed = culprit(&printed).filter(|_| problem.wording == CANNOT_RUN);
+            let missed = failed_host(&printed).filter(|_| problem.wording == CANNOT_RUN);
             if let Some(missed) = &missed {
                 problem = cannot(missed.text.clone());
             }
             *lock(&self.missed) = missed;
             return Err(problem);
         }
-        Ok(Mustered { outgoing, attempt })
+        Ok(ReadyGroup { outgoing, attempt })
     }
 
     /// Begins to work with the ranks: from now on messages reach them.
-    pub(crate) fn take_up(&self, Mustered { outgoing, attempt }: Mustered) {
+    pub(crate) fn take_up(&self, ReadyGroup { outgoing, attempt }: ReadyGroup) {
         *lock(&self.outgoing) = Some((outgoing, Instant::now()));
         *lock(&self.attempt) = Some(attempt);
     }
@@ -206,24 +206,24 @@ impl Crew {
         &self,
         spec: &JobSpec<'_, T>,
         problem: Problem,
-    ) -> Result<Mustered, Problem> {
+    ) -> Result<ReadyGroup, Problem> {
         if problem.wording != CANNOT_RUN || !self.start.starts_again() {
             return Err(problem);
         }
-        self.muster(spec, 2)
+        self.start_ranks(spec, 2)
     }
 
-    fn brief<T: Distributed>(
+    fn init_message<T: Distributed>(
         &self,
         spec: &JobSpec<'_, T>,
         attempt: u32,
         tokens: &Tokens<'_, T>,
-    ) -> Result<Brief, String> {
+    ) -> Result<InitMessage, String> {
         let directory =
             std::env::current_dir().map_err(|error| format!("the current directory has no name: {error}"))?;
-        Ok(Brief {
+        Ok(InitMessage {
             tool: T::NAME.to_owned(),
-            options: spec.tool.brief(),
+            options: spec.tool.init_message(),
             config: spec.config.clone(),
             flushes: self.journal.is_some(),
             working_directory: directory.into_os_string().into_encoded_bytes(),
@@ -367,7 +367,7 @@ impl Crew {
         ended.processes.end();
         let printed = ended.take_printed();
         spec.report.note(&printed);
-        let mut loss = ended.loss(culprit(&printed), why);
+        let mut loss = ended.loss(failed_host(&printed), why);
         let before = lock(&self.places).clone();
         let mut goes_on = self.choose_hosts(&loss, &ended.hosts);
         for number in ended.number + 1..=ATTEMPTS {
@@ -375,7 +375,7 @@ impl Crew {
                 break;
             }
             spec.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
-            match self.muster(spec, number) {
+            match self.start_ranks(spec, number) {
                 Ok(ready) => {
                     return Some(Again { why: loss.text, without: self.left_out(&ended.hosts), ready });
                 }
@@ -416,7 +416,7 @@ impl Crew {
         true
     }
 
-    /// Chooses this host alone, if the crew was on it, where nobody can say which other is lost.
+    /// Chooses this host alone, if the process-group was on it, where nobody can say which other is lost.
     fn choose_this_host(&self, hosts: &[String]) {
         let here = places::only(&places::here(), hosts);
         let is_part = !here.is_empty() && places::hosts_of(&here).len() < hosts.len();
@@ -425,7 +425,7 @@ impl Crew {
         }
     }
 
-    /// Names the hosts that a crew had and does without.
+    /// Names the hosts that a process-group had and does without.
     fn left_out(&self, hosts: &[String]) -> Option<String> {
         let chosen = lock(&self.places);
         let is_chosen = |host: &String| chosen.iter().any(|place| place.host == *host);
@@ -440,7 +440,7 @@ impl Crew {
     /// what it says is passed on.
     pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, String> {
         if lock(&self.attempt).is_none() {
-            self.start.send_home();
+            self.start.release();
             return Ok(0);
         }
         self.post(ToMaster::Stop);
@@ -476,9 +476,9 @@ impl Attempt {
 
     /// Chooses between what the launcher says and what the ranks, or the link, do: who misses a host knows more than who sees
     /// processes end for that.
-    fn loss(&self, culprit: Option<Loss>, why: &str) -> Loss {
+    fn loss(&self, failed_host: Option<Loss>, why: &str) -> Loss {
         let suspects = self.suspects(why);
-        culprit.filter(|culprit| culprit.with_host || !suspects.with_host).unwrap_or(suspects)
+        failed_host.filter(|failed_host| failed_host.with_host || !suspects.with_host).unwrap_or(suspects)
     }
 
     /// Names the hosts of which one may be lost, where the launcher has not said which.
@@ -499,7 +499,7 @@ impl Attempt {
     fn finds_host_missing(&mut self) -> Option<Loss> {
         let known = self.printed.len();
         self.printed.extend(self.processes.printed());
-        let loss = if self.printed.len() > known { culprit(&self.printed) } else { None };
+        let loss = if self.printed.len() > known { failed_host(&self.printed) } else { None };
         loss.filter(|loss| loss.with_host)
     }
 
@@ -510,11 +510,11 @@ impl Attempt {
     }
 }
 
-impl<T: Distributed + 'static> Executor<T> for Crew {
+impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
     fn execute(&self, spec: &JobSpec<'_, T>, run: impl FnOnce(&dyn Driver<Job<T>>) -> Status) -> Status {
         let runs = lock(&self.attempt).is_some();
         if !runs && !self.is_lost() {
-            match self.muster(spec, 1).or_else(|problem| self.try_once_more(spec, problem)) {
+            match self.start_ranks(spec, 1).or_else(|problem| self.try_once_more(spec, problem)) {
                 Ok(ready) => self.take_up(ready),
                 Err(problem) => {
                     spec.report.problem(problem);
@@ -551,10 +551,10 @@ mod tests {
 
     #[test]
     fn who_asks_for_the_size_of_the_crew_does_not_wait_for_who_hears() {
-        let options = CrewOptions { silence: Duration::MAX, range_bytes: None, walk: Walk::Launch };
-        let crew = Crew::new(Box::new(Never), options, None);
-        let hearing = lock(&crew.attempt);
-        assert_eq!(crew.workers(), 1);
+        let options = GroupOptions { silence: Duration::MAX, range_bytes: None, walk: Walk::Launch };
+        let group = ProcessGroup::new(Box::new(Never), options, None);
+        let hearing = lock(&group.attempt);
+        assert_eq!(group.workers(), 1);
         drop(hearing);
     }
 }

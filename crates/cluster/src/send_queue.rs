@@ -9,18 +9,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Desk, Found, Job, Line, Means, Node, OpenFile, Problem, Report as Hears, Severity, Tally, Transfer,
+    Context, DirNode, Entry, Job, Line, Means, OpenFile, Problem, Report as Hears, Severity, Tally, Transfer,
 };
 use haul_sys::{Standard, Stat};
 
 use crate::distributed::Distributed;
+use crate::item::{
+    CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, PendingItem, Piece, WorkItem, item_of,
+};
 use crate::master::limits;
-use crate::part::{Errand, LargeFile, Outlet, Parcel, Part, PartKey, PartOutcome, Piece, part_of};
-use crate::schedule::{FileId, Limits, PartId};
+use crate::schedule::{FileId, ItemId, Limits};
 use crate::seal::{self, Sealing};
 use crate::stamp::Stamp;
 use crate::transport::Rank;
-use crate::wire::{Brief, FileOver, Opened, PackedLine, PackedProblem, PartOver, RangeOver, Report, pack};
+use crate::wire::{
+    FileOpened, FileOver, InitMessage, ItemOver, PackedLine, PackedProblem, RangeOver, Report, pack,
+};
 
 /// How long results may wait for others.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -42,15 +46,15 @@ struct Collected {
     since: Option<Instant>,
     /// Parts that are left of each bundle, and the bundle of each part.
     bundles: HashMap<u64, usize>,
-    bundle_of: HashMap<PartId, u64>,
+    bundle_of: HashMap<ItemId, u64>,
     /// Whether a bundle is whole since the last report.
     whole: bool,
     /// When the first part or range came, and the bytes moved since.
     rate: Option<(Instant, u64)>,
     /// What went wrong in parts and pieces that are not over.
-    problems: HashMap<PartKey, Vec<PackedProblem>>,
+    problems: HashMap<ItemKey, Vec<PackedProblem>>,
     /// Those of them with an error.
-    flawed: HashSet<PartKey>,
+    flawed: HashSet<ItemKey>,
     /// Ranges in hand, by the numbers of their pieces.
     ranges: HashMap<u64, RangeInHand>,
     /// Ranges that are over, to be told to other ranks.
@@ -60,7 +64,7 @@ struct Collected {
 
 impl Collected {
     /// Takes what went wrong in a part or a piece; tells first whether there was no error.
-    fn take_problems(&mut self, key: PartKey) -> (bool, Vec<PackedProblem>) {
+    fn take_problems(&mut self, key: ItemKey) -> (bool, Vec<PackedProblem>) {
         (!self.flawed.remove(&key), self.problems.remove(&key).unwrap_or_default())
     }
 }
@@ -75,8 +79,8 @@ pub(crate) struct Led<T: Distributed> {
     pub(crate) failed: bool,
 }
 
-/// The outbox of a rank.
-pub(crate) struct Outbox<T: Distributed> {
+/// The send-queue of a rank.
+pub(crate) struct SendQueue<T: Distributed> {
     rank: Rank,
     limits: Limits,
     debug: bool,
@@ -88,8 +92,8 @@ pub(crate) struct Outbox<T: Distributed> {
     led: Mutex<HashMap<FileId, Led<T>>>,
 }
 
-impl<T: Distributed + 'static> Outbox<T> {
-    pub(crate) fn new(rank: Rank, brief: &Brief) -> Self {
+impl<T: Distributed + 'static> SendQueue<T> {
+    pub(crate) fn new(rank: Rank, init_message: &InitMessage) -> Self {
         let collected = Collected {
             report: Report::default(),
             since: None,
@@ -105,11 +109,11 @@ impl<T: Distributed + 'static> Outbox<T> {
         };
         Self {
             rank,
-            limits: limits(brief),
-            debug: brief.debug,
-            attempt: brief.attempt,
-            leader_counts: brief.leader_counts,
-            flushes: brief.flushes,
+            limits: limits(init_message),
+            debug: init_message.debug,
+            attempt: init_message.attempt,
+            leader_counts: init_message.leader_counts,
+            flushes: init_message.flushes,
             collected: Mutex::new(collected),
             sealing: Mutex::default(),
             led: Mutex::default(),
@@ -136,7 +140,7 @@ impl<T: Distributed + 'static> Outbox<T> {
     }
 
     /// Records that a bundle was given to this rank.
-    pub(crate) fn begin_bundle(&self, parts: impl ExactSizeIterator<Item = PartId>) {
+    pub(crate) fn begin_bundle(&self, parts: impl ExactSizeIterator<Item = ItemId>) {
         let mut collected = self.collected();
         let bundle = collected.next;
         collected.next += 1;
@@ -163,12 +167,12 @@ impl<T: Distributed + 'static> Outbox<T> {
     }
 
     /// Records that a part could not even be begun.
-    pub(crate) fn refuse_part(&self, part: PartId, problem: Problem) {
-        Outlet::note(self, PartKey::Part(part.0), problem);
-        self.part_over(part, PartOutcome::default());
+    pub(crate) fn refuse_part(&self, part: ItemId, problem: Problem) {
+        CompletionSink::note(self, ItemKey::Item(part.0), problem);
+        self.part_over(part, ItemOutcome::default());
     }
 
-    fn part_over(&self, part: PartId, outcome: PartOutcome) {
+    fn part_over(&self, part: ItemId, outcome: ItemOutcome) {
         let mut collected = self.collected();
         let bundle = collected.bundle_of.remove(&part).unwrap_or_default();
         if let Some(left) = collected.bundles.get_mut(&bundle) {
@@ -178,16 +182,16 @@ impl<T: Distributed + 'static> Outbox<T> {
                 collected.whole = true;
             }
         }
-        let (flawless, problems) = collected.take_problems(PartKey::Part(part.0));
+        let (flawless, problems) = collected.take_problems(ItemKey::Item(part.0));
         collected.since.get_or_insert_with(Instant::now);
-        collected.report.parts.push(PartOver { part, outcome, flawless, problems });
+        collected.report.parts.push(ItemOver { part, outcome, flawless, problems });
     }
 
     /// Records that a range is over.
     pub(crate) fn range_over(&self, number: u64, moved: bool) {
         let mut collected = self.collected();
         let Some(range) = collected.ranges.remove(&number) else { return };
-        let (_, problems) = collected.take_problems(PartKey::Piece(number));
+        let (_, problems) = collected.take_problems(ItemKey::Piece(number));
         let over = RangeOver { took: range.began.elapsed(), moved, problems, ..range.over };
         collected.since.get_or_insert_with(Instant::now);
         if self.leader_counts {
@@ -248,37 +252,37 @@ fn covered(ranges: &[Range<u64>]) -> u64 {
     bytes
 }
 
-impl<T: Distributed + 'static> Outlet<T> for Outbox<T> {
-    fn done(&self, part: &Part<T>) {
-        if part.errand.piece.is_some() {
-            return self.range_over(part.errand.number, part.was_moved());
+impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
+    fn done(&self, part: &WorkItem<T>) {
+        if part.item.piece.is_some() {
+            return self.range_over(part.item.number, part.was_moved());
         }
-        self.part_over(PartId(part.errand.number), part.outcome());
+        self.part_over(ItemId(part.item.number), part.outcome());
     }
 
-    fn seal(&self, desk: &Desk<'_, T>, node: &Arc<Node<T>>) {
+    fn seal(&self, cx: &Context<'_, T>, node: &Arc<DirNode<T>>) {
         if self.sealing().add(Arc::clone(node)) {
             let node = Arc::clone(node);
-            desk.share(Job::Visit(Box::new(move |desk| {
-                if let Some(part) = part_of(&*node) {
-                    part.outlet.flush(desk);
+            cx.share(Job::Visit(Box::new(move |cx| {
+                if let Some(part) = item_of(&*node) {
+                    part.sink.flush(cx);
                 }
             })));
         }
     }
 
-    fn flush(&self, desk: &Desk<'_, T>) {
+    fn flush(&self, cx: &Context<'_, T>) {
         loop {
             // The lock is not held while the file systems are at work: others add what comes next.
             let nodes = self.sealing().take();
             if nodes.is_empty() {
                 return;
             }
-            seal::flush(desk, nodes);
+            seal::flush(cx, nodes);
         }
     }
 
-    fn note(&self, key: PartKey, problem: Problem) {
+    fn note(&self, key: ItemKey, problem: Problem) {
         let mut collected = self.collected();
         if problem.severity == Severity::Error {
             collected.flawed.insert(key);
@@ -307,8 +311,8 @@ impl<T: Distributed + 'static> Outlet<T> for Outbox<T> {
 
     fn begun(&self, tool: &T, number: u64, large: LargeFile<T>) {
         let LargeFile { file, transfer, ticket } = large;
-        let Some(part) = part_of(&file.found.node) else { return };
-        let begun = part.errand.begun.as_ref().filter(|begun| begun.ticket == ticket);
+        let Some(part) = item_of(&file.found.node) else { return };
+        let begun = part.item.begun.as_ref().filter(|begun| begun.ticket == ticket);
         let done = begun.map(|begun| begun.done.clone()).unwrap_or_default();
         let piece = Piece {
             range: 0..0,
@@ -316,13 +320,13 @@ impl<T: Distributed + 'static> Outlet<T> for Outbox<T> {
             by_kernel: matches!(transfer, Transfer::Kernel(_)),
             ticket: ticket.clone(),
         };
-        let errand = Errand { piece: Some(piece), ..Errand::default() };
-        let member = Parcel::of_one(file.found.clone()).pack(tool, errand);
+        let item = ItemSpec { piece: Some(piece), ..ItemSpec::default() };
+        let member = PendingItem::of_one(file.found.clone()).pack(tool, item);
         let left = file.stat.size.saturating_sub(covered(&done));
         let striping = tool.striping(&file);
-        let opened = Opened {
+        let opened = FileOpened {
             file: FileId(number),
-            part: PartId(part.errand.number),
+            part: ItemId(part.item.number),
             name: file.found.name().to_owned(),
             size: file.stat.size,
             stripe_bytes: striping.map_or(0, |striping| striping.stripe_bytes),
@@ -335,9 +339,9 @@ impl<T: Distributed + 'static> Outlet<T> for Outbox<T> {
         self.add(|report| report.opened.push(opened));
     }
 
-    fn over(&self, desk: &Desk<'_, T>, found: &Found<T>, number: u64, moved: bool) {
-        let part = part_of(&found.node);
-        let stamp = part.filter(|_| moved).map_or(Stamp::NONE, |part| part.stamp_of(desk, found));
+    fn over(&self, cx: &Context<'_, T>, found: &Entry<T>, number: u64, moved: bool) {
+        let part = item_of(&found.node);
+        let stamp = part.filter(|_| moved).map_or(Stamp::NONE, |part| part.stamp_of(cx, found));
         let mut collected = self.collected();
         // Its part is over, or its other entries are still to come: their problems go along.
         let problems = part.and_then(|part| collected.problems.remove(&part.key()));
@@ -347,7 +351,7 @@ impl<T: Distributed + 'static> Outlet<T> for Outbox<T> {
     }
 }
 
-impl<T: Distributed + 'static> Hears for Outbox<T> {
+impl<T: Distributed + 'static> Hears for SendQueue<T> {
     fn settled(&self, _: Means) {}
 
     fn count(&self, more: Tally) {

@@ -1,7 +1,7 @@
 //! A rank's one thread that sends and receives: rank 0's master, and the agent that every rank has, share it.
 //!
 //! ```text
-//! Station::wait ─► (brief) ─► Briefed::serve ─► turns ... ─► Stop ─► Bye ─► over
+//! rank-event-loop::wait ─► (init-message) ─► initialised-rank::serve ─► turns ... ─► Stop ─► Bye ─► over
 //! ```
 //!
 //! A turn takes what has arrived, sends what is ready, and pauses a little if there was neither: MPI's own waiting burns a
@@ -14,23 +14,23 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul_flow::{Config, HeldCache, Local, Settings};
+use haul_flow::{Config, DirCache, Local, Settings};
 
-use crate::agent::{Agent, Shop, work};
+use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
 use crate::master::Master;
-use crate::outbox::Outbox;
+use crate::remote_path::RemotePaths;
+use crate::send_queue::SendQueue;
 use crate::standstill::Standstill;
 use crate::token;
 use crate::transport::{Broken, Rank, Transport};
-use crate::ways::Ways;
-use crate::wire::{Brief, Hello, Message, PackedBrief, pack, unpack};
+use crate::wire::{Hello, InitMessage, Message, PackedInit, pack, unpack};
 
 /// The pauses of a rank that has nothing to send or receive: short at first, so that an answer is not waited for; long when
 /// nothing has happened for a while, so that workers have the processor.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 
-/// How long a rank waits for the brief.
+/// How long a rank waits for the init-message.
 const BRIEF_WITHIN: Duration = Duration::from_secs(120);
 
 /// Bytes of one read or write.
@@ -43,7 +43,7 @@ const WORKERS: std::ops::RangeInclusive<usize> = 8..=16;
 const TURN: usize = 256;
 
 /// A rank that waits to hear what it is about.
-pub struct Station<X: Transport> {
+pub struct RankLoop<X: Transport> {
     transport: X,
     master: Option<Master>,
     host: String,
@@ -57,25 +57,25 @@ pub struct Station<X: Transport> {
 /// What a rank has heard.
 pub enum Word<X: Transport> {
     /// What it is about.
-    Brief(Box<Briefed<X>>),
+    InitMessage(Box<ReadyRank<X>>),
     /// There is nothing to do.
     Nothing(X),
 }
 
 /// A rank that knows.
-pub struct Briefed<X: Transport> {
-    station: Station<X>,
-    brief: Brief,
+pub struct ReadyRank<X: Transport> {
+    station: RankLoop<X>,
+    init_message: InitMessage,
 }
 
 /// What a turn came to.
 enum Turn {
     On,
-    Brief(PackedBrief),
+    InitMessage(PackedInit),
     Stop,
 }
 
-impl<X: Transport> Station<X> {
+impl<X: Transport> RankLoop<X> {
     /// Makes the station of a rank on `host`; rank 0's has the master.
     pub fn new(transport: X, host: String, master: Option<Master>) -> Self {
         let now = Instant::now();
@@ -91,20 +91,20 @@ impl<X: Transport> Station<X> {
         }
     }
 
-    /// Waits for the brief.
+    /// Waits for the init-message.
     ///
     /// # Errors
     /// When none comes.
     pub fn wait(mut self) -> Result<Word<X>, Broken> {
         loop {
             match self.turn(&mut |message| Some(message))? {
-                Turn::Brief(packed) => {
-                    let brief = match packed.unpack() {
-                        Ok(brief) => brief,
+                Turn::InitMessage(packed) => {
+                    let init_message = match packed.unpack() {
+                        Ok(init_message) => init_message,
                         Err(why) => return self.sit_out(why).map(Word::Nothing),
                     };
-                    self.silence = brief.silence;
-                    return Ok(Word::Brief(Box::new(Briefed { station: self, brief })));
+                    self.silence = init_message.silence;
+                    return Ok(Word::InitMessage(Box::new(ReadyRank { station: self, init_message })));
                 }
                 Turn::Stop => return self.leave().map(Word::Nothing),
                 Turn::On => {}
@@ -131,7 +131,7 @@ impl<X: Transport> Station<X> {
             }
             let garbled = |why| Broken { doing: "reading a message", why };
             match work(unpack(&bytes).map_err(garbled)?) {
-                Some(Message::Brief(brief)) => turn = Turn::Brief(brief),
+                Some(Message::InitMessage(init_message)) => turn = Turn::InitMessage(init_message),
                 Some(Message::Stop) => turn = Turn::Stop,
                 Some(message) => {
                     if let Some(master) = &mut self.master {
@@ -200,11 +200,11 @@ impl<X: Transport> Station<X> {
     }
 }
 
-impl<X: Transport> Briefed<X> {
+impl<X: Transport> ReadyRank<X> {
     /// Says which tool is wanted.
     #[must_use]
     pub fn tool(&self) -> &str {
-        &self.brief.tool
+        &self.init_message.tool
     }
 
     /// Refuses to do the work.
@@ -224,47 +224,47 @@ impl<X: Transport> Briefed<X> {
             Ok(ready) => ready,
             Err(why) => return self.station.sit_out(why),
         };
-        let Some(tool) = T::briefed(&self.brief.options) else {
+        let Some(tool) = T::from_init(&self.init_message.options) else {
             return self.station.sit_out("the program there is of another version".to_owned());
         };
-        let Self { mut station, brief } = self;
+        let Self { mut station, init_message } = self;
         let rank = station.transport.rank();
-        let outbox = Arc::new(Outbox::<T>::new(rank, &brief));
+        let send_queue = Arc::new(SendQueue::<T>::new(rank, &init_message));
         let driver = Local::new(settings.jobs).preferring(settings.precedence());
         // A worker that hangs in the file system when the job is lost is never waited for, so what it works with lives as
         // long as the process, which serves once.
-        let shop: &'static Shop<T> = Box::leak(Box::new(Shop { tool, settings, cache, driver }));
-        let feed = shop.driver.feed();
-        let workers_outbox = Arc::clone(&outbox);
-        let workers = Builder::new().name("work".to_owned()).spawn(move || work(shop, &workers_outbox));
+        let pool: &'static WorkerPool<T> = Box::leak(Box::new(WorkerPool { tool, settings, cache, driver }));
+        let feed = pool.driver.feed();
+        let workers_outbox = Arc::clone(&send_queue);
+        let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_outbox));
         let workers = match workers {
             Ok(workers) => workers,
             Err(error) => return station.sit_out(format!("no thread can be made: {error}")),
         };
-        let cancel = shop.tool.policy().cancel;
-        let agent = Agent { ways: Arc::new(ways), outbox: Arc::clone(&outbox), feed, rank, cancel };
+        let cancel = pool.tool.policy().cancel;
+        let agent = Agent { ways: Arc::new(ways), send_queue: Arc::clone(&send_queue), feed, rank, cancel };
         station.greet(None)?;
         station.serve_until_stop(&agent)?;
         drop(agent);
         // A panic ends the process before this.
         workers.join().unwrap_or_default();
-        station.send(Rank::MASTER, &Message::Report(Box::new(outbox.take_all())))?;
+        station.send(Rank::MASTER, &Message::Report(Box::new(send_queue.take_all())))?;
         station.leave()
     }
 
     /// Gets this process ready: where names start, and what it must see.
-    fn prepare(&mut self) -> Result<(HeldCache, Ways, Settings), String> {
-        let brief = &self.brief;
-        let directory = OsStr::from_bytes(&brief.working_directory);
+    fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), String> {
+        let init_message = &self.init_message;
+        let directory = OsStr::from_bytes(&init_message.working_directory);
         std::env::set_current_dir(directory)
             .map_err(|error| format!("cannot work in '{}': {error}", directory.to_string_lossy()))?;
-        haul_sys::set_umask(haul_sys::Mode::new(brief.umask));
-        let settings = Settings::resolve(&for_many_hosts(&brief.config));
+        haul_sys::set_umask(haul_sys::Mode::new(init_message.umask));
+        let settings = Settings::resolve(&for_many_hosts(&init_message.config));
         if let Err((name, cause)) = settings.first_engine() {
             return Err(format!("cannot use the engine '{name}': {cause}"));
         }
-        let (cache, ways) = (HeldCache::new(settings.held), Ways::default());
-        for token in &brief.tokens {
+        let (cache, ways) = (DirCache::new(settings.held), RemotePaths::default());
+        for token in &init_message.tokens {
             token::check(&cache, &ways, token)?;
         }
         Ok((cache, ways, settings))
@@ -280,7 +280,7 @@ fn for_many_hosts(config: &Config) -> Config {
     Config { jobs: Some(jobs), block_bytes: Some(block_bytes), ..config.clone() }
 }
 
-impl<X: Transport> Station<X> {
+impl<X: Transport> RankLoop<X> {
     fn greet(&mut self, unfit: Option<String>) -> Result<(), Broken> {
         let hello = Hello { host: self.host.clone(), process: std::process::id(), unfit };
         self.send(Rank::MASTER, &Message::Hello(hello))
@@ -294,12 +294,12 @@ impl<X: Transport> Station<X> {
             }
             if !is_cancelled && agent.cancel.is_cancelled() {
                 is_cancelled = true;
-                agent.outbox.note_cancelled();
+                agent.send_queue.note_cancelled();
             }
-            for (leader, over) in agent.outbox.take_moved() {
+            for (leader, over) in agent.send_queue.take_moved() {
                 self.send(leader, &Message::Moved(over))?;
             }
-            if let Some(report) = agent.outbox.take_if_due() {
+            if let Some(report) = agent.send_queue.take_if_due() {
                 self.send(Rank::MASTER, &Message::Report(Box::new(report)))?;
             }
         }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::{FileId, PartId};
+use super::{FileId, ItemId};
 use crate::transport::Rank;
 
 /// One thing that a worker has in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum DirHandle {
     /// A bundle.
     Bundle(Bundle),
     /// A range of a file.
@@ -19,7 +19,7 @@ pub(crate) enum Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bundle {
     /// Its parts that are not done.
-    pub(crate) parts: Vec<PartId>,
+    pub(crate) parts: Vec<ItemId>,
     /// Its entries, all of them.
     pub(crate) entries: u32,
     /// When it was given.
@@ -28,10 +28,10 @@ pub(crate) struct Bundle {
 
 /// All workers.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct ProcessGroup {
     ranks: Vec<Rank>,
     places: HashMap<Rank, usize>,
-    hands: Vec<Vec<Held>>,
+    hands: Vec<Vec<DirHandle>>,
     last_files: Vec<Option<FileId>>,
     /// Large files that each has announced since it was through with a bundle.
     announced: Vec<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct Crew {
     spare: BTreeSet<usize>,
 }
 
-impl Crew {
+impl ProcessGroup {
     pub(crate) fn new(ranks: Vec<Rank>, credit: usize) -> Self {
         Self {
             places: ranks.iter().enumerate().map(|(place, &rank)| (rank, place)).collect(),
@@ -91,12 +91,12 @@ impl Crew {
 
     /// Tells whether a worker is of a file's team now.
     pub(crate) fn holds_range_of(&self, worker: usize, file: FileId) -> bool {
-        self.hands[worker].contains(&Held::Range(file))
+        self.hands[worker].contains(&DirHandle::Range(file))
     }
 
     /// Puts something in a worker's hand.
-    pub(crate) fn hold(&mut self, worker: usize, held: Held) {
-        if let Held::Range(file) = held {
+    pub(crate) fn hold(&mut self, worker: usize, held: DirHandle) {
+        if let DirHandle::Range(file) = held {
             self.last_files[worker] = Some(file);
         }
         self.hands[worker].push(held);
@@ -112,14 +112,14 @@ impl Crew {
 
     /// Takes a part out of a worker's hand; with its last part a bundle is gone, and what it took for each entry that the
     /// worker did itself is returned, in seconds. What the worker does not have changes nothing.
-    pub(crate) fn part_done(&mut self, rank: Rank, part: PartId, now: Duration) -> Option<f64> {
+    pub(crate) fn part_done(&mut self, rank: Rank, part: ItemId, now: Duration) -> Option<f64> {
         let &worker = self.places.get(&rank)?;
         let hand = &mut self.hands[worker];
         let (index, at) = hand.iter().enumerate().find_map(|(index, held)| match held {
-            Held::Bundle(bundle) => Some((index, bundle.parts.iter().position(|&id| id == part)?)),
-            Held::Range(_) => None,
+            DirHandle::Bundle(bundle) => Some((index, bundle.parts.iter().position(|&id| id == part)?)),
+            DirHandle::Range(_) => None,
         })?;
-        let Held::Bundle(bundle) = &mut hand[index] else { return None };
+        let DirHandle::Bundle(bundle) = &mut hand[index] else { return None };
         bundle.parts.swap_remove(at);
         if !bundle.parts.is_empty() {
             return None;
@@ -137,7 +137,7 @@ impl Crew {
     pub(crate) fn range_done(&mut self, rank: Rank, file: FileId, now: Duration) -> Option<Left> {
         let &worker = self.places.get(&rank)?;
         let hand = &mut self.hands[worker];
-        let at = hand.iter().position(|held| *held == Held::Range(file))?;
+        let at = hand.iter().position(|held| *held == DirHandle::Range(file))?;
         hand.swap_remove(at);
         self.through[worker] = now;
         self.settle(worker);
