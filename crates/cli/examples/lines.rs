@@ -41,11 +41,11 @@ impl Tool for Lines {
         Write::Nothing
     }
 
-    fn close_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, lines: AtomicU64, was_read: bool) {
+    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, lines: AtomicU64, was_read: bool) {
         cx.count(Tally { files: 1, ..Tally::default() });
         if was_read {
             let count = format!("{} ", lines.into_inner());
-            cx.tell(found, [count.as_bytes(), &found.path(), b"\n"].concat());
+            cx.emit(entry, [count.as_bytes(), &entry.path(), b"\n"].concat());
         }
     }
 }

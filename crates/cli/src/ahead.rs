@@ -31,7 +31,7 @@ pub(crate) fn count(request: &Request, over: &AtomicBool) -> Option<Whole> {
     }
     let sum = Sum::default();
     survey(&request.operands, &request.options, &sum, over);
-    let Tally { found, bytes, .. } = sum.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Tally { discovered: found, bytes, .. } = sum.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     // Links are made without moving a byte.
     let bytes = if request.options.make == Make::Copy { bytes } else { 0 };
     (!over.load(Ordering::Relaxed)).then_some(Whole { entries: found, bytes })

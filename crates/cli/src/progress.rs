@@ -247,7 +247,7 @@ impl View {
         let files = amounts::count(done.files);
         let rate = amounts::bytes(self.rate.bytes as u64);
         let Some(whole) = whole else {
-            let found = amounts::count(done.found);
+            let found = amounts::count(done.discovered);
             let copied = amounts::bytes(done.bytes);
             return Picture {
                 steps: None,
@@ -312,7 +312,7 @@ mod tests {
     const COLUMNS: usize = 60;
 
     fn done(finished: u64, bytes: u64) -> Tally {
-        Tally { found: finished + 10, finished, files: finished, bytes, ..Tally::default() }
+        Tally { discovered: finished + 10, finished, files: finished, bytes, ..Tally::default() }
     }
 
     proptest! {

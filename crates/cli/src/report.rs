@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use haul_flow::{Line, Means, Problem, Report, Severity, Standard, Tally};
+use haul_flow::{Line, Problem, Report, RunInfo, Severity, Standard, Tally};
 
 use crate::flags::When;
 use crate::messages::Messages;
@@ -44,7 +44,7 @@ pub(crate) struct Console<W = output::Standard> {
     counters: Arc<Counters>,
     progress: Option<Progress>,
     problems: AtomicU64,
-    means: Mutex<Option<Means>>,
+    means: Mutex<Option<RunInfo>>,
     failed: AtomicBool,
     debug: bool,
 }
@@ -115,7 +115,7 @@ impl<W: Write> Console<W> {
     }
 
     /// Returns what the run worked with, if it came that far.
-    pub(crate) fn means(&self) -> Option<Means> {
+    pub(crate) fn means(&self) -> Option<RunInfo> {
         *self.means.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -213,8 +213,8 @@ fn read_answer() -> bool {
 }
 
 impl<W: Write + Send> Report for Console<W> {
-    fn settled(&self, means: Means) {
-        *self.means.lock().unwrap_or_else(PoisonError::into_inner) = Some(means);
+    fn started(&self, info: RunInfo) {
+        *self.means.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
     }
 
     fn count(&self, more: Tally) {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use haul_flow::{Means, Tally};
+use haul_flow::{RunInfo, Tally};
 use serde::Serialize;
 
 use crate::amounts;
@@ -39,7 +39,7 @@ pub(crate) struct Statistics {
 impl Statistics {
     /// Takes the figures of a run that has ended: what was done, how many problems were told of, how long it took, and
     /// what it worked with if it came that far.
-    pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Option<Means>) -> Self {
+    pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Option<RunInfo>) -> Self {
         let seconds = took.as_secs_f64();
         let processor =
             std::fs::read_to_string("/proc/self/stat").ok().and_then(|text| processor_seconds(&text));
@@ -133,7 +133,7 @@ mod tests {
 
     fn statistics() -> Statistics {
         let tally = Tally { files: 3, directories: 1, bytes: 3_000_000, skipped: 2, ..Tally::default() };
-        Statistics::of_run(tally, 1, Duration::from_millis(1500), Some(Means { engine: "sync", jobs: 4 }))
+        Statistics::of_run(tally, 1, Duration::from_millis(1500), Some(RunInfo { engine: "sync", jobs: 4 }))
     }
 
     #[test]

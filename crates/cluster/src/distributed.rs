@@ -103,8 +103,8 @@ pub trait Distributed: Tool {
 
     /// Decides, in the process that walks, what becomes of an entry that was returned. `true` if it is to be done by some
     /// process after all, as claimed; if not, it is settled, or kept, here.
-    fn decide_returned(&self, cx: &Context<'_, Self>, found: &mut Entry<Self>) -> bool {
-        cx.settle(found);
+    fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
+        cx.complete(entry);
         false
     }
 

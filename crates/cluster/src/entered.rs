@@ -48,22 +48,22 @@ fn listing(reader: &mut DirectoryReader, fd: &Fd) -> Result<Option<Names>, Error
 /// Enters a directory for the process that walks, unless that has to do it. Nothing is made before that is known.
 pub(crate) fn enter<T: Distributed>(
     cx: &Context<'_, T>,
-    found: &Entry<T>,
+    entry: &Entry<T>,
     opened: &OpenSubdir<'_>,
 ) -> Elsewhere {
     let OpenSubdir { source: Ok(fd), stat: seen, follow } = opened else { return Elsewhere::Returned };
-    let above = cx.cache().open(&found.node.source).and_then(|above| stat(&*above));
+    let above = cx.cache().open(&entry.node.source).and_then(|above| stat(&*above));
     let same_device = above.is_ok_and(|above| above.identity.device == seen.identity.device);
     let Ok(Some(names)) = listing(&mut DirectoryReader::new(), fd) else { return Elsewhere::Returned };
     if !same_device {
         return Elsewhere::Returned;
     }
-    let own = match cx.tool().enter_dir(cx, found, &OpenDir { source: Ok(fd), stat: seen }) {
+    let own = match cx.tool().enter_dir(cx, entry, &OpenDir { source: Ok(fd), stat: seen }) {
         Enter::Visit(own) => own,
         Enter::Bare(_) | Enter::Over => return Elsewhere::Over,
     };
     Elsewhere::Entered(Box::new(Entered {
-        name: found.name().to_owned(),
+        name: entry.name().to_owned(),
         stat: **seen,
         follow: *follow,
         own: cx.tool().pack_entered(&own),
@@ -73,14 +73,14 @@ pub(crate) fn enter<T: Distributed>(
 
 impl Entered {
     /// Goes on with the directory in the process that walks.
-    pub(crate) fn go_on<T: Distributed>(self, cx: &Context<'_, T>, found: &Entry<T>) {
+    pub(crate) fn go_on<T: Distributed>(self, cx: &Context<'_, T>, entry: &Entry<T>) {
         let Self { stat, follow, own, names, .. } = self;
         // The number of the device is another one on another host; it was the same as the directory's above.
-        let above = found.node.source.identity();
+        let above = entry.node.source.identity();
         let identity = Identity { device: above.device, inode: stat.identity.inode };
-        let Some(own) = cx.tool().unpack_entered(cx, found, &own) else { return cx.settle(found) };
+        let Some(own) = cx.tool().unpack_entered(cx, entry, &own) else { return cx.complete(entry) };
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
-        let source = cx.cache().hold(&found.node.source, found.name(), how, identity, None);
-        cx.continue_dir(found, (source, Stat { identity, ..stat }), own, names.unpack());
+        let source = cx.cache().hold(&entry.node.source, entry.name(), how, identity, None);
+        cx.continue_dir(entry, (source, Stat { identity, ..stat }), own, names.unpack());
     }
 }

@@ -118,7 +118,7 @@ pub trait CompletionSink<T: Tool>: Send + Sync {
     fn begun(&self, tool: &T, number: u64, file: LargeFile<T>);
 
     /// Called when a large file is closed, finished well or not.
-    fn over(&self, cx: &Context<'_, T>, found: &Entry<T>, number: u64, moved: bool);
+    fn over(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool);
 }
 
 /// A large file whose target is made.
@@ -188,17 +188,17 @@ impl<T: Tool> WorkItem<T> {
         let ItemOutcome { apart, returned, .. } = self.outcome();
         let apart: HashSet<_> = apart.into_iter().map(|(name, _)| name).collect();
         let returned: HashSet<_> = returned.into_iter().collect();
-        let may_be = |found: &Entry<T>| !returned.contains(found.name()) && may_be(found);
+        let may_be = |entry: &Entry<T>| !returned.contains(entry.name()) && may_be(entry);
         let stamps = seen.stamps((cx.tool(), cx.cache()), node, |name| apart.contains(name), may_be);
         self.change(|outcome| outcome.stamps = stamps);
     }
 
     /// Stamps one entry of a journaled part.
-    pub fn stamp_of(&self, cx: &Context<'_, T>, found: &Entry<T>) -> Stamp
+    pub fn stamp_of(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> Stamp
     where
         T: Distributed,
     {
-        self.seen.get().map_or(Stamp::NONE, |seen| seen.stamp_of(cx.tool(), cx.cache(), found))
+        self.seen.get().map_or(Stamp::NONE, |seen| seen.stamp_of(cx.tool(), cx.cache(), entry))
     }
 
     /// Returns the number of an entry that is apart.
@@ -221,7 +221,7 @@ impl<T: Tool> WorkItem<T> {
 
 /// A part in the process that walks: kept until it is done.
 pub struct PendingItem<T: Tool> {
-    found: Vec<Entry<T>>,
+    entry: Vec<Entry<T>>,
 }
 
 /// A part on its way: what another process needs to do it.
@@ -260,7 +260,7 @@ impl<T: Distributed> PendingItem<T> {
             Job::Enter(node, batch) if tool.may_travel(&node) => {
                 let may = batch.inodes().all(|inode| tool.may_be_entered_elsewhere(&node, inode));
                 match may {
-                    true => Ok(Self { found: batch.found(&node) }),
+                    true => Ok(Self { entry: batch.entry(&node) }),
                     false => Err(Job::Enter(node, batch)),
                 }
             }
@@ -274,9 +274,9 @@ impl<T: Distributed> PendingItem<T> {
     /// The job.
     pub fn of(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
         match job {
-            Job::Entries(found) => Ok(Self { found }),
+            Job::Entries(entry) => Ok(Self { entry }),
             Job::Files(node, batch) if tool.may_travel(&node) && batch.has_no_directories(tool, &node) => {
-                Ok(Self { found: batch.found(&node) })
+                Ok(Self { entry: batch.entry(&node) })
             }
             other => Err(other),
         }
@@ -284,40 +284,40 @@ impl<T: Distributed> PendingItem<T> {
 
     /// Makes one of an entry.
     #[must_use]
-    pub fn of_one(found: Entry<T>) -> Self {
-        Self { found: vec![found] }
+    pub fn of_one(entry: Entry<T>) -> Self {
+        Self { entry: vec![entry] }
     }
 
     /// Says how many entries it has.
     #[must_use]
     pub fn entries(&self) -> usize {
-        self.found.len()
+        self.entry.len()
     }
 
     /// Returns the entries.
     #[must_use]
-    pub fn found(&self) -> &[Entry<T>] {
-        &self.found
+    pub fn entry(&self) -> &[Entry<T>] {
+        &self.entry
     }
 
     /// Packs it.
     #[must_use]
     pub fn pack(&self, tool: &T, item: ItemSpec) -> PackedItem {
-        let node = self.found.first().map(|found| &found.node);
+        let node = self.entry.first().map(|entry| &entry.node);
         let mut packed = PackedItem {
             item: ItemSpec { operands: node.is_some_and(|node| node.is_operands_place()), ..item },
             source: node.map(|node| RemotePath::to(&node.source)).unwrap_or_default(),
             own: node.map(|node| tool.pack(&node.own)).unwrap_or_default(),
             names: PackedNames::default(),
         };
-        self.found.iter().for_each(|found| packed.names.push(found.name(), found.kind));
+        self.entry.iter().for_each(|entry| packed.names.push(entry.name(), entry.kind));
         packed
     }
 
     /// Takes one entry out, to be kept by itself. The others keep their order.
     pub fn take(&mut self, name: &CStr) -> Option<Self> {
-        let index = self.found.iter().position(|found| found.name() == name)?;
-        Some(Self { found: vec![self.found.remove(index)] })
+        let index = self.entry.iter().position(|entry| entry.name() == name)?;
+        Some(Self { entry: vec![self.entry.remove(index)] })
     }
 
     /// Settles its entries, which another process has done, and shares those that some process is to do as claimed.
@@ -328,22 +328,22 @@ impl<T: Distributed> PendingItem<T> {
         let mut entered: HashMap<_, _> =
             entered.into_iter().map(|entered| (entered.name.clone(), entered)).collect();
         let mut again = Vec::new();
-        for mut found in self.found {
-            for result in told.remove(found.name()).unwrap_or_default() {
-                cx.tool().emitted(cx, &found, &result);
+        for mut entry in self.entry {
+            for result in told.remove(entry.name()).unwrap_or_default() {
+                cx.tool().emitted(cx, &entry, &result);
             }
-            let is_returned = returned.contains(found.name());
-            if is_returned && found.kind == EntryType::Directory {
-                enter_here(cx, &found);
-            } else if let Some(entered) = entered.remove(found.name()) {
-                entered.go_on(cx, &found);
+            let is_returned = returned.contains(entry.name());
+            if is_returned && entry.kind == EntryType::Directory {
+                enter_here(cx, &entry);
+            } else if let Some(entered) = entered.remove(entry.name()) {
+                entered.go_on(cx, &entry);
             } else if !is_returned {
                 if claimed {
-                    cx.tool().claimed_is_over(cx, &found, completed.contains(found.name()));
+                    cx.tool().claimed_is_over(cx, &entry, completed.contains(entry.name()));
                 }
-                cx.release(&found.node);
-            } else if cx.tool().decide_returned(cx, &mut found) {
-                again.push(found);
+                cx.release(&entry.node);
+            } else if cx.tool().decide_returned(cx, &mut entry) {
+                again.push(entry);
             }
         }
         if !again.is_empty() {
@@ -362,9 +362,9 @@ fn by_name(told: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
 }
 
 /// Enters a directory in this process, which walks, that was handed back.
-fn enter_here<T: Tool>(cx: &Context<'_, T>, found: &Entry<T>) {
-    let names = Names::of(found.name(), found.kind);
-    cx.share(Job::Files(Arc::clone(&found.node), Batch::whole(names)));
+fn enter_here<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>) {
+    let names = Names::of(entry.name(), entry.kind);
+    cx.share(Job::Files(Arc::clone(&entry.node), Batch::whole(names)));
 }
 
 /// What a process that is given parts knows of the directories they are in.

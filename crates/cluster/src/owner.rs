@@ -50,17 +50,17 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
 
     /// An entry whose result is too long is handed back, with nothing emitted, if the tool can do it again; if not, that is an
     /// error.
-    fn emit(&self, cx: &Context<'_, T>, found: &Entry<T>, result: Vec<u8>) {
+    fn emit(&self, cx: &Context<'_, T>, entry: &Entry<T>, result: Vec<u8>) {
         let mut is_lost = false;
         self.change(|outcome| {
-            let name = found.name();
+            let name = entry.name();
             if outcome.returned.iter().any(|returned| returned.as_c_str() == name) {
                 return;
             }
             let before: usize = outcome.told.iter().map(|(_, result)| result.len()).sum();
             if before + result.len() <= EMITTED_BYTES_MAX {
                 outcome.told.push((name.to_owned(), result));
-            } else if cx.tool().can_do_again(found) {
+            } else if cx.tool().can_do_again(entry) {
                 outcome.told.retain(|(of, _)| of.as_c_str() != name);
                 outcome.returned.push(name.to_owned());
             } else {
@@ -68,38 +68,38 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
             }
         });
         if is_lost {
-            cx.problem(Problem::new(RESULT_TOO_LONG).naming(found.path()));
+            cx.problem(Problem::new(RESULT_TOO_LONG).naming(entry.path()));
         }
     }
 
-    fn hand_back(&self, cx: &Context<'_, T>, found: &Entry<T>) -> bool {
+    fn hand_back(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
         if self.item.claimed {
             return false;
         }
-        self.give_back(cx, found);
+        self.give_back(cx, entry);
         true
     }
 
-    fn note_linkable(&self, found: &Entry<T>) {
-        self.change(|outcome| outcome.completed.push(found.name().to_owned()));
+    fn note_linkable(&self, entry: &Entry<T>) {
+        self.change(|outcome| outcome.completed.push(entry.name().to_owned()));
     }
 
-    fn enter_dir(&self, cx: &Context<'_, T>, found: &Entry<T>, opened: &OpenSubdir<'_>) {
-        match entered::enter(cx, found, opened) {
+    fn enter_dir(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSubdir<'_>) {
+        match entered::enter(cx, entry, opened) {
             Elsewhere::Entered(entered) => self.change(|outcome| outcome.entered.push(*entered)),
-            Elsewhere::Returned => return self.give_back(cx, found),
+            Elsewhere::Returned => return self.give_back(cx, entry),
             Elsewhere::Over => {}
         }
-        cx.release(&found.node);
+        cx.release(&entry.node);
     }
 
-    fn open_file(&self, cx: &Context<'_, T>, found: &Entry<T>, opened: &OpenSource<'_>) -> Share<T::File> {
+    fn open_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSource<'_>) -> Share<T::File> {
         let Some(Piece { range, size, by_kernel, ticket }) = &self.item.piece else { return Share::Whole };
         if opened.stat.size != *size {
-            cx.problem(Problem::new(wording::REPLACED).naming(found.path()));
+            cx.problem(Problem::new(wording::REPLACED).naming(entry.path()));
             return Share::Nothing;
         }
-        let joined = cx.tool().join(cx, found, opened, ticket);
+        let joined = cx.tool().join(cx, entry, opened, ticket);
         let Some(Joined { own, target, inspect }) = joined else { return Share::Nothing };
         let transfer = if *by_kernel { Transfer::Kernel(Holes::Read) } else { Transfer::Blocks(Holes::Read) };
         Share::Range(FileRange { own, target, range: range.clone(), transfer, inspect })
@@ -115,17 +115,17 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         // On one target several would only be in each other's way.
         let is_striped = tool.striping(file).is_none_or(|striping| striping.stripes != 1);
         let Some(ticket) = tool.ticket(file).filter(|_| is_striped) else { return false };
-        let name = file.found.name().to_owned();
+        let name = file.entry.name().to_owned();
         self.change(|outcome| outcome.apart.push((name, number)));
         // Before it leaves its part: whoever hears that the part is done must know of it.
         self.sink.begun(tool, number, LargeFile { file: Arc::clone(file), transfer, ticket });
-        cx.release(&file.found.node);
+        cx.release(&file.entry.node);
         true
     }
 
     fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> bool {
         let piece = self.item.piece.as_ref();
-        let is_shared = piece.is_some() || self.apart(file.found.name()).is_some();
+        let is_shared = piece.is_some() || self.apart(file.entry.name()).is_some();
         if self.sink.flushes()
             && is_shared
             && let Some(target) = &file.target
@@ -133,34 +133,34 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
             && file.fail()
         {
             // What a journal says was moved must outlive the host.
-            cx.report_failure(&file.found, Failure::WriteTarget(&cause));
+            cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
         }
         let Some(piece) = piece else { return !file.has_failed() && cx.tool().finish_file(cx, file) };
         let is_whole = !file.has_failed() && file.length() >= piece.range.end;
         if !is_whole && file.fail() {
-            cx.problem(Problem::new(wording::SHORTER).naming(file.found.path()));
+            cx.problem(Problem::new(wording::SHORTER).naming(file.entry.path()));
         }
         is_whole
     }
 
-    fn close_file(&self, cx: &Context<'_, T>, found: &Entry<T>, own: T::File, moved: bool) {
+    fn close_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, own: T::File, moved: bool) {
         if self.item.piece.is_some() {
             if moved {
                 self.note_moved();
             }
-            return cx.settle(found);
+            return cx.complete(entry);
         }
-        cx.tool().close_file(cx, found, own, moved);
-        let Some(number) = self.apart(found.name()) else { return cx.settle(found) };
+        cx.tool().close_file(cx, entry, own, moved);
+        let Some(number) = self.apart(entry.name()) else { return cx.complete(entry) };
         cx.count(Tally { finished: 1, ..Tally::default() });
         cx.flush();
-        self.sink.over(cx, found, number, moved);
+        self.sink.over(cx, entry, number, moved);
     }
 }
 
 impl<T: Distributed> WorkItem<T> {
-    fn give_back(&self, cx: &Context<'_, T>, found: &Entry<T>) {
-        self.change(|outcome| outcome.returned.push(found.name().to_owned()));
-        cx.release(&found.node);
+    fn give_back(&self, cx: &Context<'_, T>, entry: &Entry<T>) {
+        self.change(|outcome| outcome.returned.push(entry.name().to_owned()));
+        cx.release(&entry.node);
     }
 }

@@ -77,12 +77,12 @@ fn target<T: Distributed>(
     cx: &Context<'_, T>,
     node: &Arc<DirNode<T>>,
 ) -> Option<Result<(u64, Arc<Fd>), Error>> {
-    let found = entry(node, c"x");
-    let (held, _) = cx.tool().made(&found)?;
+    let entry = entry_of(node, c"x");
+    let (held, _) = cx.tool().made(&entry)?;
     Some(cx.cache().open(held).map(|directory| (held.identity().device, directory)))
 }
 
-fn entry<T: Distributed>(node: &Arc<DirNode<T>>, name: &std::ffi::CStr) -> Entry<T> {
+fn entry_of<T: Distributed>(node: &Arc<DirNode<T>>, name: &std::ffi::CStr) -> Entry<T> {
     Entry { node: Arc::clone(node), name: name.into(), kind: EntryType::Unknown, seen: None }
 }
 
@@ -90,14 +90,14 @@ fn entry<T: Distributed>(node: &Arc<DirNode<T>>, name: &std::ffi::CStr) -> Entry
 fn conclude<T: Distributed + 'static>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, is_flushed: bool) {
     let Some(part) = item_of(node) else { return };
     if is_flushed {
-        part.stamp(cx, node, |found| is_on_storage(cx, found));
+        part.stamp(cx, node, |entry| is_on_storage(cx, entry));
     }
     part.sink.done(part);
 }
 
 /// Flushes a file where flushing its file system may do nothing. Returns whether it is on storage.
-fn is_on_storage<T: Distributed>(cx: &Context<'_, T>, found: &Entry<T>) -> bool {
-    let Some((held, name)) = cx.tool().made(found) else { return false };
+fn is_on_storage<T: Distributed>(cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
+    let Some((held, name)) = cx.tool().made(entry) else { return false };
     let flush = || {
         let directory = cx.cache().open(held)?;
         if file_system_type(&*directory)? != FUSE {

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Context, DirNode, Entry, Job, Line, Means, OpenFile, Problem, Report as Hears, Severity, Tally, Transfer,
+    Context, DirNode, Entry, Job, Line, OpenFile, Problem, Report as Hears, RunInfo, Severity, Tally,
+    Transfer,
 };
 use haul_sys::{Standard, Stat};
 
@@ -311,7 +312,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
 
     fn begun(&self, tool: &T, number: u64, large: LargeFile<T>) {
         let LargeFile { file, transfer, ticket } = large;
-        let Some(part) = item_of(&file.found.node) else { return };
+        let Some(part) = item_of(&file.entry.node) else { return };
         let begun = part.item.begun.as_ref().filter(|begun| begun.ticket == ticket);
         let done = begun.map(|begun| begun.done.clone()).unwrap_or_default();
         let piece = Piece {
@@ -321,13 +322,13 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
             ticket: ticket.clone(),
         };
         let item = ItemSpec { piece: Some(piece), ..ItemSpec::default() };
-        let member = PendingItem::of_one(file.found.clone()).pack(tool, item);
+        let member = PendingItem::of_one(file.entry.clone()).pack(tool, item);
         let left = file.stat.size.saturating_sub(covered(&done));
         let striping = tool.striping(&file);
         let opened = FileOpened {
             file: FileId(number),
             part: ItemId(part.item.number),
-            name: file.found.name().to_owned(),
+            name: file.entry.name().to_owned(),
             size: file.stat.size,
             stripe_bytes: striping.map_or(0, |striping| striping.stripe_bytes),
             stripes: striping.map_or(1, |striping| striping.stripes),
@@ -339,9 +340,9 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
         self.add(|report| report.opened.push(opened));
     }
 
-    fn over(&self, cx: &Context<'_, T>, found: &Entry<T>, number: u64, moved: bool) {
-        let part = item_of(&found.node);
-        let stamp = part.filter(|_| moved).map_or(Stamp::NONE, |part| part.stamp_of(cx, found));
+    fn over(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool) {
+        let part = item_of(&entry.node);
+        let stamp = part.filter(|_| moved).map_or(Stamp::NONE, |part| part.stamp_of(cx, entry));
         let mut collected = self.collected();
         // Its part is over, or its other entries are still to come: their problems go along.
         let problems = part.and_then(|part| collected.problems.remove(&part.key()));
@@ -352,7 +353,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
 }
 
 impl<T: Distributed + 'static> Hears for SendQueue<T> {
-    fn settled(&self, _: Means) {}
+    fn started(&self, _: RunInfo) {}
 
     fn count(&self, more: Tally) {
         let mut collected = self.collected();

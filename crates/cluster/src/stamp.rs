@@ -92,16 +92,16 @@ impl SeenEntries {
         let place = directory.as_ref().and_then(|directory| Place::new(directory));
         let (mut seen, mut left) = (Vec::with_capacity(names.len()), Names::new());
         for index in 0..names.len() {
-            let (name, entry) = (names.name(index), names.entry(index));
-            let found = Entry { node: Arc::clone(node), name: name.into(), kind: entry.kind, seen: None };
+            let (name, listed) = (names.name(index), names.entry(index));
+            let entry = Entry { node: Arc::clone(node), name: name.into(), kind: listed.kind, seen: None };
             let source = place.as_ref().and_then(|place| {
-                let stat = stat_path(Some(place.directory), name, tool.follow(&found)).ok()?;
+                let stat = stat_path(Some(place.directory), name, tool.follow(&entry)).ok()?;
                 Some(State::new(place.file_system, &stat))
             });
             let known = known.get(index).copied().filter(|known| *known != Stamp::NONE);
-            let kept = known.filter(|known| *known == stamp(tool, cache, &found, source.as_ref()));
+            let kept = known.filter(|known| *known == stamp(tool, cache, &entry, source.as_ref()));
             if kept.is_none() {
-                left.push(name, entry.inode, entry.kind);
+                left.push(name, listed.inode, listed.kind);
             }
             seen.push(Seen { name: name.to_owned(), source, kept: kept.unwrap_or_default() });
         }
@@ -122,9 +122,9 @@ impl SeenEntries {
             }
             let name = seen.name.as_c_str().into();
             let kind = haul_sys::EntryType::Unknown;
-            let found = Entry { node: Arc::clone(node), name, kind, seen: None };
-            match may_be(&found) {
-                true => stamp(tool, cache, &found, seen.source.as_ref()),
+            let entry = Entry { node: Arc::clone(node), name, kind, seen: None };
+            match may_be(&entry) {
+                true => stamp(tool, cache, &entry, seen.source.as_ref()),
                 false => Stamp::NONE,
             }
         };
@@ -132,9 +132,9 @@ impl SeenEntries {
     }
 
     /// Stamps one entry.
-    pub(crate) fn stamp_of<T: Distributed>(&self, tool: &T, cache: &DirCache, found: &Entry<T>) -> Stamp {
-        let seen = self.0.iter().find(|seen| seen.name.as_c_str() == found.name());
-        seen.map_or(Stamp::NONE, |seen| stamp(tool, cache, found, seen.source.as_ref()))
+    pub(crate) fn stamp_of<T: Distributed>(&self, tool: &T, cache: &DirCache, entry: &Entry<T>) -> Stamp {
+        let seen = self.0.iter().find(|seen| seen.name.as_c_str() == entry.name());
+        seen.map_or(Stamp::NONE, |seen| stamp(tool, cache, entry, seen.source.as_ref()))
     }
 }
 
@@ -151,9 +151,9 @@ impl<'a> Place<'a> {
 }
 
 /// Stamps an entry by the state of its target now. What cannot be looked at gets no stamp.
-fn stamp<T: Distributed>(tool: &T, cache: &DirCache, found: &Entry<T>, source: Option<&State>) -> Stamp {
+fn stamp<T: Distributed>(tool: &T, cache: &DirCache, entry: &Entry<T>, source: Option<&State>) -> Stamp {
     let look = || {
-        let (held, name) = tool.made(found)?;
+        let (held, name) = tool.made(entry)?;
         let directory = cache.open(held).ok()?;
         let target = stat_at(&*directory, name).ok()?;
         Some(source?.stamp(&State::new(file_system_id(&*directory).ok()?, &target)))

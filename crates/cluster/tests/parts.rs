@@ -68,8 +68,8 @@ impl Distributed for Recorder {
     fn decide_returned(&self, _: &Context<'_, Self>, _: &mut Entry<Self>) -> bool {
         true
     }
-    fn claimed_is_over(&self, _: &Context<'_, Self>, found: &Entry<Self>, stands: bool) {
-        self.claimed.lock().unwrap().push((found.name().to_owned(), stands));
+    fn claimed_is_over(&self, _: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
+        self.claimed.lock().unwrap().push((entry.name().to_owned(), stands));
     }
 }
 

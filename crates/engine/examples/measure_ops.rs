@@ -175,7 +175,7 @@ impl Bench {
                 self.buffers.push_back(buffer);
                 Ok(Outcome::Synchronized(Ok(())))
             }
-            Outcome::Looked(result) => Ok(Outcome::Looked(Ok(result?))),
+            Outcome::Stated(result) => Ok(Outcome::Stated(Ok(result?))),
             Outcome::Closed(result) | Outcome::Synchronized(result) => Ok(Outcome::Closed(Ok(result?))),
             outcome => Ok(outcome),
         }

@@ -112,7 +112,7 @@ fn fail(call: Call, errno: Errno) -> Outcome {
     let error = Error::new(call.operation(), "mischief".to_owned(), errno);
     match call {
         Call::Open { .. } => Outcome::Opened(Err(error)),
-        Call::Stat { .. } => Outcome::Looked(Err(error)),
+        Call::Stat { .. } => Outcome::Stated(Err(error)),
         Call::Read { buffer, .. } => Outcome::Read { buffer, result: Err(error) },
         Call::Write { buffer, .. } => Outcome::Wrote { buffer, result: Err(error) },
         Call::Pair { buffer, .. } => Outcome::Paired { buffer, read: Err(error), written: Ok(0) },

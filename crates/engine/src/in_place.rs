@@ -17,7 +17,7 @@ use crate::op::{Call, Outcome, Wait};
 pub(crate) fn perform(call: Call) -> Outcome {
     match call {
         Call::Open { directory, name, how } => Outcome::Opened(sys::open(&*directory, name.as_c_str(), how)),
-        Call::Stat { file } => Outcome::Looked(sys::stat(&*file)),
+        Call::Stat { file } => Outcome::Stated(sys::stat(&*file)),
         Call::Read { file, offset, mut buffer, length, wait, cache } => {
             let bytes = &mut buffer.bytes_mut()[..length];
             let result = match wait {

@@ -31,7 +31,7 @@ impl Null {
     fn perform(&mut self, call: Call) -> Outcome {
         match call {
             Call::Open { .. } => Outcome::Opened(haul_sys::open_path(c"/dev/null", Open::READ)),
-            Call::Stat { .. } => Outcome::Looked(Ok(self.look())),
+            Call::Stat { .. } => Outcome::Stated(Ok(self.look())),
             Call::Read { offset, mut buffer, length, .. } => {
                 let length = self.available(offset, length);
                 buffer.bytes_mut()[..length].fill(0);

@@ -146,7 +146,7 @@ pub enum Outcome {
     /// The opened file.
     Opened(Result<Fd>),
     /// Metadata of the file.
-    Looked(Result<Stat>),
+    Stated(Result<Stat>),
     /// A read's buffer and its number of bytes: 0 at EOF, `None` if the read would have waited.
     Read {
         /// The operation's buffer.

@@ -183,7 +183,7 @@ fn request(call: Call, placement: Placement) -> std::result::Result<RingRequest,
 fn outcome(reply: RingReply) -> Outcome {
     match reply {
         RingReply::Opened(result) => Outcome::Opened(result),
-        RingReply::Looked(result) => Outcome::Looked(result),
+        RingReply::Stated(result) => Outcome::Stated(result),
         RingReply::Transferred(transferred) => transferred.into(),
         RingReply::Closed(result) => Outcome::Closed(result),
     }

@@ -62,7 +62,7 @@ fn succeeded(outcome: Outcome) -> Option<Buffer> {
             return Some(buffer);
         }
         Outcome::Opened(result) => result.unwrap().close().unwrap(),
-        Outcome::Looked(result) => drop(result.unwrap()),
+        Outcome::Stated(result) => drop(result.unwrap()),
         Outcome::Copied(result) => drop(result.unwrap()),
         Outcome::Synchronized(result) | Outcome::Closed(result) => result.unwrap(),
     }

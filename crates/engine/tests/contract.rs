@@ -277,7 +277,7 @@ fn belongs(subject: &Subject, outcome: Outcome, (operation, mark, which, offset,
             assert_eq!(address(&buffer), mark, "another buffer came back");
             check(subject, result);
         }
-        Outcome::Looked(result) => {
+        Outcome::Stated(result) => {
             assert!(check(subject, result).is_none_or(|stat| stat.size == FILE_BYTES as u64));
         }
         Outcome::Opened(result) => drop(check(subject, result)),
@@ -370,7 +370,7 @@ fn line_3_what_is_not_native_is_done_in_place(mut subject: Subject) {
             engine,
             || Call::Stat { file: Arc::clone(&file) },
             |outcome| match outcome {
-                Outcome::Looked(result) => result.ok(),
+                Outcome::Stated(result) => result.ok(),
                 other => panic!("{other:?}"),
             },
         );

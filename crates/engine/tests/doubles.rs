@@ -40,7 +40,7 @@ fn null_reads_zeros_up_to_the_size_and_forgets_what_is_written() {
     let ground = Ground::new();
     let file = ground.target(c"target");
     let mut engine = Null::new(4, 6000);
-    let Outcome::Looked(Ok(stat)) = run_one(&mut engine, Call::Stat { file: Arc::clone(&file) }) else {
+    let Outcome::Stated(Ok(stat)) = run_one(&mut engine, Call::Stat { file: Arc::clone(&file) }) else {
         panic!("no look")
     };
     assert_eq!((stat.kind, stat.size), (FileType::Regular, 6000));

@@ -242,9 +242,9 @@ impl<'a> Worker<'a> {
             assert_eq!(operation_of(&outcome), asked.0);
             match outcome {
                 Outcome::Opened(Ok(file)) => file.close().unwrap(),
-                Outcome::Looked(Ok(stat)) => assert_eq!(stat.size, FILE_BYTES as u64),
+                Outcome::Stated(Ok(stat)) => assert_eq!(stat.size, FILE_BYTES as u64),
                 Outcome::Opened(Err(error))
-                | Outcome::Looked(Err(error))
+                | Outcome::Stated(Err(error))
                 | Outcome::Copied(Err(error))
                 | Outcome::Synchronized(Err(error))
                 | Outcome::Closed(Err(error)) => self.injected(&error),

@@ -112,7 +112,7 @@ fn each_operation_can_be_masked_off() {
             copy(&mut engine, &source, &target, 10_000, 999);
             assert_eq!(ground.content(name.to_str().unwrap()), pattern(1, 0, 10_000));
             let looked = run_one(&mut engine, Call::Stat { file: Arc::clone(&target) });
-            assert!(matches!(looked, Outcome::Looked(Ok(stat)) if stat.size == 10_000), "{looked:?}");
+            assert!(matches!(looked, Outcome::Stated(Ok(stat)) if stat.size == 10_000), "{looked:?}");
             let synchronized = run_one(&mut engine, Call::Synchronize { file: target });
             assert!(matches!(synchronized, Outcome::Synchronized(Ok(()))), "{synchronized:?}");
             let closed = run_one(&mut engine, Call::Close { file });
@@ -207,7 +207,7 @@ fn a_ring_that_breaks_down_answers_everything_and_goes_on_in_place() {
     assert!(engine.caps().blocks, "from now on it is synchronous");
     engine.flush().unwrap();
     let outcome = run_one(&mut engine, Call::Stat { file: source });
-    assert!(matches!(outcome, Outcome::Looked(Ok(_))), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Stated(Ok(_))), "{outcome:?}");
 }
 
 #[test]

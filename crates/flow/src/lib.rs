@@ -50,7 +50,7 @@ pub use operand::{Operand, Split};
 pub use owner::{FileRange, OpenSubdir, RootOwner, Share};
 pub use plan::Precedence;
 pub use policy::{CancelToken, Gauge};
-pub use report::{Line, Means, Problem, Report, Severity, Tally, Wording};
+pub use report::{Line, Problem, Report, RunInfo, Severity, Tally, Wording};
 pub use run::{Batch, Context, Job, Run, Visit};
 pub use sequence::Stages;
 pub use session::Session;

@@ -79,7 +79,7 @@ impl<T: Tool> DirNode<T> {
     }
 
     /// Records that one entry, or the listing, is finished; returns whether it was the last.
-    pub(crate) fn settle(&self) -> bool {
+    pub(crate) fn complete_one(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

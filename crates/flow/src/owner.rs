@@ -32,20 +32,20 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     fn problem(&self, problem: Problem) -> Option<Problem>;
 
     /// Called with the result of an entry, instead of [`Tool::emitted`].
-    fn emit(&self, cx: &Context<'_, T>, found: &Entry<T>, result: Vec<u8>);
+    fn emit(&self, cx: &Context<'_, T>, entry: &Entry<T>, result: Vec<u8>);
 
     /// Called when the tool gives an entry back, as only the process that walks can decide about it. Completes the entry, or
     /// returns false if that has decided already that it is to be done here.
-    fn hand_back(&self, cx: &Context<'_, T>, found: &Entry<T>) -> bool;
+    fn hand_back(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool;
 
     /// Called when other names of its file may be linked to the copy of an entry that was handed back once.
-    fn note_linkable(&self, found: &Entry<T>);
+    fn note_linkable(&self, entry: &Entry<T>);
 
     /// Called when a directory was opened, or could not be, but was looked at. Completes the entry.
-    fn enter_dir(&self, cx: &Context<'_, T>, found: &Entry<T>, opened: &OpenSubdir<'_>);
+    fn enter_dir(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSubdir<'_>);
 
     /// Called when a file was opened and stat'ed, before [`Tool::open_file`]. Says whether only a range of it is to be moved here.
-    fn open_file(&self, cx: &Context<'_, T>, found: &Entry<T>, opened: &OpenSource<'_>) -> Share<T::File>;
+    fn open_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSource<'_>) -> Share<T::File>;
 
     /// Called when the target of a file is open. Returns true if the owner keeps the file until its content was moved, by other
     /// processes as well, and then offers [`Job::finish`](crate::Job::finish).
@@ -55,7 +55,7 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     fn finish_file(&self, cx: &Context<'_, T>, file: &OpenFile<T>) -> bool;
 
     /// Called instead of [`Tool::close_file`]. Completes the entry.
-    fn close_file(&self, cx: &Context<'_, T>, found: &Entry<T>, own: T::File, moved: bool);
+    fn close_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, own: T::File, moved: bool);
 }
 
 /// A directory that was opened, for an owner.

@@ -75,7 +75,7 @@ pub struct Line {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// Entries seen in listings and among the operands, whatever became of them.
-    pub found: u64,
+    pub discovered: u64,
     /// Entries dealt with, well or not: what of `found` is over.
     pub finished: u64,
     /// Regular files done.
@@ -98,7 +98,7 @@ pub struct Tally {
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, more: Tally) {
-        self.found += more.found;
+        self.discovered += more.discovered;
         self.finished += more.finished;
         self.files += more.files;
         self.directories += more.directories;
@@ -113,7 +113,7 @@ impl AddAssign for Tally {
 
 /// What a run has to work with, once it is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Means {
+pub struct RunInfo {
     /// The name of the engine in use, which is not always the one asked for.
     pub engine: &'static str,
     /// The workers.
@@ -124,7 +124,7 @@ pub struct Means {
 /// workers call [`Report::count`] once for many entries.
 pub trait Report: Sync {
     /// Tells what the run works with: before anything is done, and again when a worker changes its engine.
-    fn settled(&self, _means: Means) {}
+    fn started(&self, _info: RunInfo) {}
 
     /// Adds to the counts.
     fn count(&self, more: Tally);

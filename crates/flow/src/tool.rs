@@ -123,7 +123,7 @@ impl Failure<'_> {
     }
 
     /// Words it in the way that fits tools without targets: the source is named.
-    pub(crate) fn problem<T: Tool>(self, found: &Entry<T>) -> Problem {
+    pub(crate) fn problem<T: Tool>(self, entry: &Entry<T>) -> Problem {
         let (wording, cause) = match self {
             Self::Replaced => (wording::REPLACED, None),
             Self::OpenFile(cause) if cause.is(Errno::NOENT) => (wording::CANNOT_STAT, Some(cause)),
@@ -135,7 +135,7 @@ impl Failure<'_> {
             Self::WriteTarget(cause) => (wording::ERROR_WRITING, Some(cause)),
             Self::CloseSource(cause) | Self::CloseTarget(cause) => (wording::FAILED_TO_CLOSE, Some(cause)),
         };
-        let problem = Problem::new(wording).naming(found.path());
+        let problem = Problem::new(wording).naming(entry.path());
         match cause {
             Some(cause) => problem.because(cause.clone()),
             None => problem,
@@ -244,7 +244,7 @@ pub enum Start<F> {
     },
     /// Nothing more: it is done, skipped, or has failed and the tool has reported that.
     Done,
-    /// The tool has kept the entry and completes it later: [`Context::settle`] or [`Context::retry`].
+    /// The tool has kept the entry and completes it later: [`Context::complete`] or [`Context::retry`].
     Deferred,
 }
 
@@ -275,7 +275,7 @@ pub enum Write {
 /// A file whose content is being moved, by one worker or several.
 pub struct OpenFile<T: Tool> {
     /// The entry.
-    pub found: Entry<T>,
+    pub entry: Entry<T>,
     /// The open source.
     pub source: Arc<Fd>,
     /// What the kernel said of the source.
@@ -296,7 +296,7 @@ pub struct OpenFile<T: Tool> {
 }
 
 /// How a file's content is moved.
-pub(crate) struct Means {
+pub(crate) struct MoveSetup {
     pub(crate) cache_policy: CachePolicy,
     /// See [`OpenFile::inspect`].
     pub(crate) inspect: bool,
@@ -306,15 +306,15 @@ pub(crate) struct Means {
 
 impl<T: Tool> OpenFile<T> {
     pub(crate) fn new(
-        found: Entry<T>,
+        entry: Entry<T>,
         source: Arc<Fd>,
         stat: Stat,
         target: Option<Fd>,
         own: T::File,
-        Means { cache_policy, inspect, other }: Means,
+        MoveSetup { cache_policy, inspect, other }: MoveSetup,
     ) -> Self {
         Self {
-            found,
+            entry,
             source,
             stat,
             target: target.map(Arc::new),
@@ -395,13 +395,13 @@ pub trait Tool: Sync + Sized {
     }
 
     /// What an entry of this type needs.
-    fn plan(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan;
+    fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan;
 
     /// Called when a directory was opened: creates its counterpart.
     fn enter_dir(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenDir<'_>,
     ) -> Enter<Self::Directory>;
 
@@ -417,7 +417,7 @@ pub trait Tool: Sync + Sized {
     fn open_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<Self::File>;
 
@@ -439,7 +439,7 @@ pub trait Tool: Sync + Sized {
         Reported::No
     }
 
-    /// Called with what was passed to [`Context::tell`] as the result of an entry: in the process that walks the tree, exactly once,
+    /// Called with what was passed to [`Context::emit`] as the result of an entry: in the process that walks the tree, exactly once,
     /// also if the entry had to be done again elsewhere. By default the result goes to standard output.
     fn emitted(&self, cx: &Context<'_, Self>, _found: &Entry<Self>, result: &[u8]) {
         cx.report().output(Standard::Output, result);

@@ -39,7 +39,7 @@ impl Report for Notes {
 
 /// A sequence of numbers: pieces, of which each is worked on for longer the less it is next.
 struct Numbers {
-    found: Entry<Keeper>,
+    entry: Entry<Keeper>,
     pieces: u64,
     next: AtomicUsize,
     under_way: AtomicUsize,
@@ -80,8 +80,8 @@ impl Stages<Keeper> for Numbers {
         *cx.tool().ended.lock().unwrap() += 1;
         let put = std::mem::take(&mut *self.put.lock().unwrap());
         cx.tool().put.lock().unwrap().push((put, self.most_under_way.load(Ordering::SeqCst)));
-        cx.tell(&self.found, self.found.name().to_bytes().to_vec());
-        cx.settle(&self.found);
+        cx.emit(&self.entry, self.entry.name().to_bytes().to_vec());
+        cx.complete(&self.entry);
     }
 }
 
@@ -104,8 +104,8 @@ impl Tool for Keeper {
         if kind == EntryType::Directory { Plan::Enter } else { Plan::Handle }
     }
 
-    fn enter_dir(&self, _: &Context<'_, Self>, found: &Entry<Self>, _: &OpenDir<'_>) -> Enter<String> {
-        Enter::Visit(format!("in {}", String::from_utf8_lossy(found.name().to_bytes())))
+    fn enter_dir(&self, _: &Context<'_, Self>, entry: &Entry<Self>, _: &OpenDir<'_>) -> Enter<String> {
+        Enter::Visit(format!("in {}", String::from_utf8_lossy(entry.name().to_bytes())))
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
@@ -115,9 +115,9 @@ impl Tool for Keeper {
         }
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
         let numbers = Numbers {
-            found: found.clone(),
+            entry: entry.clone(),
             pieces: self.pieces,
             next: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
@@ -186,6 +186,6 @@ fn operands_of_several_names_are_left_once_and_more_can_be_offered_meanwhile() {
     assert_eq!(session.run(&Alone, &keeper, Vec::new(), [none, first]), Status::Success);
     assert_eq!(*keeper.left.lock().unwrap(), ["first", "later"]);
     let tally = *notes.tally.lock().unwrap();
-    assert_eq!((tally.found, tally.finished), (3, 3));
+    assert_eq!((tally.discovered, tally.finished), (3, 3));
     assert!(notes.problems.lock().unwrap().is_empty());
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use haul_flow::{Config, Line as Told, Means, Problem, Report, Severity, Tally, Wording, wording as flow};
+use haul_flow::{Config, Line as Told, Problem, Report, RunInfo, Severity, Tally, Wording, wording as flow};
 use haul_sys::Standard;
 use haul_tools::grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepOptions, Named, Names, Order, Rule, Show, Syntax,
@@ -427,8 +427,8 @@ struct Listener<'a> {
 }
 
 impl Report for Listener<'_> {
-    fn settled(&self, means: Means) {
-        self.console.settled(means);
+    fn started(&self, info: RunInfo) {
+        self.console.started(info);
     }
 
     fn count(&self, more: Tally) {

@@ -112,12 +112,12 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Sends the large files in a pending-item that an earlier run has begun by themselves: with their stamps if they were finished,
     /// with what was moved of them if not. Returns the rest of the pending-item.
     fn send_begun(&self, journal: &Journal, mut pending: PendingItem<T>, item: &ItemSpec) -> PendingItem<T> {
-        let entries: Vec<_> = pending.found().to_vec();
-        for found in entries {
-            let alone = PendingItem::of_one(found);
+        let entries: Vec<_> = pending.entry().to_vec();
+        for entry in entries {
+            let alone = PendingItem::of_one(entry);
             let print = fingerprint(&alone, self.spec.tool);
             let Some(begun) = journal.begun(print) else { continue };
-            let Some(alone) = alone.found().first().and_then(|found| pending.take(found.name())) else {
+            let Some(alone) = alone.entry().first().and_then(|entry| pending.take(entry.name())) else {
                 continue;
             };
             let (stamps, begun) = match journal.stamps(print) {
@@ -221,9 +221,9 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.group.tell(host, news, self.spec.report);
         let journal = self.group.journal();
         for opened in &opened {
-            let entry = self.table().set_apart(opened, self.spec.tool, self.local.feed());
-            if let (Some(journal), Some(entry)) = (journal, entry) {
-                journal.file_begun(entry, opened.ticket.clone());
+            let print = self.table().set_apart(opened, self.spec.tool, self.local.feed());
+            if let (Some(journal), Some(print)) = (journal, print) {
+                journal.file_begun(print, opened.ticket.clone());
             }
         }
         ranges.into_iter().for_each(|over| self.range_over(over));
@@ -245,7 +245,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             if let (Some(journal), Some(print)) = (journal.filter(|_| is_stamped), large.recorded()) {
                 journal.part_done(print, vec![over.stamp]);
             }
-            let names = large.pending.found().iter().map(|found| found.name().to_owned());
+            let names = large.pending.entry().iter().map(|entry| entry.name().to_owned());
             let completed = if over.moved { names.collect() } else { Vec::new() };
             let outcome = ItemOutcome { completed, ..ItemOutcome::default() };
             self.settle(large.feed, large.pending, large.item.claimed, outcome);
@@ -258,9 +258,9 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         if !over.moved {
             return;
         }
-        let entry = self.table().range_moved(over.file, over.range.clone());
-        if let (Some(journal), Some(entry)) = (self.group.journal(), entry) {
-            journal.range_moved(entry, over.range);
+        let print = self.table().range_moved(over.file, over.range.clone());
+        if let (Some(journal), Some(print)) = (self.group.journal(), print) {
+            journal.range_moved(print, over.range);
         }
     }
 
@@ -332,11 +332,11 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         true
     }
 
-    fn chunk_entries(&self, found: usize) -> usize {
+    fn chunk_entries(&self, entry: usize) -> usize {
         if self.group.journal().is_some() {
             return JOURNAL_PART_ENTRIES;
         }
-        let seen = self.seen.fetch_add(found as u64, Ordering::Relaxed) + found as u64;
+        let seen = self.seen.fetch_add(entry as u64, Ordering::Relaxed) + entry as u64;
         plan::part_entries(seen, self.group.workers())
     }
 
@@ -358,7 +358,7 @@ fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedPro
         return told;
     }
     let unknown = || {
-        let path = large.pending.found().first().map(Entry::path).unwrap_or_default();
+        let path = large.pending.entry().first().map(Entry::path).unwrap_or_default();
         PackedProblem::from(Problem::new(NOT_MOVED).naming(path))
     };
     told.push(errors.into_iter().next().unwrap_or_else(unknown));

@@ -120,7 +120,7 @@ impl Copier {
     /// Copies the content, with several blocks in flight. Continues after short transfers.
     fn copy_content(&mut self, source: &Arc<Fd>, target: &Arc<Fd>) {
         let size = match self.one(Call::Stat { file: Arc::clone(source) }) {
-            Outcome::Looked(result) => match self.value(result) {
+            Outcome::Stated(result) => match self.value(result) {
                 Some(stat) => usize::try_from(stat.size).unwrap(),
                 None => return,
             },

@@ -138,7 +138,7 @@ pub(crate) fn insist<T>(
 pub(crate) fn operation_of(outcome: &Outcome) -> Operation {
     match outcome {
         Outcome::Opened(_) => Operation::Openat,
-        Outcome::Looked(_) => Operation::Statx,
+        Outcome::Stated(_) => Operation::Statx,
         Outcome::Read { .. } | Outcome::Paired { .. } => Operation::Read,
         Outcome::Wrote { .. } => Operation::Write,
         Outcome::Copied(_) => Operation::CopyFileRange,

@@ -14,7 +14,7 @@ use crate::cache_policy::CachePolicy;
 use crate::node::{DirNode, Entry};
 use crate::owner::{FileRange, Share};
 use crate::plan;
-use crate::tool::{Failure, Holes, Means, OpenFile, OpenSource, Probe, Start, Tool, Transfer};
+use crate::tool::{Failure, Holes, MoveSetup, OpenFile, OpenSource, Probe, Start, Tool, Transfer};
 
 /// Files at most this long are fetched whole by the read that found them absent; longer ones are worth an advice.
 const FETCHED_BY_READ_BYTES: u64 = 64 << 10;
@@ -35,9 +35,9 @@ pub(super) enum State<T: Tool> {
     /// Its open is in flight.
     Opening(Entry<T>, Probe),
     /// Its fstat is in flight.
-    Looking(Entry<T>, Probe, Arc<Fd>),
+    Stating(Entry<T>, Probe, Arc<Fd>),
     /// Its first block is being looked for; or it is parked.
-    Probing(Looked<T>),
+    Probing(StatedFile<T>),
     /// Its content is being moved.
     Moving(Stream<T>),
     /// Its target is being closed.
@@ -51,24 +51,24 @@ impl<T: Tool> State<T> {
     pub(super) fn node(&self) -> Option<&DirNode<T>> {
         match self {
             Self::Free => None,
-            Self::Opening(found, _) | Self::Looking(found, ..) => Some(&found.node),
-            Self::Probing(look) => Some(&look.found.node),
+            Self::Opening(entry, _) | Self::Stating(entry, ..) => Some(&entry.node),
+            Self::Probing(look) => Some(&look.entry.node),
             Self::Moving(stream) => Some(stream.node()),
-            Self::ClosingTarget(ending) | Self::ClosingSource(ending) => Some(&ending.found.node),
+            Self::ClosingTarget(ending) | Self::ClosingSource(ending) => Some(&ending.entry.node),
         }
     }
 }
 
 /// A file that was opened and looked at.
-pub(super) struct Looked<T: Tool> {
-    pub(super) found: Entry<T>,
+pub(super) struct StatedFile<T: Tool> {
+    pub(super) entry: Entry<T>,
     pub(super) source: Arc<Fd>,
     pub(super) stat: Stat,
 }
 
 /// A file whose content is where it belongs, or has failed to be.
 pub(super) struct Ending<T: Tool> {
-    found: Entry<T>,
+    entry: Entry<T>,
     source: Option<Arc<Fd>>,
     end: End<T>,
     moved: bool,
@@ -86,29 +86,29 @@ enum End<T: Tool> {
 
 impl<T: Tool> Worker<'_, T> {
     /// Begins a file: opens it.
-    pub(super) fn open(&mut self, found: Entry<T>, follow: bool, probe: Probe) {
-        let directory = match self.cx.cache().open(&found.node.source) {
+    pub(super) fn open(&mut self, entry: Entry<T>, follow: bool, probe: Probe) {
+        let directory = match self.cx.cache().open(&entry.node.source) {
             Ok(directory) => directory,
-            Err(cause) => return self.cx.give_up(&found, Failure::OpenPlace(&cause)),
+            Err(cause) => return self.cx.give_up(&entry, Failure::OpenPlace(&cause)),
         };
         let how = if follow { Open::READ.following() } else { Open::READ };
-        let name = found.name.clone();
+        let name = entry.name.clone();
         let slot = self.occupy(State::Free);
         self.files += 1;
-        self.submit(slot, State::Opening(found, probe), Call::Open { directory, name, how });
+        self.submit(slot, State::Opening(entry, probe), Call::Open { directory, name, how });
     }
 
-    pub(super) fn opened(&mut self, slot: usize, found: Entry<T>, probe: Probe, result: Result<Fd, Error>) {
+    pub(super) fn opened(&mut self, slot: usize, entry: Entry<T>, probe: Probe, result: Result<Fd, Error>) {
         match result {
             Ok(source) => {
                 let source = Arc::new(source);
                 let call = Call::Stat { file: Arc::clone(&source) };
-                self.submit(slot, State::Looking(found, probe, source), call);
+                self.submit(slot, State::Stating(entry, probe, source), call);
             }
             Err(cause) => {
                 self.vacate(slot);
                 let failure = if replaced(&cause) { Failure::Replaced } else { Failure::OpenFile(&cause) };
-                self.cx.give_up(&found, failure);
+                self.cx.give_up(&entry, failure);
             }
         }
     }
@@ -116,29 +116,29 @@ impl<T: Tool> Worker<'_, T> {
     pub(super) fn looked(
         &mut self,
         slot: usize,
-        found: Entry<T>,
+        entry: Entry<T>,
         (probe, source): (Probe, Arc<Fd>),
         result: Result<Stat, Error>,
     ) {
         let stat = match result {
             Ok(stat) => stat,
             Err(cause) => {
-                self.cx.report_failure(&found, Failure::StatFile(&cause));
-                return self.abandon(slot, found, source);
+                self.cx.report_failure(&entry, Failure::StatFile(&cause));
+                return self.abandon(slot, entry, source);
             }
         };
-        let another = found.seen.is_some_and(|seen| seen != stat.identity);
+        let another = entry.seen.is_some_and(|seen| seen != stat.identity);
         if another || stat.kind != FileType::Regular {
-            self.cx.report_failure(&found, Failure::Replaced);
-            return self.abandon(slot, found, source);
+            self.cx.report_failure(&entry, Failure::Replaced);
+            return self.abandon(slot, entry, source);
         }
         let probe = self.probes && stat.size > 0 && !stat.is_sparse() && probe.includes(&stat);
-        let look = Looked { found, source, stat };
+        let look = StatedFile { entry, source, stat };
         if probe { self.probe(slot, look) } else { self.begin(slot, look, None) }
     }
 
     /// Looks for the first block in the page cache.
-    fn probe(&mut self, slot: usize, look: Looked<T>) {
+    fn probe(&mut self, slot: usize, look: StatedFile<T>) {
         let buffer = self.take_buffer();
         let length = self.length_of_block(look.stat.size);
         let file = Arc::clone(&look.source);
@@ -157,7 +157,7 @@ impl<T: Tool> Worker<'_, T> {
     pub(super) fn probed(
         &mut self,
         slot: usize,
-        look: Looked<T>,
+        look: StatedFile<T>,
         buffer: Buffer,
         result: Result<Option<usize>, Error>,
     ) {
@@ -188,56 +188,56 @@ impl<T: Tool> Worker<'_, T> {
     /// Goes on with a file whose data the kernel was asked for.
     pub(super) fn resume(&mut self, slot: usize) {
         if let Some(State::Probing(look)) = self.slots[slot].take() {
-            self.cx.attend(Some(&look.found.node));
+            self.cx.attend(Some(&look.entry.node));
             self.begin(slot, look, None);
         }
     }
 
     /// Asks the tool what becomes of the file, and starts to move its content; `block` is what was read of it already.
-    fn begin(&mut self, slot: usize, look: Looked<T>, block: Option<(Buffer, usize)>) {
-        let Looked { found, source, stat } = look;
+    fn begin(&mut self, slot: usize, look: StatedFile<T>, block: Option<(Buffer, usize)>) {
+        let StatedFile { entry, source, stat } = look;
         let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
         let opened = OpenSource { source: &source, stat: &stat, first };
-        if let Some(owner) = found.node.owner.clone() {
-            match owner.open_file(&self.cx, &found, &opened) {
+        if let Some(owner) = entry.node.owner.clone() {
+            match owner.open_file(&self.cx, &entry, &opened) {
                 Share::Whole => {}
                 Share::Range(share) => {
                     self.discard(block);
-                    return self.move_share(slot, Looked { found, source, stat }, share);
+                    return self.move_share(slot, StatedFile { entry, source, stat }, share);
                 }
                 Share::Nothing => {
                     self.discard(block);
-                    return self.abandon(slot, found, source);
+                    return self.abandon(slot, entry, source);
                 }
             }
         }
         let (own, target, transfer, inspect, other) = match self
             .cx
             .tool()
-            .open_file(&self.cx, &found, &opened)
+            .open_file(&self.cx, &entry, &opened)
         {
             Start::Move { own, target, transfer, inspect } => (own, Some(target), transfer, inspect, None),
             Start::Inspect { own, transfer } => (own, None, transfer, true, None),
             Start::Compare { own, other } => (own, None, Transfer::Blocks(Holes::Read), true, Some(other)),
             Start::Done => {
                 self.discard(block);
-                return self.abandon(slot, found, source);
+                return self.abandon(slot, entry, source);
             }
             Start::Deferred => {
                 self.discard(block);
-                let ending = Ending { found, source: Some(source), end: End::Nothing, moved: true };
+                let ending = Ending { entry, source: Some(source), end: End::Nothing, moved: true };
                 return self.close_source(slot, ending);
             }
         };
         let (transfer, cache_policy) = match &target {
             Some(target) => {
-                self.reserve(&found, target, &stat, transfer);
-                self.prepare(&found, (&source, target), &stat, transfer)
+                self.reserve(&entry, target, &stat, transfer);
+                self.prepare(&entry, (&source, target), &stat, transfer)
             }
             None => (transfer, CachePolicy::usual()),
         };
-        let means = Means { cache_policy, inspect, other };
-        let file = Arc::new(OpenFile::new(found, source, stat, target, own, means));
+        let setup = MoveSetup { cache_policy, inspect, other };
+        let file = Arc::new(OpenFile::new(entry, source, stat, target, own, setup));
         if block.is_none()
             && self.engine.caps().blocks
             && let Some(other) = &file.other
@@ -245,7 +245,7 @@ impl<T: Tool> Worker<'_, T> {
             // Where the source had to be fetched, so has this. Only advice: a refusal changes nothing but the speed.
             advise(&**other, Advice::WillNeed, file.stat.size.min(FETCH_AHEAD_BYTES)).unwrap_or_default();
         }
-        let owner = file.found.node.owner.as_ref();
+        let owner = file.entry.node.owner.as_ref();
         if owner.is_some_and(|owner| owner.detach(&self.cx, &file, transfer)) || transfer == Transfer::Nothing
         {
             self.discard(block);
@@ -259,14 +259,14 @@ impl<T: Tool> Worker<'_, T> {
     fn move_share(
         &mut self,
         slot: usize,
-        Looked { found, source, stat }: Looked<T>,
+        StatedFile { entry, source, stat }: StatedFile<T>,
         FileRange { own, target, range, transfer, inspect }: FileRange<T::File>,
     ) {
         // Only advice: reading ahead of a range is reading what others read, and its parts are read at once anyway.
         advise(&source, Advice::Random, 0).unwrap_or_default();
-        let (transfer, cache_policy) = self.route_of(&found, (&source, &target), transfer);
-        let means = Means { cache_policy, inspect, other: None };
-        let file = Arc::new(OpenFile::new(found, source, stat, Some(target), own, means));
+        let (transfer, cache_policy) = self.route_of(&entry, (&source, &target), transfer);
+        let setup = MoveSetup { cache_policy, inspect, other: None };
+        let file = Arc::new(OpenFile::new(entry, source, stat, Some(target), own, setup));
         // Cut for the workers of this process, so that one reads while another writes.
         let length = range.end - range.start;
         let share = (length / self.cx.run.settings.jobs.max(1) as u64).max(SHARE_BYTES_MIN);
@@ -280,21 +280,21 @@ impl<T: Tool> Worker<'_, T> {
     }
 
     /// Reserves a target's space, if that is wanted.
-    fn reserve(&self, found: &Entry<T>, target: &Fd, stat: &Stat, transfer: Transfer) {
+    fn reserve(&self, entry: &Entry<T>, target: &Fd, stat: &Stat, transfer: Transfer) {
         let wanted = self.cx.run.settings.switches.allocate && transfer != Transfer::Nothing;
         if wanted
             && stat.size > 0
             && !transfer.skips_holes()
             && let Err(cause) = allocate(target, stat.size)
         {
-            self.remark(found, &format!("its space is not reserved: {cause:#}"));
+            self.remark(entry, &format!("its space is not reserved: {cause:#}"));
         }
     }
 
     /// Does what the switches ask for before a file's first byte moves.
     pub(super) fn prepare(
         &self,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         (source, target): (&Fd, &Fd),
         stat: &Stat,
         transfer: Transfer,
@@ -304,13 +304,13 @@ impl<T: Tool> Worker<'_, T> {
             // Only advice: the kernel reads further ahead, or does not.
             advise(source, Advice::Sequential, 0).unwrap_or_default();
         }
-        self.route_of(found, (source, target), transfer)
+        self.route_of(entry, (source, target), transfer)
     }
 
     /// Chooses which way a file's data goes.
     pub(super) fn route_of(
         &self,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         (source, target): (&Fd, &Fd),
         transfer: Transfer,
     ) -> (Transfer, CachePolicy) {
@@ -325,18 +325,18 @@ impl<T: Tool> Worker<'_, T> {
         // What the kernel copies by itself goes through its cache.
         let transfer = transfer.in_blocks();
         if switches.direct && transfer != Transfer::Blocks(Holes::Read) {
-            self.remark(found, "it has holes: goes through the page cache");
+            self.remark(entry, "it has holes: goes through the page cache");
             return (transfer, CachePolicy::usual());
         }
         let drops = self.engine.caps().drops_cache;
-        let note = |why: &str| self.remark(found, &format!("goes through the page cache: {why}"));
+        let note = |why: &str| self.remark(entry, &format!("goes through the page cache: {why}"));
         (transfer, CachePolicy::choose(switches, (source, target), settings.block_bytes, drops, note))
     }
 
     /// Tells something of a file under `--debug`.
-    pub(super) fn remark(&self, found: &Entry<T>, what: &str) {
+    pub(super) fn remark(&self, entry: &Entry<T>, what: &str) {
         if self.cx.report().wants_debug() {
-            self.cx.report().debug(&format!("{}: {what}", String::from_utf8_lossy(&found.path())));
+            self.cx.report().debug(&format!("{}: {what}", String::from_utf8_lossy(&entry.path())));
         }
     }
 
@@ -371,7 +371,7 @@ impl<T: Tool> Worker<'_, T> {
         match tail {
             Some(Ok(tail)) if !file.has_failed() => return self.write_tail(slot, file, &tail),
             Some(Err(cause)) if file.fail() => {
-                self.cx.report_failure(&file.found, Failure::WriteTarget(&cause));
+                self.cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
             }
             _ => {}
         }
@@ -389,17 +389,17 @@ impl<T: Tool> Worker<'_, T> {
         if let Err(cause) = file.cache_policy.tidy(&file.source, file.target.as_ref())
             && file.fail()
         {
-            self.cx.report_failure(&file.found, Failure::WriteTarget(&cause));
+            self.cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
         }
         let moved = !file.has_failed()
-            && match &file.found.node.owner {
+            && match &file.entry.node.owner {
                 Some(owner) => owner.finish_file(&self.cx, &file),
                 None => self.cx.tool().finish_file(&self.cx, &file),
             };
-        let OpenFile { found, source, target, own, other, .. } = file;
+        let OpenFile { entry, source, target, own, other, .. } = file;
         // Before the tool closes it.
         drop(other);
-        let ending = Ending { found, source: Some(source), end: End::File(own), moved };
+        let ending = Ending { entry, source: Some(source), end: End::File(own), moved };
         match target.map(Arc::into_inner) {
             None => self.close_source(slot, ending),
             Some(Some(file)) => self.submit(slot, State::ClosingTarget(ending), Call::Close { file }),
@@ -412,13 +412,13 @@ impl<T: Tool> Worker<'_, T> {
     }
 
     /// Ends a file that is over before anything was moved.
-    fn abandon(&mut self, slot: usize, found: Entry<T>, source: Arc<Fd>) {
-        self.close_source(slot, Ending { found, source: Some(source), end: End::Skipped, moved: false });
+    fn abandon(&mut self, slot: usize, entry: Entry<T>, source: Arc<Fd>) {
+        self.close_source(slot, Ending { entry, source: Some(source), end: End::Skipped, moved: false });
     }
 
     pub(super) fn target_closed(&mut self, slot: usize, mut ending: Ending<T>, result: Result<(), Error>) {
         if let Err(cause) = result {
-            self.cx.report_failure(&ending.found, Failure::CloseTarget(&cause));
+            self.cx.report_failure(&ending.entry, Failure::CloseTarget(&cause));
             ending.moved = false;
         }
         self.close_source(slot, ending);
@@ -433,17 +433,17 @@ impl<T: Tool> Worker<'_, T> {
 
     pub(super) fn source_closed(&mut self, slot: usize, mut ending: Ending<T>, result: Result<(), Error>) {
         if let Err(cause) = result {
-            self.cx.report_failure(&ending.found, Failure::CloseSource(&cause));
+            self.cx.report_failure(&ending.entry, Failure::CloseSource(&cause));
             ending.moved = false;
         }
         self.vacate(slot);
-        let Ending { found, end, moved, .. } = ending;
-        match (end, &found.node.owner) {
-            (End::File(own), Some(owner)) => return owner.close_file(&self.cx, &found, own, moved),
-            (End::File(own), None) => self.cx.tool().close_file(&self.cx, &found, own, moved),
+        let Ending { entry, end, moved, .. } = ending;
+        match (end, &entry.node.owner) {
+            (End::File(own), Some(owner)) => return owner.close_file(&self.cx, &entry, own, moved),
+            (End::File(own), None) => self.cx.tool().close_file(&self.cx, &entry, own, moved),
             (End::Skipped, _) => {}
             (End::Nothing, _) => return,
         }
-        self.cx.settle(&found);
+        self.cx.complete(&entry);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Run`] is what all workers share, [`Context`] what one worker shows the tool. The order of things:
 //! `walk.rs` turns directories into jobs, `worker.rs` drives files through their states, `file.rs` moves one file, and
-//! the last entry of a directory finishes it (below, [`Context::settle`]).
+//! the last entry of a directory finishes it (below, [`Context::complete`]).
 
 mod file;
 mod stream;
@@ -21,7 +21,7 @@ use crate::driver::{Driver, JobWeight, Step};
 use crate::held::DirCache;
 use crate::node::{DirNode, Entry};
 use crate::owner::RootOwner;
-use crate::report::{Means, Problem, Report, Severity, Tally};
+use crate::report::{Problem, Report, RunInfo, Severity, Tally};
 use crate::settings::Settings;
 use crate::tool::{Failure, OpenFile, Policy, Reported, Tool, Transfer};
 use crate::wording;
@@ -85,18 +85,18 @@ impl Batch {
     }
 
     /// Takes one entry that was looked at and is no directory.
-    fn looked_at<T: Tool>(found: &Entry<T>) -> Self {
-        Self { looked_at: true, ..Self::whole(Names::of(found.name(), found.kind)) }
+    fn looked_at<T: Tool>(entry: &Entry<T>) -> Self {
+        Self { looked_at: true, ..Self::whole(Names::of(entry.name(), entry.kind)) }
     }
 
     /// Tells whether all entries are known to be no directories, and no links to one that would be followed.
     pub fn has_no_directories<T: Tool>(&self, tool: &T, node: &Arc<DirNode<T>>) -> bool {
-        let is_known = |found: &Entry<T>| match found.kind {
+        let is_known = |entry: &Entry<T>| match entry.kind {
             EntryType::Regular | EntryType::Special => true,
-            EntryType::Symlink => !tool.follow(found),
+            EntryType::Symlink => !tool.follow(entry),
             EntryType::Unknown | EntryType::Directory => false,
         };
-        self.looked_at || self.found(node).iter().all(is_known)
+        self.looked_at || self.entry(node).iter().all(is_known)
     }
 
     /// Returns the inode numbers that the listing shows.
@@ -106,14 +106,14 @@ impl Batch {
 
     /// Returns the entries, which are in a directory.
     #[must_use]
-    pub fn found<T: Tool>(&self, node: &Arc<DirNode<T>>) -> Vec<Entry<T>> {
-        let entry = |index| Entry {
+    pub fn entry<T: Tool>(&self, node: &Arc<DirNode<T>>) -> Vec<Entry<T>> {
+        let nth = |index| Entry {
             node: Arc::clone(node),
             name: Name::new(&self.names, index),
             kind: self.names.entry(index).kind,
             seen: None,
         };
-        self.range.clone().map(entry).collect()
+        self.range.clone().map(nth).collect()
     }
 }
 
@@ -125,7 +125,7 @@ impl<T: Tool> JobWeight for Job<T> {
     fn entries(&self) -> usize {
         match self {
             Job::Enter(_, batch) | Job::Files(_, batch) => batch.range.len(),
-            Job::Entries(found) => found.len(),
+            Job::Entries(entry) => entry.len(),
             Job::List(..) | Job::Range(..) | Job::Visit(..) => 0,
         }
     }
@@ -180,13 +180,13 @@ impl<'r, T: Tool> Run<'r, T> {
 
     /// Offers the operands, before any worker runs.
     pub(crate) fn offer(&self, operands: impl Iterator<Item = Operand<T>>) {
-        let mut found = 0;
+        let mut entry = 0;
         for (job, entries) in operands.filter_map(Operand::job) {
             self.unfinished.fetch_add(1, Ordering::Relaxed);
             self.driver.share(0, job);
-            found += entries as u64;
+            entry += entries as u64;
         }
-        self.report.count(Tally { found, ..Tally::default() });
+        self.report.count(Tally { discovered: entry, ..Tally::default() });
     }
 
     /// Makes the `me`-th worker, with an engine of its own.
@@ -197,7 +197,7 @@ impl<'r, T: Tool> Run<'r, T> {
             None => haul_engine::make(self.settings.engine, &self.settings.engine_setup()),
         };
         if me == 0 {
-            self.report.settled(Means { engine: made.engine.caps().name, jobs: self.settings.jobs });
+            self.report.started(RunInfo { engine: made.engine.caps().name, jobs: self.settings.jobs });
             if self.report.wants_debug() {
                 self.tell_settings(&*made.engine, made.note.as_deref());
             }
@@ -287,9 +287,9 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Reports a failure of an entry, unless the tool does. What else failed in the same file is a consequence.
-    pub fn report_failure(&self, found: &Entry<T>, failure: Failure<'_>) {
-        if self.run.tool.failed(self, found, failure) == Reported::No {
-            self.problem(failure.problem(found));
+    pub fn report_failure(&self, entry: &Entry<T>, failure: Failure<'_>) {
+        if self.run.tool.failed(self, entry, failure) == Reported::No {
+            self.problem(failure.problem(entry));
         }
     }
 
@@ -302,17 +302,17 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Passes on the result of an entry: to [`Tool::emitted`], in the process that walks.
-    pub fn tell(&self, found: &Entry<T>, result: Vec<u8>) {
-        match &found.node.owner {
-            Some(owner) => owner.emit(self, found, result),
-            None => self.run.tool.emitted(self, found, &result),
+    pub fn emit(&self, entry: &Entry<T>, result: Vec<u8>) {
+        match &entry.node.owner {
+            Some(owner) => owner.emit(self, entry, result),
+            None => self.run.tool.emitted(self, entry, &result),
         }
     }
 
     /// Gives an entry back to the process that walks, if that is another: it knows the whole tree. Returns false in that process,
     /// and if it has decided already that the entry is to be done here.
-    pub fn hand_back(&self, found: &Entry<T>) -> bool {
-        found.node.owner.as_ref().is_some_and(|owner| owner.hand_back(self, found))
+    pub fn hand_back(&self, entry: &Entry<T>) -> bool {
+        entry.node.owner.as_ref().is_some_and(|owner| owner.hand_back(self, entry))
     }
 
     /// Adds to the counts, which reach the report in batches.
@@ -335,15 +335,15 @@ impl<'r, T: Tool> Context<'r, T> {
 
     /// Settles an entry: nothing more will happen to it. Finishes the directory it is in if it was the last there, and
     /// so on upwards; without recursion, however deep the tree is.
-    pub fn settle(&self, found: &Entry<T>) {
+    pub fn complete(&self, entry: &Entry<T>) {
         self.count(Tally { finished: 1, ..Tally::default() });
-        self.release(&found.node);
+        self.release(&entry.node);
     }
 
     /// Records that one of the entries expected in a directory is complete, without counting it.
     pub fn release(&self, node: &Arc<DirNode<T>>) {
         let mut node = node;
-        while node.settle() {
+        while node.complete_one() {
             if let Some(owner) = &node.owner {
                 return owner.complete(self, node);
             }
@@ -365,15 +365,15 @@ impl<'r, T: Tool> Context<'r, T> {
     pub fn offer(&self, operand: Operand<T>) {
         if let Some((job, entries)) = operand.job() {
             self.run.unfinished.fetch_add(1, Ordering::Relaxed);
-            self.count(Tally { found: entries as u64, ..Tally::default() });
+            self.count(Tally { discovered: entries as u64, ..Tally::default() });
             self.share(job);
         }
     }
 
     /// Offers an entry that the tool had kept to be tried from the beginning, before others.
-    pub fn retry(&self, found: Entry<T>) {
-        let batch = Batch::whole(Names::of(found.name(), found.kind));
-        self.run.driver.share_first(self.me, Job::Files(found.node, batch));
+    pub fn retry(&self, entry: Entry<T>) {
+        let batch = Batch::whole(Names::of(entry.name(), entry.kind));
+        self.run.driver.share_first(self.me, Job::Files(entry.node, batch));
     }
 
     /// Offers a job to every worker.

@@ -80,7 +80,7 @@ enum Doing {
 impl<T: Tool> Stream<T> {
     /// Returns the directory that the file is in.
     pub(super) fn node(&self) -> &DirNode<T> {
-        &self.file.found.node
+        &self.file.entry.node
     }
 
     pub(super) fn new(file: Arc<OpenFile<T>>, range: Range<u64>, transfer: Transfer) -> Self {
@@ -354,7 +354,7 @@ impl<T: Tool> Worker<'_, T> {
             }
             Err(cause) => {
                 if stream.file.fail() {
-                    self.cx.report_failure(&stream.file.found, Failure::ReadCompared(&cause));
+                    self.cx.report_failure(&stream.file.entry, Failure::ReadCompared(&cause));
                 }
                 self.end_lane(slot, stream);
             }
@@ -438,7 +438,7 @@ impl<T: Tool> Worker<'_, T> {
         let plainer =
             file.cache_policy.becomes_plainer(cause, stream.tried, &file.source, file.target.as_ref());
         if plainer {
-            let name = String::from_utf8_lossy(&file.found.path()).into_owned();
+            let name = String::from_utf8_lossy(&file.entry.path()).into_owned();
             self.cx.report().debug(&format!("{name}: goes on through the page cache: {cause:#}"));
         }
         plainer
@@ -463,7 +463,7 @@ impl<T: Tool> Worker<'_, T> {
     fn fail_lane(&mut self, slot: usize, stream: Stream<T>, failure: Failure<'_>) {
         // Of several streams that meet the same full disk, one reports it.
         if stream.file.fail() {
-            self.cx.report_failure(&stream.file.found, failure);
+            self.cx.report_failure(&stream.file.entry, failure);
         }
         self.end_lane(slot, stream);
     }

@@ -28,19 +28,19 @@ pub(super) struct Classified {
 
 impl<T: Tool> Context<'_, T> {
     /// Finds out what an entry is where the listing does not say, or where a link is to be followed.
-    pub(super) fn classify(&self, found: &mut Entry<T>) -> Result<Classified, Error> {
-        let unknown = matches!(found.kind, EntryType::Unknown | EntryType::Symlink);
-        let follow = unknown && self.run.tool.follow(found);
-        if !unknown || (found.kind == EntryType::Symlink && !follow) {
-            return Ok(Classified { kind: found.kind, follow: false });
+    pub(super) fn classify(&self, entry: &mut Entry<T>) -> Result<Classified, Error> {
+        let unknown = matches!(entry.kind, EntryType::Unknown | EntryType::Symlink);
+        let follow = unknown && self.run.tool.follow(entry);
+        if !unknown || (entry.kind == EntryType::Symlink && !follow) {
+            return Ok(Classified { kind: entry.kind, follow: false });
         }
-        let directory = self.run.cache.open(&found.node.source)?;
+        let directory = self.run.cache.open(&entry.node.source)?;
         let seen = if follow {
-            stat_path(Some(&*directory), found.name(), true)?
+            stat_path(Some(&*directory), entry.name(), true)?
         } else {
-            stat_at(&*directory, found.name())?
+            stat_at(&*directory, entry.name())?
         };
-        found.seen = Some(seen.identity);
+        entry.seen = Some(seen.identity);
         let kind = match seen.kind {
             FileType::Regular => EntryType::Regular,
             FileType::Directory => EntryType::Directory,
@@ -60,56 +60,56 @@ impl<T: Tool> Context<'_, T> {
         }
         let index = batch.range.start;
         let name = Name::new(&batch.names, index);
-        let found = Entry { node: Arc::clone(node), name, kind: batch.names.entry(index).kind, seen: None };
+        let entry = Entry { node: Arc::clone(node), name, kind: batch.names.entry(index).kind, seen: None };
         drop(batch);
-        self.visit(reader, found, false);
+        self.visit(reader, entry, false);
     }
 
     /// Enters a directory and lists it.
-    pub(super) fn visit(&self, reader: &mut DirectoryReader, mut found: Entry<T>, follow: bool) {
-        let follow = match self.classify(&mut found) {
+    pub(super) fn visit(&self, reader: &mut DirectoryReader, mut entry: Entry<T>, follow: bool) {
+        let follow = match self.classify(&mut entry) {
             Ok(classified) => follow || classified.follow,
-            Err(cause) => return self.give_up(&found, Failure::Classify(&cause)),
+            Err(cause) => return self.give_up(&entry, Failure::Classify(&cause)),
         };
-        match self.run.tool.plan(self, &found, EntryType::Directory) {
+        match self.run.tool.plan(self, &entry, EntryType::Directory) {
             Plan::Enter => {}
-            Plan::Read(_) | Plan::Skip => return self.settle(&found),
-            Plan::Handle => return self.handle(&found, EntryType::Directory),
+            Plan::Read(_) | Plan::Skip => return self.complete(&entry),
+            Plan::Handle => return self.handle(&entry, EntryType::Directory),
         }
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
-        match self.open_directory(&found, how) {
-            Err(cause) if replaced(&cause) => self.give_up(&found, Failure::Replaced),
-            Err(cause) => self.give_up(&found, Failure::OpenDir(&cause)),
-            Ok((_, stat)) if found.seen.is_some_and(|seen| seen != stat.identity) => {
-                self.give_up(&found, Failure::Replaced)
+        match self.open_directory(&entry, how) {
+            Err(cause) if replaced(&cause) => self.give_up(&entry, Failure::Replaced),
+            Err(cause) => self.give_up(&entry, Failure::OpenDir(&cause)),
+            Ok((_, stat)) if entry.seen.is_some_and(|seen| seen != stat.identity) => {
+                self.give_up(&entry, Failure::Replaced)
             }
-            Ok((fd, stat)) => match &found.node.owner {
+            Ok((fd, stat)) => match &entry.node.owner {
                 Some(owner) => {
-                    owner.enter_dir(self, &found, &OpenSubdir { source: fd.as_ref(), stat: &stat, follow });
+                    owner.enter_dir(self, &entry, &OpenSubdir { source: fd.as_ref(), stat: &stat, follow });
                 }
-                None => self.enter(reader, &found, how, fd, &stat),
+                None => self.enter(reader, &entry, how, fd, &stat),
             },
         }
     }
 
     /// Lets the tool deal with an entry by itself.
-    pub(super) fn handle(&self, found: &Entry<T>, kind: EntryType) {
-        if self.run.tool.handle(self, found, kind) == Handled::Over {
-            self.settle(found);
+    pub(super) fn handle(&self, entry: &Entry<T>, kind: EntryType) {
+        if self.run.tool.handle(self, entry, kind) == Handled::Over {
+            self.complete(entry);
         }
     }
 
     /// Opens a directory and looks at it. One that may not be read is looked at all the same.
-    fn open_directory(&self, found: &Entry<T>, how: Open) -> Result<(Result<Arc<Fd>, Error>, Stat), Error> {
-        let parent = self.run.cache.open(&found.node.source)?;
-        match open(&*parent, found.name(), how) {
+    fn open_directory(&self, entry: &Entry<T>, how: Open) -> Result<(Result<Arc<Fd>, Error>, Stat), Error> {
+        let parent = self.run.cache.open(&entry.node.source)?;
+        match open(&*parent, entry.name(), how) {
             Ok(fd) => {
                 let stat = stat(&fd)?;
                 Ok((Ok(Arc::new(fd)), stat))
             }
             Err(cause) if replaced(&cause) || cause.is(Errno::NOENT) => Err(cause),
             Err(cause) => {
-                let stat = stat_path(Some(&*parent), found.name(), how != Open::DIRECTORY)?;
+                let stat = stat_path(Some(&*parent), entry.name(), how != Open::DIRECTORY)?;
                 Ok((Err(cause), stat))
             }
         }
@@ -119,13 +119,13 @@ impl<T: Tool> Context<'_, T> {
     /// for it.
     pub fn continue_dir(
         &self,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         (source, stat): (Arc<DirHandle>, Stat),
         own: T::Directory,
         names: Names,
     ) {
-        let node = DirNode::new(Some(Arc::clone(&found.node)), source, Some(stat), own);
-        self.count(Tally { found: names.len() as u64, ..Tally::default() });
+        let node = DirNode::new(Some(Arc::clone(&entry.node)), source, Some(stat), own);
+        self.count(Tally { discovered: names.len() as u64, ..Tally::default() });
         node.expect(names.len());
         self.share_entries(&node, names);
         self.finish_listing(&node);
@@ -134,24 +134,24 @@ impl<T: Tool> Context<'_, T> {
     fn enter(
         &self,
         reader: &mut DirectoryReader,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         how: Open,
         fd: Result<Arc<Fd>, Error>,
         stat: &Stat,
     ) {
-        let entered = self.run.tool.enter_dir(self, found, &OpenDir { source: fd.as_ref(), stat });
+        let entered = self.run.tool.enter_dir(self, entry, &OpenDir { source: fd.as_ref(), stat });
         let (own, visit) = match entered {
             Enter::Visit(own) => (own, true),
             Enter::Bare(own) => (own, false),
-            Enter::Over => return self.settle(found),
+            Enter::Over => return self.complete(entry),
         };
         let held = fd.as_ref().ok().cloned();
-        let source = self.run.cache.hold(&found.node.source, found.name(), how, stat.identity, held);
-        let node = DirNode::new(Some(Arc::clone(&found.node)), source, Some(*stat), own);
+        let source = self.run.cache.hold(&entry.node.source, entry.name(), how, stat.identity, held);
+        let node = DirNode::new(Some(Arc::clone(&entry.node)), source, Some(*stat), own);
         match fd {
             Ok(fd) if visit => return self.list(reader, &node, fd),
             Err(cause) if visit => {
-                self.problem(Problem::new(wording::CANNOT_ACCESS).naming(found.path()).because(cause));
+                self.problem(Problem::new(wording::CANNOT_ACCESS).naming(entry.path()).because(cause));
             }
             _ => {}
         }
@@ -176,7 +176,7 @@ impl<T: Tool> Context<'_, T> {
                 false
             }
         };
-        self.count(Tally { found: names.len() as u64, ..Tally::default() });
+        self.count(Tally { discovered: names.len() as u64, ..Tally::default() });
         node.expect(names.len());
         if more {
             self.share(Job::List(Arc::clone(node), fd));
@@ -188,7 +188,7 @@ impl<T: Tool> Context<'_, T> {
     }
 
     fn share_entries(&self, node: &Arc<DirNode<T>>, mut names: Names) {
-        let mut directories = names.split_off(|entry| entry.kind != EntryType::Directory);
+        let mut directories = names.split_off(|listed| listed.kind != EntryType::Directory);
         if self.run.settings.switches.inode_order {
             names.sort_by_inode();
             directories.sort_by_inode();
@@ -207,9 +207,9 @@ impl<T: Tool> Context<'_, T> {
     }
 
     /// Reports what failed with an entry, and completes it.
-    pub(super) fn give_up(&self, found: &Entry<T>, failure: Failure<'_>) {
-        self.report_failure(found, failure);
-        self.settle(found);
+    pub(super) fn give_up(&self, entry: &Entry<T>, failure: Failure<'_>) {
+        self.report_failure(entry, failure);
+        self.complete(entry);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!               ┌────────────── window of slots, each one file ──────────────┐
-//! chunk ─admit─►│ Opening ─► Looking ─► Probing ─► Moving ─► ClosingTarget ─► │─► settled
+//! chunk ─admit─►│ Opening ─► Stating ─► Probing ─► Moving ─► ClosingTarget ─► │─► settled
 //!               │                          │          ▲       ClosingSource  │
 //!               │                          └► parked ─┘ (oldest first)        │
 //!               └─────────────────────────────────────────────────────────────┘
@@ -39,7 +39,7 @@ use super::{Batch, Context, Job, Run};
 use crate::driver::{Progress, Step};
 use crate::node::{DirNode, Entry};
 use crate::policy::Gauge;
-use crate::report::{Means, Tally};
+use crate::report::{RunInfo, Tally};
 use crate::tool::{Failure, Plan, Tool};
 
 /// Small files in a cursor whose data is not in memory, after which a ring pays for itself: making one costs about as much as
@@ -152,7 +152,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             let why = made.note.unwrap_or_default();
             return self.cx.report().debug(&format!("the data is not in memory, but {why}"));
         }
-        self.cx.report().settled(Means { engine: caps.name, jobs: settings.jobs });
+        self.cx.report().started(RunInfo { engine: caps.name, jobs: settings.jobs });
         self.cx
             .report()
             .debug(&format!("the data is not in memory: worker {} reads by {}", self.cx.me, caps.name));
@@ -195,10 +195,10 @@ impl<'r, T: Tool> Worker<'r, T> {
             if let Some(index) = batch.range.next() {
                 let name = Name::new(&batch.names, index);
                 let kind = batch.names.entry(index).kind;
-                let found = Entry { node: Arc::clone(&node), name, kind, seen: None };
+                let entry = Entry { node: Arc::clone(&node), name, kind, seen: None };
                 let looked_at = batch.looked_at;
                 self.chunk = Some((node, batch));
-                self.start(found, looked_at);
+                self.start(entry, looked_at);
                 return true;
             }
             self.cx.flush();
@@ -215,7 +215,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.cx.attend(None);
                 visit(&self.cx);
             }
-            Some(Job::Entries(found)) => found.into_iter().for_each(|found| self.start(found, true)),
+            Some(Job::Entries(entry)) => entry.into_iter().for_each(|entry| self.start(entry, true)),
             Some(Job::Range(file, range, transfer)) => {
                 let slot = self.occupy(State::Free);
                 self.files += 1;
@@ -226,25 +226,25 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     /// Finds out what an entry needs and begins it.
-    fn start(&mut self, mut found: Entry<T>, looked_at: bool) {
-        self.cx.attend(Some(&found.node));
-        let classified = match self.cx.classify(&mut found) {
+    fn start(&mut self, mut entry: Entry<T>, looked_at: bool) {
+        self.cx.attend(Some(&entry.node));
+        let classified = match self.cx.classify(&mut entry) {
             Ok(classified) => classified,
-            Err(cause) => return self.cx.give_up(&found, Failure::Classify(&cause)),
+            Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
         };
         if classified.kind == EntryType::Directory {
-            return self.cx.visit(&mut self.reader, found, classified.follow);
+            return self.cx.visit(&mut self.reader, entry, classified.follow);
         }
-        let was_unknown = found.kind == EntryType::Unknown || classified.follow;
+        let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
         if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {
             // Now that it is known to be no directory, another process may do it.
-            let batch = Batch::looked_at(&found);
-            return self.cx.share(Job::Files(found.node, batch));
+            let batch = Batch::looked_at(&entry);
+            return self.cx.share(Job::Files(entry.node, batch));
         }
-        match self.cx.run.tool.plan(&self.cx, &found, classified.kind) {
-            Plan::Read(probe) => self.open(found, classified.follow, probe),
-            Plan::Skip => self.cx.settle(&found),
-            Plan::Enter | Plan::Handle => self.cx.handle(&found, classified.kind),
+        match self.cx.run.tool.plan(&self.cx, &entry, classified.kind) {
+            Plan::Read(probe) => self.open(entry, classified.follow, probe),
+            Plan::Skip => self.cx.complete(&entry),
+            Plan::Enter | Plan::Handle => self.cx.handle(&entry, classified.kind),
         }
     }
 
@@ -310,11 +310,11 @@ impl<'r, T: Tool> Worker<'r, T> {
         let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.cx.attend(state.node());
         match (state, outcome) {
-            (State::Opening(found, probe), Outcome::Opened(result)) => {
-                self.opened(slot, found, probe, result)
+            (State::Opening(entry, probe), Outcome::Opened(result)) => {
+                self.opened(slot, entry, probe, result)
             }
-            (State::Looking(found, probe, source), Outcome::Looked(result)) => {
-                self.looked(slot, found, (probe, source), result)
+            (State::Stating(entry, probe, source), Outcome::Stated(result)) => {
+                self.looked(slot, entry, (probe, source), result)
             }
             (State::Probing(look), Outcome::Read { buffer, result }) => {
                 self.probed(slot, look, buffer, result)

@@ -56,8 +56,8 @@ impl Tool for Recorder {
             _ => Plan::Handle,
         }
     }
-    fn enter_dir(&self, _: &Context<'_, Self>, found: &Entry<Self>, _: &OpenDir<'_>) -> Enter<String> {
-        let path = text(found.path());
+    fn enter_dir(&self, _: &Context<'_, Self>, entry: &Entry<Self>, _: &OpenDir<'_>) -> Enter<String> {
+        let path = text(entry.path());
         self.record(Event::Entered(path.clone()));
         Enter::Visit(path)
     }
@@ -66,17 +66,17 @@ impl Tool for Recorder {
             self.record(Event::Left(node.own.clone()));
         }
     }
-    fn handle(&self, _: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
-        self.record(Event::Done(text(found.path()), 0));
+    fn handle(&self, _: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
+        self.record(Event::Done(text(entry.path()), 0));
         Handled::Over
     }
     fn open_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         _: &OpenSource<'_>,
     ) -> Start<Mutex<u64>> {
-        if is_twin(found) && cx.hand_back(found) {
+        if is_twin(entry) && cx.hand_back(entry) {
             return Start::Deferred;
         }
         Start::Inspect { own: Mutex::new(0), transfer: Transfer::Blocks(Holes::Read) }
@@ -88,17 +88,17 @@ impl Tool for Recorder {
         }
         Write::Nothing
     }
-    fn close_file(&self, _: &Context<'_, Self>, found: &Entry<Self>, own: Mutex<u64>, moved: bool) {
+    fn close_file(&self, _: &Context<'_, Self>, entry: &Entry<Self>, own: Mutex<u64>, moved: bool) {
         assert!(moved);
-        if let Some(owner) = found.node.owner.as_ref().filter(|_| is_twin(found)) {
-            owner.note_linkable(found);
+        if let Some(owner) = entry.node.owner.as_ref().filter(|_| is_twin(entry)) {
+            owner.note_linkable(entry);
         }
-        self.record(Event::Done(text(found.path()), own.into_inner().unwrap()));
+        self.record(Event::Done(text(entry.path()), own.into_inner().unwrap()));
     }
 }
 
-fn is_twin(found: &Entry<Recorder>) -> bool {
-    found.name().to_bytes().starts_with(b"twin")
+fn is_twin(entry: &Entry<Recorder>) -> bool {
+    entry.name().to_bytes().starts_with(b"twin")
 }
 
 /// Counts, and keeps the problems.
@@ -177,6 +177,6 @@ pub(crate) fn check(events: &[Event], expected: &BTreeSet<Event>, tally: Tally) 
         }
     }
     let entries = expected.iter().filter(|event| !matches!(event, Event::Left(_))).count() as u64;
-    prop_assert_eq!((tally.found, tally.finished), (entries, entries));
+    prop_assert_eq!((tally.discovered, tally.finished), (entries, entries));
     Ok(())
 }

@@ -64,7 +64,7 @@ pub enum RingReply {
     /// The opened file.
     Opened(Result<Fd>),
     /// The file's metadata.
-    Looked(Result<Stat>),
+    Stated(Result<Stat>),
     /// The result of the transfer.
     Transferred(Transferred),
     /// The result of the close.
@@ -157,7 +157,7 @@ impl RingRequest {
             Self::Openat { directory, name, how } => {
                 RingReply::Opened(crate::open(&*directory, name.as_c_str(), how))
             }
-            Self::Statx { file } => RingReply::Looked(crate::stat(&*file)),
+            Self::Statx { file } => RingReply::Stated(crate::stat(&*file)),
             Self::Transfer(transfer) => RingReply::Transferred(transfer.in_place()),
             Self::Close { file } => RingReply::Closed(file.close()),
         }
@@ -181,7 +181,7 @@ impl RingRequest {
             }
             Self::Statx { file } => {
                 let arguments = format_args!("{}, {NO_NAME:?}, {:?}", file.as_raw_fd(), AtFlags::EMPTY_PATH);
-                RingReply::Looked(outcome(Operation::Statx, arguments).map(|_| looked(statx)))
+                RingReply::Stated(outcome(Operation::Statx, arguments).map(|_| looked(statx)))
             }
             Self::Close { file } => {
                 let closed = outcome(Operation::Close, format_args!("{}", file.as_raw_fd()));

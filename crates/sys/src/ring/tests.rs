@@ -257,7 +257,7 @@ fn a_ring_works_without_each_flag() {
         while size.is_none() {
             ring.flush().unwrap();
             ring.reap(0, |_, reply| match reply {
-                RingReply::Looked(stat) => size = Some(stat.unwrap().size),
+                RingReply::Stated(stat) => size = Some(stat.unwrap().size),
                 other => panic!("{other:?}"),
             })
             .unwrap();

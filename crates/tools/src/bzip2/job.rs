@@ -24,7 +24,7 @@ const STANDARD_OUTPUT: &[u8] = b"(stdout)";
 
 /// An input and its output.
 pub(super) struct Job {
-    pub(super) found: Entry<Bzip2>,
+    pub(super) entry: Entry<Bzip2>,
     /// Their names in messages.
     pub(super) names: (Vec<u8>, Vec<u8>),
     input: Mutex<Option<Input>>,
@@ -43,29 +43,29 @@ pub(super) struct Job {
 
 impl Job {
     /// Creates a job that leaves its input alone and writes to a stream or nowhere.
-    pub(super) fn passing(found: Entry<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
-        Self::new(found, (name, STANDARD_OUTPUT.to_vec()), (input, output), None)
+    pub(super) fn passing(entry: Entry<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
+        Self::new(entry, (name, STANDARD_OUTPUT.to_vec()), (input, output), None)
     }
 
     /// Creates a job whose output replaces its input.
     pub(super) fn replacing(
-        found: Entry<Bzip2>,
+        entry: Entry<Bzip2>,
         output_name: Vec<u8>,
         ends: (Input, Output),
         replaced: (Arc<Fd>, Stat),
     ) -> Self {
-        let name = found.path();
-        Self::new(found, (name, output_name), ends, Some(replaced))
+        let name = entry.path();
+        Self::new(entry, (name, output_name), ends, Some(replaced))
     }
 
     fn new(
-        found: Entry<Bzip2>,
+        entry: Entry<Bzip2>,
         names: (Vec<u8>, Vec<u8>),
         (input, output): (Input, Output),
         replaced: Option<(Arc<Fd>, Stat)>,
     ) -> Self {
         Self {
-            found,
+            entry,
             names,
             input: Mutex::new(Some(input)),
             output: Mutex::new(Some(output)),
@@ -119,7 +119,7 @@ impl Job {
             Err(cause) if cause.is(Errno::PIPE) => {
                 self.stop_reading();
                 self.failed.store(true, Ordering::Relaxed);
-                cx.tell(&self.found, vec![NOBODY_READS]);
+                cx.emit(&self.entry, vec![NOBODY_READS]);
             }
             Err(cause) => self.fail(cx, flow_wording::ERROR_WRITING, &self.names.1, cause),
         }
@@ -160,7 +160,7 @@ impl Job {
         }
         if self.settles {
             cx.tool().is_over(cx);
-            cx.settle(&self.found);
+            cx.complete(&self.entry);
         }
     }
 
@@ -213,7 +213,7 @@ impl Job {
     }
 
     fn remove_input(&self, cx: &Context<'_, Bzip2>, (directory, stat): (&Fd, &Stat), whole: &WholeFile) {
-        let name = self.found.name();
+        let name = self.entry.name();
         let (input, output) = &self.names;
         // If the output is gone, the input may be the only copy left.
         let lost = match whole.is_there() {
@@ -227,7 +227,7 @@ impl Job {
             return cx.problem(problem);
         }
         // The check follows links as the open did. The removal takes the link itself.
-        let follows = cx.tool().follow(&self.found);
+        let follows = cx.tool().follow(&self.entry);
         let problem = match stat_path(Some(directory), name, follows) {
             Ok(now) if is_another(&now, stat) => Problem::new(wording::NOT_REMOVED),
             looked => match looked.and_then(|_| remove(directory, name)) {
@@ -277,7 +277,7 @@ impl Job {
             (Stop::Damaged, false) => Problem::new(wording::DAMAGED),
         };
         cx.problem(problem.naming(input.clone()).naming(output.clone()));
-        cx.tell(&self.found, vec![CORRUPT]);
+        cx.emit(&self.entry, vec![CORRUPT]);
     }
 
     /// Emits an exit status and a line that begins with the input's name.
@@ -286,7 +286,7 @@ impl Job {
         let pad = " ".repeat(cx.tool().options.longest_name.saturating_sub(name.len()));
         let line =
             [&[status], b"  ".as_slice(), name, b": ", pad.as_bytes(), what.as_bytes(), b"\n"].concat();
-        cx.tell(&self.found, line);
+        cx.emit(&self.entry, line);
     }
 }
 
@@ -296,11 +296,11 @@ fn is_another(now: &Stat, before: &Stat) -> bool {
 }
 
 /// Reports an input that is skipped. Under `-q`, unimportant reasons only set the exit status.
-pub(super) fn refuse(cx: &Context<'_, Bzip2>, found: &Entry<Bzip2>, problem: Problem, important: bool) {
+pub(super) fn refuse(cx: &Context<'_, Bzip2>, entry: &Entry<Bzip2>, problem: Problem, important: bool) {
     if important || !cx.tool().options.quiet {
         cx.problem(problem);
     } else {
-        cx.tell(found, vec![TROUBLE]);
+        cx.emit(entry, vec![TROUBLE]);
     }
 }
 

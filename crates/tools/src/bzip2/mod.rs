@@ -197,19 +197,19 @@ impl Bzip2 {
     }
 
     /// Returns the error for an operand that is not a regular file, or for a dangling link.
-    fn not_normal(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Problem {
-        let directory = cx.cache().open(&found.node.source);
-        match directory.and_then(|directory| stat_path(Some(&*directory), found.name(), true)) {
-            Ok(_) => Problem::new(wording::NOT_NORMAL).naming(found.path()),
-            Err(cause) => Problem::new(wording::CANNOT_OPEN).naming(found.path()).naming(cause.to_string()),
+    fn not_normal(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Problem {
+        let directory = cx.cache().open(&entry.node.source);
+        match directory.and_then(|directory| stat_path(Some(&*directory), entry.name(), true)) {
+            Ok(_) => Problem::new(wording::NOT_NORMAL).naming(entry.path()),
+            Err(cause) => Problem::new(wording::CANNOT_OPEN).naming(entry.path()).naming(cause.to_string()),
         }
     }
 
     /// Returns true and takes a slot if there is one for a large file; otherwise queues it.
-    fn admits(&self, found: &Entry<Self>) -> bool {
+    fn admits(&self, entry: &Entry<Self>) -> bool {
         let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
         if large.under_way >= SEQUENCES {
-            large.waiting.push_back(found.clone());
+            large.waiting.push_back(entry.clone());
             return false;
         }
         large.under_way += 1;
@@ -228,8 +228,8 @@ impl Bzip2 {
         let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
         let next = if large.under_way < SEQUENCES { large.waiting.pop_front() } else { None };
         drop(large);
-        if let Some(found) = next {
-            cx.retry(found);
+        if let Some(entry) = next {
+            cx.retry(entry);
         }
     }
 
@@ -242,32 +242,32 @@ impl Bzip2 {
     }
 
     /// Creates the file that replaces an opened input.
-    fn create(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenSource<'_>) -> Option<Job> {
-        let directory = match cx.cache().open(&found.node.source) {
+    fn create(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenSource<'_>) -> Option<Job> {
+        let directory = match cx.cache().open(&entry.node.source) {
             Ok(directory) => directory,
             Err(cause) => {
-                cx.problem(Problem::new(flow_wording::CANNOT_ACCESS).naming(found.path()).because(cause));
+                cx.problem(Problem::new(flow_wording::CANNOT_ACCESS).naming(entry.path()).because(cause));
                 return None;
             }
         };
-        let base = found.name().to_bytes();
+        let base = entry.name().to_bytes();
         let (name, known) =
             if self.is_compressing() { (names::compressed(base), true) } else { names::decompressed(base) };
         let name = c_name(name);
-        let path = found.node.source.path_of(&name);
+        let path = entry.node.source.path_of(&name);
         if !known && !self.options.quiet {
-            let problem = Problem::new(wording::CANNOT_GUESS).naming(found.path()).naming(path.clone());
+            let problem = Problem::new(wording::CANNOT_GUESS).naming(entry.path()).naming(path.clone());
             cx.problem(problem.as_warning());
         }
-        let held = self.makes_room(cx, found, (&directory, &name, &path), opened.stat)?;
+        let held = self.makes_room(cx, entry, (&directory, &name, &path), opened.stat)?;
         match NewFile::create(held, Arc::clone(&directory), &name) {
             Ok(file) => {
                 let ends = (Input::file(Arc::clone(opened.source), opened.stat.size), Output::File(file));
-                Some(Job::replacing(found.clone(), path, ends, (directory, *opened.stat)))
+                Some(Job::replacing(entry.clone(), path, ends, (directory, *opened.stat)))
             }
             Err(cause) => {
                 let problem = Problem::new(wording::CANNOT_CREATE).naming(path).naming(cause.to_string());
-                refuse(cx, found, problem, true);
+                refuse(cx, entry, problem, true);
                 None
             }
         }
@@ -278,23 +278,23 @@ impl Bzip2 {
     fn makes_room(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         place: (&Fd, &CStr, &[u8]),
         input: &Stat,
     ) -> Option<OutputsGuard<'_>> {
         let room = if self.options.force {
-            self.clear(found, place, input)
+            self.clear(entry, place, input)
         } else {
-            look_for_room(found, place, input.links).map(|()| self.making.hold())
+            look_for_room(entry, place, input.links).map(|()| self.making.hold())
         };
-        room.map_err(|problem| refuse(cx, found, problem, true)).ok()
+        room.map_err(|problem| refuse(cx, entry, problem, true)).ok()
     }
 
     /// Removes the file that is in the output's way, unless it may be the only copy of the input.
     /// If an input was given twice, another job may have removed it already or be about to.
     fn clear(
         &self,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         (directory, name, path): (&Fd, &CStr, &[u8]),
         input: &Stat,
     ) -> Result<OutputsGuard<'_>, Problem> {
@@ -309,11 +309,11 @@ impl Bzip2 {
             Err(cause) if cause.is(Errno::NOENT) => return Ok(held),
             Err(cause) => return Err(cannot(cause)),
         }
-        match stat_path(Some(directory), found.name(), self.follow(found)) {
+        match stat_path(Some(directory), entry.name(), self.follow(entry)) {
             Ok(now) if now.identity == input.identity => {}
-            Ok(_) => return Err(Problem::new(flow_wording::REPLACED).naming(found.path())),
+            Ok(_) => return Err(Problem::new(flow_wording::REPLACED).naming(entry.path())),
             Err(cause) => {
-                let problem = Problem::new(wording::CANNOT_OPEN).naming(found.path());
+                let problem = Problem::new(wording::CANNOT_OPEN).naming(entry.path());
                 return Err(problem.naming(cause.to_string()));
             }
         }
@@ -326,7 +326,7 @@ impl Bzip2 {
 
 /// Returns an error if the output exists or the input has other hard links.
 fn look_for_room(
-    found: &Entry<Bzip2>,
+    entry: &Entry<Bzip2>,
     (directory, name, path): (&Fd, &CStr, &[u8]),
     links: u32,
 ) -> Result<(), Problem> {
@@ -339,7 +339,7 @@ fn look_for_room(
         1 => wording::OTHER_LINK,
         _ => wording::OTHER_LINKS,
     };
-    Err(Problem::new(wording).naming(found.path()).naming(others.to_string()))
+    Err(Problem::new(wording).naming(entry.path()).naming(others.to_string()))
 }
 
 /// Runs the stages of a job, inline or as a sequence.
@@ -358,35 +358,35 @@ impl Tool for Bzip2 {
     type Directory = Place;
     type File = ();
 
-    fn follow(&self, found: &Entry<Self>) -> bool {
-        found.is_operand() && (self.options.force || !self.replaces())
+    fn follow(&self, entry: &Entry<Self>) -> bool {
+        entry.is_operand() && (self.options.force || !self.replaces())
     }
 
-    fn plan(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
-        if found.node.own == Place::StandardInput && found.is_operand() {
+    fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        if entry.node.own == Place::StandardInput && entry.is_operand() {
             return Plan::Handle;
         }
-        let suffix = names::suffix(found.name().to_bytes());
-        let is_operand = found.is_operand();
+        let suffix = names::suffix(entry.name().to_bytes());
+        let is_operand = entry.is_operand();
         if kind == EntryType::Directory && self.options.recursive {
             return Plan::Enter;
         }
         let problem = match (self.is_compressing(), suffix) {
-            (true, Some(suffix)) => Problem::new(wording::HAS_SUFFIX).naming(found.path()).naming(suffix),
+            (true, Some(suffix)) => Problem::new(wording::HAS_SUFFIX).naming(entry.path()).naming(suffix),
             (false, None) if !is_operand => return Plan::Skip,
-            _ if kind == EntryType::Directory => Problem::new(wording::IS_DIRECTORY).naming(found.path()),
+            _ if kind == EntryType::Directory => Problem::new(wording::IS_DIRECTORY).naming(entry.path()),
             _ if kind == EntryType::Regular => return Plan::Read(Probe::ALWAYS),
             _ if kind == EntryType::Special && is_operand && (self.options.force || !self.replaces()) => {
                 return Plan::Handle;
             }
-            _ if is_operand => self.not_normal(cx, found),
+            _ if is_operand => self.not_normal(cx, entry),
             _ => return Plan::Skip,
         };
         // Unsuitable entries are skipped in a tree but reported as operands. This one may have
         // waited as a large file and changed since, so its turn must pass on.
         self.call_next(cx);
         if is_operand {
-            refuse(cx, found, problem, kind == EntryType::Directory);
+            refuse(cx, entry, problem, kind == EntryType::Directory);
         }
         Plan::Skip
     }
@@ -401,20 +401,20 @@ impl Tool for Bzip2 {
     }
 
     /// Handles inputs that can only be read sequentially.
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _kind: EntryType) -> Handled {
-        let is_standard = found.node.own == Place::StandardInput;
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _kind: EntryType) -> Handled {
+        let is_standard = entry.node.own == Place::StandardInput;
         let input = if is_standard {
             standard_input()
         } else {
-            let directory = cx.cache().open(&found.node.source);
-            directory.and_then(|directory| open(&*directory, found.name(), Open::READ.following().blocking()))
+            let directory = cx.cache().open(&entry.node.source);
+            directory.and_then(|directory| open(&*directory, entry.name(), Open::READ.following().blocking()))
         };
-        let name = if is_standard { STANDARD_INPUT.to_vec() } else { found.path() };
+        let name = if is_standard { STANDARD_INPUT.to_vec() } else { entry.path() };
         let opened = input.and_then(|input| Ok((Input::stream(input), self.open_output()?)));
         match opened {
             Ok((input, output)) => {
                 self.large.lock().unwrap_or_else(PoisonError::into_inner).under_way += 1;
-                self.begin_job(cx, Job::passing(found.clone(), name, input, output).settling(), false);
+                self.begin_job(cx, Job::passing(entry.clone(), name, input, output).settling(), false);
                 Handled::Deferred
             }
             Err(cause) => {
@@ -425,18 +425,18 @@ impl Tool for Bzip2 {
         }
     }
 
-    fn open_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenSource<'_>) -> Start<()> {
+    fn open_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenSource<'_>) -> Start<()> {
         let whole = self.is_small(opened.stat.size);
-        if !whole && !self.admits(found) {
+        if !whole && !self.admits(entry) {
             return Start::Deferred;
         }
         let job = if self.replaces() {
-            self.create(cx, found, opened)
+            self.create(cx, entry, opened)
         } else {
             match self.open_output() {
                 Ok(output) => {
                     let input = Input::file(Arc::clone(opened.source), opened.stat.size);
-                    Some(Job::passing(found.clone(), found.path(), input, output))
+                    Some(Job::passing(entry.clone(), entry.path(), input, output))
                 }
                 Err(cause) => {
                     cx.problem(Problem::new(flow_wording::ERROR_WRITING).naming("(stdout)").because(cause));

@@ -70,7 +70,7 @@ impl Comparer {
     pub(super) fn attributes(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         pair: &Pair,
         (first, second): (&Object<'_>, &Object<'_>),
     ) -> Vec<Difference> {
@@ -79,17 +79,17 @@ impl Comparer {
             return Vec::new();
         }
         let mut differences = Vec::new();
-        of_stat(asked, pair, |what| differences.push(difference(found, what)));
+        of_stat(asked, pair, |what| differences.push(difference(entry, what)));
         let trouble = |wording: Wording, path: Vec<u8>, cause: Error| Self::trouble(cx, wording, path, cause);
         if asked.contains(Attributes::XATTR) {
             let first = first.xattrs(&self.systems, pair.first.identity.device);
             let second = second.xattrs(&self.systems, pair.second.identity.device);
             match (first, second) {
                 (Ok(first), Ok(second)) => {
-                    of_xattrs(&first, &second, |what| differences.push(difference(found, what)));
+                    of_xattrs(&first, &second, |what| differences.push(difference(entry, what)));
                 }
-                (Err(cause), _) => trouble(wording::CANNOT_READ_XATTRS, found.path(), cause),
-                (_, Err(cause)) => trouble(wording::CANNOT_READ_XATTRS, second_path(found), cause),
+                (Err(cause), _) => trouble(wording::CANNOT_READ_XATTRS, entry.path(), cause),
+                (_, Err(cause)) => trouble(wording::CANNOT_READ_XATTRS, second_path(entry), cause),
             }
         }
         if let (true, Object::Open(first), Object::Open(second)) =
@@ -98,8 +98,8 @@ impl Comparer {
         {
             match holes_differ((first, second), pair.first.size.min(pair.second.size)) {
                 Ok(None) => {}
-                Ok(Some(at)) => differences.push(difference(found, What::Holes(at))),
-                Err(cause) => trouble(wording::ERROR_READING, found.path(), cause),
+                Ok(Some(at)) => differences.push(difference(entry, What::Holes(at))),
+                Err(cause) => trouble(wording::ERROR_READING, entry.path(), cause),
             }
         }
         differences
@@ -154,7 +154,7 @@ fn holes_differ((first, second): (&Fd, &Fd), size: u64) -> Result<Option<u64>, E
 /// Returns the start of the next data or hole. If the file system can't tell, everything is data.
 pub(super) fn next(file: &Fd, what: Seek, position: u64, size: u64) -> Result<u64, Error> {
     match seek(file, what, position) {
-        Ok(found) => Ok(found.unwrap_or(size).min(size)),
+        Ok(entry) => Ok(entry.unwrap_or(size).min(size)),
         Err(cause) if cause.is(Errno::INVAL) || cause.is(Errno::OPNOTSUPP) => {
             Ok(if matches!(what, Seek::Data) { position } else { size })
         }

@@ -26,8 +26,8 @@ pub struct Beside {
 
 impl Beside {
     /// Returns the name of an entry's counterpart.
-    pub(super) fn name<'a>(&'a self, found: &'a Entry<Comparer>) -> &'a CStr {
-        self.name.as_deref().unwrap_or_else(|| found.name())
+    pub(super) fn name<'a>(&'a self, entry: &'a Entry<Comparer>) -> &'a CStr {
+        self.name.as_deref().unwrap_or_else(|| entry.name())
     }
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Pair {
 }
 
 /// Returns the path of an entry's counterpart.
-pub(super) fn second_path(found: &Entry<Comparer>) -> Vec<u8> {
-    let beside = &found.node.own;
-    beside.held.path_of(beside.name(found))
+pub(super) fn second_path(entry: &Entry<Comparer>) -> Vec<u8> {
+    let beside = &entry.node.own;
+    beside.held.path_of(beside.name(entry))
 }
 
 /// Creates a difference between an entry and its counterpart.
-pub(super) fn difference(found: &Entry<Comparer>, what: What) -> Difference {
-    Difference { first: found.path(), second: second_path(found), what }
+pub(super) fn difference(entry: &Entry<Comparer>, what: What) -> Difference {
+    Difference { first: entry.path(), second: second_path(entry), what }
 }
 
 /// Creates the difference for an entry that exists on one side only.
@@ -55,8 +55,8 @@ pub(super) fn only(directory: Vec<u8>, name: &CStr, side: Side) -> What {
 
 impl Comparer {
     /// True if a symbolic link is followed, in both trees alike.
-    pub(super) fn follows_here(&self, found: &Entry<Self>) -> bool {
-        self.options.dereference || found.is_operand()
+    pub(super) fn follows_here(&self, entry: &Entry<Self>) -> bool {
+        self.options.dereference || entry.is_operand()
     }
 
     /// Reports why an entry can't be compared.
@@ -65,36 +65,36 @@ impl Comparer {
     }
 
     /// Emits the result of an entry.
-    pub(super) fn tell(cx: &Context<'_, Self>, found: &Entry<Self>, result: &Result) {
+    pub(super) fn tell(cx: &Context<'_, Self>, entry: &Entry<Self>, result: &Result) {
         if !result.is_empty() {
-            cx.tell(found, postcard::to_allocvec(result).unwrap_or_default());
+            cx.emit(entry, postcard::to_allocvec(result).unwrap_or_default());
         }
     }
 
     /// Emits a single difference of an entry.
-    pub(super) fn tell_one(cx: &Context<'_, Self>, found: &Entry<Self>, what: What) {
-        let differences = vec![difference(found, what)];
-        Self::tell(cx, found, &Result { differences, linked: None });
+    pub(super) fn tell_one(cx: &Context<'_, Self>, entry: &Entry<Self>, what: What) {
+        let differences = vec![difference(entry, what)];
+        Self::tell(cx, entry, &Result { differences, linked: None });
     }
 
     /// Looks up an entry's counterpart. Returns `None` if nothing is left to compare: the
     /// counterpart is missing or of another type, which is a difference; it is the same file; or it
     /// can't be examined, which is reported.
-    pub(super) fn pair(&self, cx: &Context<'_, Self>, found: &Entry<Self>, first: &Stat) -> Option<Pair> {
-        let second = match self.look(cx, found) {
+    pub(super) fn pair(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, first: &Stat) -> Option<Pair> {
+        let second = match self.look(cx, entry) {
             Ok(second) => second,
-            Err(cause) if cause.is(Errno::NOENT) && !found.is_operand() => {
-                let what = only(found.node.source.path(), found.name(), Side::First);
-                Self::tell_one(cx, found, what);
+            Err(cause) if cause.is(Errno::NOENT) && !entry.is_operand() => {
+                let what = only(entry.node.source.path(), entry.name(), Side::First);
+                Self::tell_one(cx, entry, what);
                 return None;
             }
             Err(cause) => {
-                Self::trouble(cx, wording::CANNOT_STAT, second_path(found), cause);
+                Self::trouble(cx, wording::CANNOT_STAT, second_path(entry), cause);
                 return None;
             }
         };
         if second.kind != first.kind {
-            Self::tell_one(cx, found, What::Types(kind(first), kind(&second)));
+            Self::tell_one(cx, entry, What::Types(kind(first), kind(&second)));
             return None;
         }
         let pair = Pair { first: *first, second };
@@ -102,18 +102,18 @@ impl Comparer {
             return Some(pair);
         }
         // Its hard links may still differ between the trees.
-        if let Some(linked) = self.linked(found, &pair) {
-            Self::tell(cx, found, &Result { differences: Vec::new(), linked: Some(linked) });
+        if let Some(linked) = self.linked(entry, &pair) {
+            Self::tell(cx, entry, &Result { differences: Vec::new(), linked: Some(linked) });
         }
         None
     }
 
     /// Returns the `stat` of an entry's counterpart.
-    fn look(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> std::result::Result<Stat, Error> {
-        let beside = &found.node.own;
+    fn look(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> std::result::Result<Stat, Error> {
+        let beside = &entry.node.own;
         let directory = cx.cache().open(&beside.held)?;
-        let name = beside.name(found);
-        if self.follows_here(found) {
+        let name = beside.name(entry);
+        if self.follows_here(entry) {
             stat_path(Some(&*directory), name, true)
         } else {
             stat_at(&*directory, name)
@@ -121,14 +121,14 @@ impl Comparer {
     }
 
     /// Opens an entry's counterpart, a file or a directory.
-    pub(super) fn open_second(&self, cx: &Context<'_, Self>, found: &Entry<Self>, how: Open) -> Option<Fd> {
-        let beside = &found.node.own;
-        let how = if self.follows_here(found) { how.following() } else { how };
-        let opened = cx.cache().open(&beside.held).and_then(|parent| open(&*parent, beside.name(found), how));
+    pub(super) fn open_second(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, how: Open) -> Option<Fd> {
+        let beside = &entry.node.own;
+        let how = if self.follows_here(entry) { how.following() } else { how };
+        let opened = cx.cache().open(&beside.held).and_then(|parent| open(&*parent, beside.name(entry), how));
         match opened {
             Ok(fd) => Some(fd),
             Err(cause) => {
-                Self::trouble(cx, wording::CANNOT_OPEN, second_path(found), cause);
+                Self::trouble(cx, wording::CANNOT_OPEN, second_path(entry), cause);
                 None
             }
         }
@@ -136,13 +136,13 @@ impl Comparer {
 
     /// Returns a record for the hard-link comparison, if that is requested and either file has
     /// several names.
-    pub(super) fn linked(&self, found: &Entry<Self>, pair: &Pair) -> Option<Linked> {
+    pub(super) fn linked(&self, entry: &Entry<Self>, pair: &Pair) -> Option<Linked> {
         let several = pair.first.links > 1 || pair.second.links > 1;
         let several = several && pair.first.kind != FileType::Directory;
         let compared = self.options.attributes.contains(Attributes::LINKS);
         (several && compared).then(|| Linked {
-            first: found.path(),
-            second: second_path(found),
+            first: entry.path(),
+            second: second_path(entry),
             files: (pair.first.identity, pair.second.identity),
         })
     }
@@ -151,13 +151,13 @@ impl Comparer {
     pub(super) fn hold(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         fd: Arc<Fd>,
         stat: &Stat,
     ) -> Beside {
-        let above = &found.node.own;
-        let how = if self.follows_here(found) { Open::DIRECTORY.following() } else { Open::DIRECTORY };
-        let held = cx.cache().hold(&above.held, above.name(found), how, stat.identity, Some(fd));
+        let above = &entry.node.own;
+        let how = if self.follows_here(entry) { Open::DIRECTORY.following() } else { Open::DIRECTORY };
+        let held = cx.cache().hold(&above.held, above.name(entry), how, stat.identity, Some(fd));
         Beside { held, name: None }
     }
 
@@ -168,29 +168,29 @@ impl Comparer {
     pub(super) fn only_in_second(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenDir<'_>,
         second: &Fd,
     ) -> Vec<Difference> {
         let Ok(source) = opened.source else { return Vec::new() };
         let mut reader = self.take_reader();
         let listed =
-            self.list(&mut reader, second).map_err(|cause| (second_path(found), cause)).and_then(|theirs| {
+            self.list(&mut reader, second).map_err(|cause| (second_path(entry), cause)).and_then(|theirs| {
                 let ours = open(&**source, c".", Open::DIRECTORY).and_then(|fd| {
                     let names = self.list(&mut reader, &fd)?;
                     fd.close()?;
                     Ok(names)
                 });
-                ours.map(|ours| (ours, theirs)).map_err(|cause| (found.path(), cause))
+                ours.map(|ours| (ours, theirs)).map_err(|cause| (entry.path(), cause))
             });
         self.return_reader(reader);
         match listed {
             Ok((ours, theirs)) => only_in(&ours, &theirs)
                 .filter(|name| !self.excludes(name))
                 .map(|name| {
-                    let directory = second_path(found);
+                    let directory = second_path(entry);
                     let [first, second] =
-                        [&found.path(), &directory].map(|path| joined(path, name.to_bytes()));
+                        [&entry.path(), &directory].map(|path| joined(path, name.to_bytes()));
                     Difference { first, second, what: only(directory, name, Side::Second) }
                 })
                 .collect(),

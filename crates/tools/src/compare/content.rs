@@ -68,23 +68,23 @@ impl Comparer {
     pub(super) fn begin_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<Compared> {
         cx.count(Tally { files: 1, ..Tally::default() });
-        let Some(pair) = self.pair(cx, found, opened.stat) else { return Start::Done };
-        let Some(second) = self.open_second(cx, found, Open::READ) else { return Start::Done };
+        let Some(pair) = self.pair(cx, entry, opened.stat) else { return Start::Done };
+        let Some(second) = self.open_second(cx, entry, Open::READ) else { return Start::Done };
         let sizes = (pair.first.size, pair.second.size);
-        if sizes.0 != sizes.1 && !self.names_files(found) {
-            let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
-            result.differences.push(difference(found, What::Size(sizes.0, sizes.1)));
-            self.add_attributes(cx, found, &pair, (opened.source, &second), &mut result);
-            Self::tell(cx, found, &result);
-            Self::close(cx, second, || second_path(found));
+        if sizes.0 != sizes.1 && !self.names_files(entry) {
+            let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
+            result.differences.push(difference(entry, What::Size(sizes.0, sizes.1)));
+            self.add_attributes(cx, entry, &pair, (opened.source, &second), &mut result);
+            Self::tell(cx, entry, &result);
+            Self::close(cx, second, || second_path(entry));
             return Start::Done;
         }
-        if sizes.0 >= RANGES_FROM_BYTES || self.names_files(found) {
-            Ranges::begin(self, cx, found.clone(), Arc::clone(opened.source), second, pair);
+        if sizes.0 >= RANGES_FROM_BYTES || self.names_files(entry) {
+            Ranges::begin(self, cx, entry.clone(), Arc::clone(opened.source), second, pair);
             return Start::Deferred;
         }
         let second = Arc::new(second);
@@ -94,8 +94,8 @@ impl Comparer {
     }
 
     /// True if the operands are two files, not two trees.
-    pub(super) fn names_files(&self, found: &Entry<Self>) -> bool {
-        found.is_operand()
+    pub(super) fn names_files(&self, entry: &Entry<Self>) -> bool {
+        entry.is_operand()
     }
 
     pub(super) fn compare_block(&self, file: &OpenFile<Self>, block: Block<'_>) {
@@ -106,18 +106,18 @@ impl Comparer {
 
     /// Completes a file whose blocks were compared.
     pub(super) fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
-        let (found, own) = (&file.found, &file.own);
+        let (entry, own) = (&file.entry, &file.own);
         let at = match self.differs_at(file) {
             Ok(at) => at,
             Err(cause) => {
-                Self::trouble(cx, wording::ERROR_READING, second_path(found), cause);
+                Self::trouble(cx, wording::ERROR_READING, second_path(entry), cause);
                 return false;
             }
         };
         let pair = Pair { first: file.stat, second: own.second_stat };
-        let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
-        result.differences.extend(at.map(|at| difference(found, What::Content(at))));
-        self.conclude(cx, found, &pair, (&file.source, &own.second), result)
+        let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
+        result.differences.extend(at.map(|at| difference(entry, What::Content(at))));
+        self.conclude(cx, entry, &pair, (&file.source, &own.second), result)
     }
 
     /// Returns the first difference, once all blocks are compared. The counterpart must end
@@ -139,12 +139,12 @@ impl Comparer {
     pub(super) fn conclude(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         pair: &Pair,
         (first, second): (&Fd, &Fd),
         mut result: Result,
     ) -> bool {
-        let sides = [(first, &pair.first, found.path()), (second, &pair.second, second_path(found))];
+        let sides = [(first, &pair.first, entry.path()), (second, &pair.second, second_path(entry))];
         let mut is_certain = true;
         for (file, stat, path) in sides {
             match has_changed(file, stat) {
@@ -154,21 +154,21 @@ impl Comparer {
             }
             is_certain = false;
         }
-        self.add_attributes(cx, found, pair, (first, second), &mut result);
-        Self::tell(cx, found, &result);
+        self.add_attributes(cx, entry, pair, (first, second), &mut result);
+        Self::tell(cx, entry, &result);
         is_certain
     }
 
     fn add_attributes(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         pair: &Pair,
         (first, second): (&Fd, &Fd),
         result: &mut Result,
     ) {
         let objects = (&Object::Open(first), &Object::Open(second));
-        result.differences.extend(self.attributes(cx, found, pair, objects));
+        result.differences.extend(self.attributes(cx, entry, pair, objects));
     }
 
     /// Closes a file and reports failure.
@@ -178,9 +178,9 @@ impl Comparer {
         }
     }
 
-    pub(super) fn end_file(cx: &Context<'_, Self>, found: &Entry<Self>, own: Compared) {
+    pub(super) fn end_file(cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared) {
         if let Some(second) = Arc::into_inner(own.second) {
-            Self::close(cx, second, || second_path(found));
+            Self::close(cx, second, || second_path(entry));
         }
     }
 }

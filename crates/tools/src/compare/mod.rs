@@ -171,63 +171,63 @@ impl Comparer {
     }
 
     /// Enters a directory if its counterpart is one too.
-    fn enter_both(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
+    fn enter_both(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
         cx.count(Tally { directories: 1, ..Tally::default() });
-        if self.options.dereference && found.node.is_within(opened.stat.identity) {
-            cx.problem(Problem::new(wording::LOOP).naming(found.path()));
+        if self.options.dereference && entry.node.is_within(opened.stat.identity) {
+            cx.problem(Problem::new(wording::LOOP).naming(entry.path()));
             return Enter::Over;
         }
-        let Some(pair) = self.pair(cx, found, opened.stat) else { return Enter::Over };
+        let Some(pair) = self.pair(cx, entry, opened.stat) else { return Enter::Over };
         let crosses =
-            found.node.stat.is_some_and(|above| above.identity.device != pair.first.identity.device);
+            entry.node.stat.is_some_and(|above| above.identity.device != pair.first.identity.device);
         if self.options.one_file_system && crosses {
             return Enter::Over;
         }
-        let Some(second) = self.open_second(cx, found, Open::DIRECTORY) else { return Enter::Over };
+        let Some(second) = self.open_second(cx, entry, Open::DIRECTORY) else { return Enter::Over };
         let second_stat = match stat(&second) {
             Ok(stat) => stat,
             Err(cause) => {
-                Self::trouble(cx, wording::CANNOT_STAT, second_path(found), cause);
+                Self::trouble(cx, wording::CANNOT_STAT, second_path(entry), cause);
                 return Enter::Over;
             }
         };
         let object = opened.source.map_or(Object::Nowhere, |source| Object::Open(source));
-        let mut differences = self.attributes(cx, found, &pair, (&object, &Object::Open(&second)));
-        differences.extend(self.only_in_second(cx, found, opened, &second));
-        Self::tell(cx, found, &Result { differences, linked: None });
-        Enter::Visit(self.hold(cx, found, Arc::new(second), &second_stat))
+        let mut differences = self.attributes(cx, entry, &pair, (&object, &Object::Open(&second)));
+        differences.extend(self.only_in_second(cx, entry, opened, &second));
+        Self::tell(cx, entry, &Result { differences, linked: None });
+        Enter::Visit(self.hold(cx, entry, Arc::new(second), &second_stat))
     }
 
     /// Compares entries that are neither directories nor regular files.
-    fn compare_other(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) {
-        let directory = match cx.cache().open(&found.node.source) {
+    fn compare_other(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) {
+        let directory = match cx.cache().open(&entry.node.source) {
             Ok(directory) => directory,
-            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, found.path(), cause),
+            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, entry.path(), cause),
         };
-        let follow = kind != EntryType::Symlink && self.follows_here(found);
+        let follow = kind != EntryType::Symlink && self.follows_here(entry);
         let looked = match follow {
-            true => stat_path(Some(&*directory), found.name(), true),
-            false => stat_at(&*directory, found.name()),
+            true => stat_path(Some(&*directory), entry.name(), true),
+            false => stat_at(&*directory, entry.name()),
         };
         let first = match looked {
             Ok(first) => first,
-            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, found.path(), cause),
+            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, entry.path(), cause),
         };
-        let Some(pair) = self.pair(cx, found, &first) else { return };
+        let Some(pair) = self.pair(cx, entry, &first) else { return };
         let count = match first.kind {
             FileType::Symlink => Tally { symlinks: 1, ..Tally::default() },
             _ => Tally { specials: 1, ..Tally::default() },
         };
         cx.count(count);
-        let mut result = Result { differences: Vec::new(), linked: self.linked(found, &pair) };
-        match self.essence(cx, found, &pair, &directory) {
-            Ok(what) => result.differences.extend(what.map(|what| difference(found, what))),
+        let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
+        match self.essence(cx, entry, &pair, &directory) {
+            Ok(what) => result.differences.extend(what.map(|what| difference(entry, what))),
             Err((path, cause)) => return Self::trouble(cx, wording::CANNOT_READ_LINK, path, cause),
         }
         let pin = || -> haul_sys::Result<_> {
-            let beside = cx.cache().open(&found.node.own.held)?;
-            let second = Pinned::open(&*beside, found.node.own.name(found))?;
-            Ok((Object::Pinned(Pinned::open(&*directory, found.name())?), Object::Pinned(second)))
+            let beside = cx.cache().open(&entry.node.own.held)?;
+            let second = Pinned::open(&*beside, entry.node.own.name(entry))?;
+            Ok((Object::Pinned(Pinned::open(&*directory, entry.name())?), Object::Pinned(second)))
         };
         let objects = match follow || self.options.attributes.is_empty() {
             true => Ok((Object::Nowhere, Object::Nowhere)),
@@ -235,27 +235,27 @@ impl Comparer {
         };
         let objects = match objects {
             Ok(objects) => objects,
-            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, found.path(), cause),
+            Err(cause) => return Self::trouble(cx, wording::CANNOT_STAT, entry.path(), cause),
         };
-        result.differences.extend(self.attributes(cx, found, &pair, (&objects.0, &objects.1)));
-        Self::tell(cx, found, &result);
+        result.differences.extend(self.attributes(cx, entry, &pair, (&objects.0, &objects.1)));
+        Self::tell(cx, entry, &result);
     }
 
     /// Compares link targets and device numbers.
     fn essence(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         Pair { first, second }: &Pair,
         directory: &Fd,
     ) -> std::result::Result<Option<What>, (Vec<u8>, Error)> {
         match first.kind {
             FileType::Symlink => {
-                let beside = &found.node.own;
-                let one = read_link(directory, found.name()).map_err(|cause| (found.path(), cause))?;
+                let beside = &entry.node.own;
+                let one = read_link(directory, entry.name()).map_err(|cause| (entry.path(), cause))?;
                 let other =
-                    cx.cache().open(&beside.held).and_then(|held| read_link(&*held, beside.name(found)));
-                let other = other.map_err(|cause| (second_path(found), cause))?;
+                    cx.cache().open(&beside.held).and_then(|held| read_link(&*held, beside.name(entry)));
+                let other = other.map_err(|cause| (second_path(entry), cause))?;
                 Ok((one != other).then(|| What::Target(one.into_bytes(), other.into_bytes())))
             }
             FileType::CharacterDevice | FileType::BlockDevice
@@ -272,12 +272,12 @@ impl Tool for Comparer {
     type Directory = Beside;
     type File = Compared;
 
-    fn follow(&self, found: &Entry<Self>) -> bool {
-        self.follows_here(found)
+    fn follow(&self, entry: &Entry<Self>) -> bool {
+        self.follows_here(entry)
     }
 
-    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
-        if self.is_decided() || (!found.is_operand() && self.excludes(found.name())) {
+    fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        if self.is_decided() || (!entry.is_operand() && self.excludes(entry.name())) {
             return Plan::Skip;
         }
         match kind {
@@ -287,8 +287,8 @@ impl Tool for Comparer {
         }
     }
 
-    fn enter_dir(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
-        self.enter_both(cx, found, opened)
+    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Beside> {
+        self.enter_both(cx, entry, opened)
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
@@ -299,18 +299,18 @@ impl Tool for Comparer {
         }
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Handled {
-        self.compare_other(cx, found, kind);
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
+        self.compare_other(cx, entry, kind);
         Handled::Over
     }
 
     fn open_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<Compared> {
-        self.begin_file(cx, found, opened)
+        self.begin_file(cx, entry, opened)
     }
 
     fn block(&self, file: &OpenFile<Self>, block: Block<'_>) -> Write {
@@ -322,20 +322,20 @@ impl Tool for Comparer {
         self.finish_file(cx, file)
     }
 
-    fn close_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, own: Compared, _: bool) {
-        Self::end_file(cx, found, own);
+    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared, _: bool) {
+        Self::end_file(cx, entry, own);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         let Failure::ReadCompared(cause) = failure else { return Reported::No };
-        Self::trouble(cx, wording::ERROR_READING, second_path(found), cause.clone());
+        Self::trouble(cx, wording::ERROR_READING, second_path(entry), cause.clone());
         Reported::Yes
     }
 
-    fn emitted(&self, cx: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
         match postcard::from_bytes(result) {
             Ok(result) => self.findings.take(result, &self.options, cx.report()),
-            Err(_) => cx.problem(Problem::new(wording::LOST).naming(found.path())),
+            Err(_) => cx.problem(Problem::new(wording::LOST).naming(entry.path())),
         }
     }
 }

@@ -25,7 +25,7 @@ const RANGE_BYTES: u64 = 2 << 20;
 
 /// Two files being compared.
 pub(super) struct Ranges {
-    found: Entry<Comparer>,
+    entry: Entry<Comparer>,
     first: Mutex<Option<Arc<Fd>>>,
     second: Mutex<Option<Arc<Fd>>>,
     pair: Pair,
@@ -71,7 +71,7 @@ impl Ranges {
     pub(super) fn begin(
         tool: &Comparer,
         cx: &Context<'_, Comparer>,
-        found: Entry<Comparer>,
+        entry: Entry<Comparer>,
         first: Arc<Fd>,
         second: Fd,
         pair: Pair,
@@ -80,14 +80,14 @@ impl Ranges {
         // Files of procfs and the like have content although their size is 0.
         let end = if one == 0 || other == 0 { u64::MAX } else { one.min(other) };
         let counts_lines =
-            tool.names_files(&found) && matches!(tool.options.listing, Listing::Full | Listing::Json);
+            tool.names_files(&entry) && matches!(tool.options.listing, Listing::Full | Listing::Json);
         let second = Arc::new(second);
         for file in [&*first, &second] {
             // Only advice: failure affects nothing but speed.
             haul_sys::advise(file, Advice::Sequential, 0).unwrap_or_default();
         }
         let ranges = Self {
-            found,
+            entry,
             first: Mutex::new(Some(first)),
             second: Mutex::new(Some(second)),
             pair,
@@ -206,10 +206,10 @@ impl Stages<Comparer> for Ranges {
         if let Some((side, cause)) = outcome.failure {
             sum.failed = true;
             self.over.store(true, Ordering::Relaxed);
-            let path = if side == Side::First { self.found.path() } else { second_path(&self.found) };
+            let path = if side == Side::First { self.entry.path() } else { second_path(&self.entry) };
             Comparer::trouble(cx, wording::ERROR_READING, path, cause);
         } else if let Some((at, shorter)) = outcome.differs {
-            let named = cx.tool().names_files(&self.found);
+            let named = cx.tool().names_files(&self.entry);
             sum.what = Some(match shorter {
                 Some(side) if named => What::Ends(side, at, sum.lines, sum.ends_with_line),
                 _ if named => What::Named(at, sum.lines),
@@ -220,21 +220,21 @@ impl Stages<Comparer> for Ranges {
 
     fn end(&self, cx: &Context<'_, Comparer>) {
         let tool = cx.tool();
-        let Some((first, second)) = self.files() else { return cx.settle(&self.found) };
+        let Some((first, second)) = self.files() else { return cx.complete(&self.entry) };
         let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
         if !sum.failed {
             let what = sum.what.take().or_else(|| self.at_the_end(&sum));
-            let mut result = Result { differences: Vec::new(), linked: tool.linked(&self.found, &self.pair) };
-            result.differences.extend(what.map(|what| difference(&self.found, what)));
-            tool.conclude(cx, &self.found, &self.pair, (&first, &second), result);
+            let mut result = Result { differences: Vec::new(), linked: tool.linked(&self.entry, &self.pair) };
+            result.differences.extend(what.map(|what| difference(&self.entry, what)));
+            tool.conclude(cx, &self.entry, &self.pair, (&first, &second), result);
         }
         drop((first, second, sum));
-        for (held, path) in [(&self.first, self.found.path()), (&self.second, second_path(&self.found))] {
+        for (held, path) in [(&self.first, self.entry.path()), (&self.second, second_path(&self.entry))] {
             let file = held.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(file) = file.and_then(Arc::into_inner) {
                 Comparer::close(cx, file, || path);
             }
         }
-        cx.settle(&self.found);
+        cx.complete(&self.entry);
     }
 }

@@ -15,11 +15,11 @@ impl Copier {
     /// Why a file is not offered to the kernel, but read and written in blocks; `None` if it is offered.
     pub(super) fn why_in_blocks(
         &self,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         stat: &Stat,
         holes: Holes,
     ) -> Option<&'static str> {
-        if found.node.own.held.identity().device != stat.identity.device {
+        if entry.node.own.held.identity().device != stat.identity.device {
             Some("it goes to another file system")
         } else if holes == Holes::Skip {
             Some("it has holes")
@@ -49,7 +49,7 @@ impl Copier {
         let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
         let way = match offload {
             _ if file.own.reflinked => "shares the blocks of its source".to_owned(),
-            "yes" => match self.why_in_blocks(&file.found, &file.stat, holes) {
+            "yes" => match self.why_in_blocks(&file.entry, &file.stat, holes) {
                 Some(why) => format!("copied in the kernel; without --debug in blocks, as {why}"),
                 None => "copied in the kernel".to_owned(),
             },
@@ -57,7 +57,7 @@ impl Copier {
             _ if file.was_read_in_blocks() => "copied in blocks".to_owned(),
             _ => "has no data to copy".to_owned(),
         };
-        cx.report().debug(&format!("{}: {way}", String::from_utf8_lossy(&file.found.path())));
+        cx.report().debug(&format!("{}: {way}", String::from_utf8_lossy(&file.entry.path())));
     }
 
     fn offload_word(&self, file: &OpenFile<Self>) -> &'static str {

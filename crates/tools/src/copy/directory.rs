@@ -34,17 +34,17 @@ impl Copier {
     pub(super) fn enter_directory(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenDir<'_>,
     ) -> Enter<TargetDirectory> {
-        if self.is_own_copy(cx, found, opened.stat.identity) {
+        if self.is_own_copy(cx, entry, opened.stat.identity) {
             return Enter::Over;
         }
-        if let Some(refusal) = self.refusal(found, opened.stat) {
-            cx.problem(self.refuse(cx, found, opened.stat, refusal));
+        if let Some(refusal) = self.refusal(entry, opened.stat) {
+            cx.problem(self.refuse(cx, entry, opened.stat, refusal));
             return Enter::Over;
         }
-        let ready = match self.ready_directory(found, opened.stat, cx) {
+        let ready = match self.ready_directory(entry, opened.stat, cx) {
             Ok(Some(ready)) => ready,
             Ok(None) => return Enter::Over,
             Err(problem) => {
@@ -52,41 +52,41 @@ impl Copier {
                 return Enter::Over;
             }
         };
-        let above = &found.node.own;
-        if found.is_operand() {
+        let above = &entry.node.own;
+        if entry.is_operand() {
             self.named.record(opened.stat.identity, || NamedCopy {
                 operand: above.copy.index,
-                place: (above.held.identity(), target_name(found).to_owned()),
-                shown: target_path(found),
+                place: (above.held.identity(), target_name(entry).to_owned()),
+                shown: target_path(entry),
             });
         }
         if ready.is_new {
             let above_is_new = above.made.as_ref().is_some_and(|made| made.before.is_none());
             if !above_is_new && !self.tops.record(ready.stat.identity, above.copy.index) {
-                cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)));
+                cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)));
                 return Enter::Over;
             }
-            self.tell_copied(cx, found);
+            self.tell_copied(cx, entry);
             if let Ok(source) = opened.source {
-                self.give_directory_layout(cx, found, (source, opened.stat), (&ready.fd, &ready.stat));
+                self.give_directory_layout(cx, entry, (source, opened.stat), (&ready.fd, &ready.stat));
             }
         }
         cx.count(Tally { directories: 1, ..Tally::default() });
         let xattrs = match opened.source {
-            Ok(source) => self.read_xattrs(cx, Object::Open(source), &|| found.path()),
+            Ok(source) => self.read_xattrs(cx, Object::Open(source), &|| entry.path()),
             Err(_) => SourceXattrs::default(),
         };
         let follow = !ready.is_new && !looks_at_link(&self.options, FileType::Directory);
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         let gives_access_list = self.gives_access_list(&ready.fd);
         let crossing =
-            found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
+            entry.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
         let held = cx.cache().hold_shown(
-            (&above.held, target_name(found)),
+            (&above.held, target_name(entry)),
             how,
             ready.stat.identity,
             Some(Arc::clone(&ready.fd)),
-            shown_directory(found),
+            shown_directory(entry),
         );
         let own = TargetDirectory {
             held,
@@ -106,8 +106,8 @@ impl Copier {
     }
 
     /// Tells once that the target is in the source.
-    fn tell_into_itself(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
-        let copy = &found.node.own.copy;
+    fn tell_into_itself(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        let copy = &entry.node.own.copy;
         if copy.tells_first() {
             let problem = Problem::new(wording::INTO_ITSELF);
             cx.problem(problem.naming(copy.source.clone()).naming(copy.target.clone()));
@@ -118,27 +118,27 @@ impl Copier {
     ///
     /// GNU meets operands one after the other, and so refuses what an earlier one has done. Here it is the order of the
     /// operands that counts too, whoever comes first.
-    fn is_own_copy(&self, cx: &Context<'_, Self>, found: &Entry<Self>, directory: Identity) -> bool {
+    fn is_own_copy(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, directory: Identity) -> bool {
         let Some(operand) = self.tops.operand(directory) else { return false };
-        if operand <= found.node.own.copy.index {
-            self.tell_into_itself(cx, found);
+        if operand <= entry.node.own.copy.index {
+            self.tell_into_itself(cx, entry);
         }
         true
     }
 
     /// Words the refusal of a directory that was copied for another operand, or that a symbolic link in it leads to.
-    fn refusal(&self, found: &Entry<Self>, source: &Stat) -> Option<Problem> {
-        let follows = self.follows_here(found);
-        if self.options.dereference == Dereference::Always && found.node.is_within(source.identity) {
-            return Some(Problem::new(wording::CYCLIC_LINK).naming(found.path()));
+    fn refusal(&self, entry: &Entry<Self>, source: &Stat) -> Option<Problem> {
+        let follows = self.follows_here(entry);
+        if self.options.dereference == Dereference::Always && entry.node.is_within(source.identity) {
+            return Some(Problem::new(wording::CYCLIC_LINK).naming(entry.path()));
         }
-        let own = &found.node.own;
+        let own = &entry.node.own;
         let copied = self.named.of(source.identity).filter(|copied| copied.operand < own.copy.index)?;
-        if copied.is_in(own.held.identity(), target_name(found)) {
+        if copied.is_in(own.held.identity(), target_name(entry)) {
             let problem = Problem::new(wording::DIRECTORY_TWICE).naming(own.copy.source.clone());
             return Some(problem.as_warning());
         }
-        let problem = || Problem::new(wording::NO_DIRECTORY_LINK).naming(target_path(found));
+        let problem = || Problem::new(wording::NO_DIRECTORY_LINK).naming(target_path(entry));
         (!follows).then(|| problem().naming(copied.shown))
     }
 
@@ -146,46 +146,46 @@ impl Copier {
     fn refuse(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Stat,
         refusal: Problem,
     ) -> Problem {
-        let Ok(parent) = open_directory(cx, found) else { return refusal };
+        let Ok(parent) = open_directory(cx, entry) else { return refusal };
         if self.options.existing.backs_up() {
             return refusal;
         }
         // Without backups nothing gives way to a directory, so this only looks.
-        self.clear(cx, found, &parent, &mut None, source).err().unwrap_or(refusal)
+        self.clear(cx, entry, &parent, &mut None, source).err().unwrap_or(refusal)
     }
 
     /// Makes the target directory, or finds it there. `None` if it is left out, and that was told.
     fn ready_directory(
         &self,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Stat,
         cx: &Context<'_, Self>,
     ) -> Result<Option<Ready>, Problem> {
-        let parent = open_directory(cx, found)
-            .map_err(|cause| problem(found, wording::CANNOT_CREATE_DIRECTORY, cause))?;
-        let exists = match self.make_new_directory(found, source, &parent) {
+        let parent = open_directory(cx, entry)
+            .map_err(|cause| problem(entry, wording::CANNOT_CREATE_DIRECTORY, cause))?;
+        let exists = match self.make_new_directory(entry, source, &parent) {
             Ok(ready) => return ready.map(Some),
             Err(cause) if cause.is(Errno::EXIST) => cause,
-            Err(cause) => return Err(failure(found, &parent, wording::CANNOT_CREATE_DIRECTORY, cause)),
+            Err(cause) => return Err(failure(entry, &parent, wording::CANNOT_CREATE_DIRECTORY, cause)),
         };
-        let mut turn = self.turn(found);
-        match self.clear(cx, found, &parent, &mut turn, source)? {
+        let mut turn = self.turn(entry);
+        match self.clear(cx, entry, &parent, &mut turn, source)? {
             Place::Left(_) => Ok(None),
             Place::Taken(Some(there)) if there.kind == FileType::Directory => {
-                self.existing_directory(found, &parent).map(Some)
+                self.existing_directory(entry, &parent).map(Some)
             }
-            Place::Taken(_) => Err(problem(found, wording::CANNOT_CREATE_DIRECTORY, exists)),
+            Place::Taken(_) => Err(problem(entry, wording::CANNOT_CREATE_DIRECTORY, exists)),
             Place::Free(backup) => {
                 let made = self
-                    .make_new_directory(found, source, &parent)
-                    .map_err(|cause| problem(found, wording::CANNOT_CREATE_DIRECTORY, cause))
+                    .make_new_directory(entry, source, &parent)
+                    .map_err(|cause| problem(entry, wording::CANNOT_CREATE_DIRECTORY, cause))
                     .and_then(|ready| ready);
                 if made.is_err() {
-                    self.put_back(cx, found, backup.as_deref());
+                    self.put_back(cx, entry, backup.as_deref());
                 }
                 made.map(Some)
             }
@@ -195,29 +195,29 @@ impl Copier {
     /// Makes a directory where nothing is. The outer error is that of the making itself.
     fn make_new_directory(
         &self,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Stat,
         parent: &Fd,
     ) -> Result<Result<Ready, Problem>, Error> {
-        let (name, mode) = (target_name(found), self.new_directory_mode(source).or(Mode::OWNER));
+        let (name, mode) = (target_name(entry), self.new_directory_mode(source).or(Mode::OWNER));
         let creation = Creation::begin(
             Special { kind: FileType::Directory, mode, device_number: 0 },
-            found.node.own.is_shared,
+            entry.node.own.is_shared,
         );
         make_directory(parent, name, mode)?;
-        let opened = creation.open_directory(parent, name, found.node.own.is_shared);
+        let opened = creation.open_directory(parent, name, entry.node.own.is_shared);
         // The mode it was made with, so that leaving knows what the umask and the parent made of it.
         Ok(opened.map(|(fd, stat)| Ready { fd: Arc::new(fd), stat, is_new: true }).map_err(|cause| {
             let wording = match cause.operation() {
                 Operation::Fchmod => wording::SETTING_PERMISSIONS,
                 _ => wording::CANNOT_STAT,
             };
-            not_ours(found, wording, cause)
+            not_ours(entry, wording, cause)
         }))
     }
 
-    fn existing_directory(&self, found: &Entry<Self>, parent: &Fd) -> Result<Ready, Problem> {
-        let name = target_name(found);
+    fn existing_directory(&self, entry: &Entry<Self>, parent: &Fd) -> Result<Ready, Problem> {
+        let name = target_name(entry);
         let follow = !looks_at_link(&self.options, FileType::Directory);
         let how = |how: Open| if follow { how.following() } else { how };
         let fd = match open(parent, name, how(Open::DIRECTORY)) {
@@ -225,12 +225,12 @@ impl Copier {
             Err(cause) if cause.is(Errno::ACCESS) => open(parent, name, how(Open::SEARCH)),
             outcome => outcome,
         };
-        let fd = fd.map_err(|cause| problem(found, wording::CANNOT_STAT, cause))?;
+        let fd = fd.map_err(|cause| problem(entry, wording::CANNOT_STAT, cause))?;
         if follow && self.made_links.has(parent, name) {
             let problem = Problem::new(wording::JUST_CREATED_LINK);
-            return Err(problem.naming(found.path()).naming(target_path(found)));
+            return Err(problem.naming(entry.path()).naming(target_path(entry)));
         }
-        let stat = stat(&fd).map_err(|cause| problem(found, wording::CANNOT_STAT, cause))?;
+        let stat = stat(&fd).map_err(|cause| problem(entry, wording::CANNOT_STAT, cause))?;
         Ok(Ready { fd: Arc::new(fd), stat, is_new: false })
     }
 
@@ -294,9 +294,9 @@ impl Copier {
     }
 
     /// Gives the line of `--verbose` for an entry whose copy failed after GNU would have looked at its place.
-    pub(super) fn tell_tried(&self, cx: &Context<'_, Self>, found: &Entry<Self>, problem: &Problem) {
+    pub(super) fn tell_tried(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, problem: &Problem) {
         if problem.wording != wording::CANNOT_STAT {
-            self.tell_copied(cx, found);
+            self.tell_copied(cx, entry);
         }
     }
 

@@ -47,7 +47,7 @@ impl Copier {
     pub(super) fn wanted_layout(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         (source, stat): (&Fd, &Stat),
         bearer: Bearer,
     ) -> Option<Layout> {
@@ -56,7 +56,7 @@ impl Copier {
         let layout = match Layout::of(source, how, bearer) {
             Ok(layout) => layout?,
             Err(refusal) => {
-                self.remark_layout(cx, &found.path(), &refusal);
+                self.remark_layout(cx, &entry.path(), &refusal);
                 return None;
             }
         };
@@ -68,16 +68,16 @@ impl Copier {
     pub(super) fn make_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         (directory, name): (&Fd, &CStr),
         mode: Mode,
         layout: Option<&Layout>,
     ) -> Result<Fd, Error> {
         let Some(layout) = layout else { return open(directory, name, Open::create(mode)) };
-        let there = self.layouts.systems.striped(directory, found.node.own.held.identity().device);
+        let there = self.layouts.systems.striped(directory, entry.node.own.held.identity().device);
         let created = create((directory, name), mode, layout, there)?;
         if let Some(refusal) = created.refusal {
-            self.tell_refusal(cx, &target_path(found), &refusal);
+            self.tell_refusal(cx, &target_path(entry), &refusal);
         }
         Ok(created.file)
     }
@@ -86,16 +86,16 @@ impl Copier {
     pub(super) fn give_directory_layout(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: (&Fd, &Stat),
         (made, stat): (&Fd, &Stat),
     ) {
-        let Some(layout) = self.wanted_layout(cx, found, source, Bearer::Directory) else { return };
+        let Some(layout) = self.wanted_layout(cx, entry, source, Bearer::Directory) else { return };
         let there = self.layouts.systems.striped(made, stat.identity.device);
         let given =
             if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(Refusal::Elsewhere) };
         if let Err(refusal) = given {
-            self.tell_refusal(cx, &target_path(found), &refusal);
+            self.tell_refusal(cx, &target_path(entry), &refusal);
         }
     }
 
@@ -133,7 +133,7 @@ impl Copier {
 
     /// Says how a file that was begun is striped: as its target is, or else its source.
     pub(super) fn striping_of(&self, file: &OpenFile<Self>) -> Option<Striping> {
-        let device = file.found.node.own.held.identity().device;
+        let device = file.entry.node.own.held.identity().device;
         let of = |fd: &Fd, device| striping(&self.layouts.systems, fd, device, file.stat.size);
         let target = file.target.as_ref().and_then(|target| of(target, device));
         target.or_else(|| of(&file.source, file.stat.identity.device))

@@ -88,29 +88,29 @@ enum Linking {
 
 impl Copier {
     /// Says who copies the file an entry is a name of. A file that is copied already is linked here.
-    pub(super) fn claim(&self, cx: &Context<'_, Self>, found: &Entry<Self>, stat: &Stat) -> NameClaim {
+    pub(super) fn claim(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stat: &Stat) -> NameClaim {
         let follows = match self.options.dereference {
             Dereference::Always => true,
-            Dereference::Operands => found.is_operand(),
+            Dereference::Operands => entry.is_operand(),
             Dereference::Never => false,
         };
         if !self.preserves(Preserve::LINKS) || !(stat.links > 1 || follows) {
             return NameClaim::First(None);
         }
-        if found.node.owner.is_some() {
+        if entry.node.owner.is_some() {
             // Only the process that walks knows all names.
-            return match cx.hand_back(found) {
+            return match cx.hand_back(entry) {
                 true => NameClaim::Waits,
                 false => NameClaim::First(Some(stat.identity)),
             };
         }
         loop {
-            match self.links.claim(FileKey::from(stat), found.clone()) {
+            match self.links.claim(FileKey::from(stat), entry.clone()) {
                 Claim::First(_) => return NameClaim::First(Some(stat.identity)),
                 Claim::Waits => return NameClaim::Waits,
                 Claim::Alone(_) => return NameClaim::First(None),
-                Claim::Known(found, first) => {
-                    if self.is_linked(cx, &found, &first) {
+                Claim::Known(entry, first) => {
+                    if self.is_linked(cx, &entry, &first) {
                         return NameClaim::Over;
                     }
                     // Forgotten: the next claim is the first, or finds what another worker has made meanwhile.
@@ -128,37 +128,37 @@ impl Copier {
     pub(super) fn complete_link(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         file: Identity,
         made: Option<MadeFile>,
     ) {
-        if let Some(owner) = &found.node.owner {
-            return owner.note_linkable(found);
+        if let Some(owner) = &entry.node.owner {
+            return owner.note_linkable(entry);
         }
         let by_name = || {
-            let directory = open_directory(cx, found)?;
-            stat_at(&directory, target_name(found)).map(|stat| MadeFile::of(&stat))
+            let directory = open_directory(cx, entry)?;
+            stat_at(&directory, target_name(entry)).map(|stat| MadeFile::of(&stat))
         };
         let made = match made.map_or_else(by_name, Ok) {
             Ok(made) => made,
             Err(cause) => {
                 // Gone already: nothing to link to. Otherwise the other names become files of their own, an error.
                 if !cause.is(Errno::NOENT) {
-                    cx.problem(Problem::new(wording::CANNOT_STAT).naming(target_path(found)).because(cause));
+                    cx.problem(Problem::new(wording::CANNOT_STAT).naming(target_path(entry)).because(cause));
                 }
                 return self.abandon_link(cx, Some(file));
             }
         };
-        let held = Arc::clone(&found.node.own.held);
+        let held = Arc::clone(&entry.node.own.held);
         let first = LinkedName {
             held,
-            name: target_name(found).to_owned(),
+            name: target_name(entry).to_owned(),
             file: made,
-            is_shared: found.node.own.is_shared,
+            is_shared: entry.node.own.is_shared,
         };
         for waiting in self.links.complete(file, first.clone()) {
             if self.is_linked(cx, &waiting, &first) {
-                cx.settle(&waiting);
+                cx.complete(&waiting);
             } else {
                 self.forget(file, &first);
                 cx.retry(waiting);
@@ -177,8 +177,8 @@ impl Copier {
 
     /// Gives the copy of an entry's file the further name that the entry asks for. False if there is no copy any more; all
     /// else is told here.
-    fn is_linked(&self, cx: &Context<'_, Self>, found: &Entry<Self>, first: &LinkedName) -> bool {
-        match self.try_link(cx, found, first) {
+    fn is_linked(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, first: &LinkedName) -> bool {
+        match self.try_link(cx, entry, first) {
             Ok(Linking::Done) => cx.count(Tally { hard_links: 1, ..Tally::default() }),
             Ok(Linking::Left) => {}
             Ok(Linking::Stale) => return false,
@@ -190,57 +190,57 @@ impl Copier {
     fn try_link(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         first: &LinkedName,
     ) -> Result<Linking, Problem> {
         let failed = |cause| {
-            let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found));
+            let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(entry));
             problem.naming(first.held.path_of(&first.name)).because(cause)
         };
         let old = cx.cache().open(&first.held).map_err(failed)?;
         // The first name may be a symbolic link that `-s` has made. Where links are followed GNU follows it too.
-        let follow = self.options.make == Make::Symlink && self.follows_here(found);
+        let follow = self.options.make == Make::Symlink && self.follows_here(entry);
         let Some(copy) = first.find(&old).map_err(failed)? else { return Ok(Linking::Stale) };
-        let new = open_directory(cx, found).map_err(failed)?;
+        let new = open_directory(cx, entry).map_err(failed)?;
         let make = |name: &CStr| match &copy {
             FirstCopy::Pinned(pinned) if !follow => pinned.link(&new, name),
             _ => link_at_path(Some(&*old), &first.name, follow, &new, name),
         };
-        match make(target_name(found)) {
+        match make(target_name(entry)) {
             Err(cause) if cause.is(Errno::EXIST) => {}
             outcome => {
-                self.tell_copied(cx, found);
+                self.tell_copied(cx, entry);
                 return outcome.map(|()| Linking::Done).map_err(failed);
             }
         }
-        let unseen = |cause| Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause);
+        let unseen = |cause| Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause);
         let source = cx
             .cache()
-            .open(&found.node.source)
-            .and_then(|directory| stat_path(Some(&*directory), found.name(), self.follows_here(found)))
+            .open(&entry.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), entry.name(), self.follows_here(entry)))
             .map_err(unseen)?;
-        let mut turn = self.turn(found);
-        match self.clear(cx, found, &new, &mut turn, &source)? {
+        let mut turn = self.turn(entry);
+        match self.clear(cx, entry, &new, &mut turn, &source)? {
             Place::Left(Left::AsItIs) => return Ok(Linking::Left),
             // It is not older than the source, but it has to be the file that the source's other names became.
             Place::Left(Left::AsCopy) => {}
-            Place::Taken(_) => self.tell_copied(cx, found),
+            Place::Taken(_) => self.tell_copied(cx, entry),
             Place::Free(backup) => {
-                self.tell_copied_over(cx, found, backup.as_deref());
-                match make(target_name(found)) {
+                self.tell_copied_over(cx, entry, backup.as_deref());
+                match make(target_name(entry)) {
                     // A symbolic link that leads nowhere.
                     Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
                     outcome => {
                         return outcome.map(|()| Linking::Done).map_err(|cause| {
-                            self.put_back(cx, found, backup.as_deref());
+                            self.put_back(cx, entry, backup.as_deref());
                             failed(cause)
                         });
                     }
                 }
             }
         }
-        replace(&new, target_name(found), &make).map_err(failed)?;
-        self.tell_removed(cx, found);
+        replace(&new, target_name(entry), &make).map_err(failed)?;
+        self.tell_removed(cx, entry);
         Ok(Linking::Done)
     }
 }

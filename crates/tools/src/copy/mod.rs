@@ -265,10 +265,10 @@ impl Copier {
         self.options.preserve.contains(what)
     }
 
-    fn follows_here(&self, found: &Entry<Self>) -> bool {
+    fn follows_here(&self, entry: &Entry<Self>) -> bool {
         match self.options.dereference {
             Dereference::Never => false,
-            Dereference::Operands => found.is_operand(),
+            Dereference::Operands => entry.is_operand(),
             Dereference::Always => true,
         }
     }
@@ -280,12 +280,12 @@ impl Copier {
     }
 
     /// Which files are probed: not those that may turn out to be linked, cloned or copied by the kernel.
-    fn probe(&self, found: &Entry<Self>) -> Probe {
-        let target = &found.node.own;
+    fn probe(&self, entry: &Entry<Self>) -> Probe {
+        let target = &entry.node.own;
         if self.options.debug || (self.options.reflink != Reflink::Never && !target.refuses_reflink()) {
             return Probe::NEVER;
         }
-        let same_device = target.held.identity().device == found.node.source.identity().device;
+        let same_device = target.held.identity().device == entry.node.source.identity().device;
         Probe {
             links_max: if self.preserves(Preserve::LINKS) { 1 } else { u32::MAX },
             bytes_max: if same_device { self.offload_bytes - 1 } else { u64::MAX },
@@ -293,25 +293,25 @@ impl Copier {
     }
 
     /// Called when a source can't be opened. GNU opens it after it has looked at the target, and told of the copy.
-    fn source_not_opened(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Reported {
-        let refusal = self.stat_source(cx, found).ok().and_then(|stat| self.refuses(cx, found, &stat));
+    fn source_not_opened(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Reported {
+        let refusal = self.stat_source(cx, entry).ok().and_then(|stat| self.refuses(cx, entry, &stat));
         match refusal {
             Some(problem) => {
                 cx.problem(problem);
                 Reported::Yes
             }
             None => {
-                self.tell_copied(cx, found);
+                self.tell_copied(cx, entry);
                 Reported::No
             }
         }
     }
 
     /// Remembers what an operand was copied to.
-    fn record_created(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
+    fn record_created(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let Some(created) = &self.created else { return };
-        let name = target_name(found);
-        if let Ok(stat) = open_directory(cx, found).and_then(|directory| stat_at(&directory, name)) {
+        let name = target_name(entry);
+        if let Ok(stat) = open_directory(cx, entry).and_then(|directory| stat_at(&directory, name)) {
             let mut created = created.lock().unwrap_or_else(PoisonError::into_inner);
             created.insert((name.to_owned(), stat.identity));
         }
@@ -329,20 +329,20 @@ impl Tool for Copier {
     type Directory = TargetDirectory;
     type File = CopiedFile;
 
-    fn follow(&self, found: &Entry<Self>) -> bool {
-        self.follows_here(found)
+    fn follow(&self, entry: &Entry<Self>) -> bool {
+        self.follows_here(entry)
     }
 
-    fn plan(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
         if kind == EntryType::Directory {
             return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }
-        if self.leaves(cx, found, kind) {
+        if self.leaves(cx, entry, kind) {
             return Plan::Skip;
         }
         match (kind, self.options.make) {
             (EntryType::Regular, Make::Copy) if !self.options.attributes_only => {
-                Plan::Read(self.probe(found))
+                Plan::Read(self.probe(entry))
             }
             _ => Plan::Handle,
         }
@@ -351,27 +351,27 @@ impl Tool for Copier {
     fn enter_dir(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenDir<'_>,
     ) -> Enter<TargetDirectory> {
-        self.enter_directory(cx, found, opened)
+        self.enter_directory(cx, entry, opened)
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         self.leave_directory(cx, node);
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Handled {
-        self.handle_entry(cx, found, kind)
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
+        self.handle_entry(cx, entry, kind)
     }
 
     fn open_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<CopiedFile> {
-        self.begin_file(cx, found, *opened)
+        self.begin_file(cx, entry, *opened)
     }
 
     /// Leaves zeros out where holes are wanted: with `--sparse=always`, and in a file that has holes already.
@@ -383,22 +383,22 @@ impl Tool for Copier {
         self.finish_copy(cx, file)
     }
 
-    fn close_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, own: CopiedFile, moved: bool) {
-        self.end_file(cx, found, &own, moved);
+    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: CopiedFile, moved: bool) {
+        self.end_file(cx, entry, &own, moved);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         let (wording, cause) = match failure {
             Failure::WriteTarget(cause) => (haul_flow::wording::ERROR_WRITING, cause),
             Failure::CloseTarget(cause) => (haul_flow::wording::FAILED_TO_CLOSE, cause),
             Failure::OpenDir(cause) | Failure::OpenFile(cause)
-                if found.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
+                if entry.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
             {
-                return self.source_not_opened(cx, found);
+                return self.source_not_opened(cx, entry);
             }
             _ => return Reported::No,
         };
-        cx.problem(Problem::new(wording).naming(target_path(found)).because(cause.clone()));
+        cx.problem(Problem::new(wording).naming(target_path(entry)).because(cause.clone()));
         Reported::Yes
     }
 }

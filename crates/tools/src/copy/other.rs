@@ -20,10 +20,10 @@ impl Copier {
     pub(super) fn handle_entry(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         kind: EntryType,
     ) -> Handled {
-        match self.try_handle(cx, found, kind) {
+        match self.try_handle(cx, entry, kind) {
             Ok(handled) => handled,
             Err(problem) => {
                 cx.problem(problem);
@@ -35,45 +35,45 @@ impl Copier {
     fn try_handle(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         kind: EntryType,
     ) -> Result<Handled, Problem> {
         if kind == EntryType::Directory {
-            return Err(Problem::new(wording::OMITTING_DIRECTORY).naming(found.path()));
+            return Err(Problem::new(wording::OMITTING_DIRECTORY).naming(entry.path()));
         }
-        if self.links_at_once(cx, found) {
+        if self.links_at_once(cx, entry) {
             return Ok(Handled::Over);
         }
-        let cannot_stat = |cause| Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause);
-        let directory = cx.cache().open(&found.node.source).map_err(cannot_stat)?;
-        let follow = self.follows_here(found);
-        let source = stat_path(Some(&*directory), found.name(), follow).map_err(cannot_stat)?;
+        let cannot_stat = |cause| Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause);
+        let directory = cx.cache().open(&entry.node.source).map_err(cannot_stat)?;
+        let follow = self.follows_here(entry);
+        let source = stat_path(Some(&*directory), entry.name(), follow).map_err(cannot_stat)?;
         let is_read = self.options.make == Make::Copy && !self.options.attributes_only;
         if is_read && source.kind == FileType::Regular {
             // It was something else when it was decided that it is not read like one; reading it by name could wait for ever.
-            return Err(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
+            return Err(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
         }
         match self.options.make {
-            Make::HardLink => return self.make_hard_link(cx, found, &directory, &source),
+            Make::HardLink => return self.make_hard_link(cx, entry, &directory, &source),
             Make::Symlink | Make::Copy => {}
         }
-        let link = match self.claim(cx, found, &source) {
+        let link = match self.claim(cx, entry, &source) {
             NameClaim::First(link) => link,
             NameClaim::Waits => return Ok(Handled::Deferred),
             NameClaim::Over => return Ok(Handled::Over),
         };
         let made = match (self.is_read_as_file(source.kind), self.options.attributes_only) {
-            _ if self.options.make == Make::Symlink => self.make_link_to_source(cx, found, &source),
-            (true, true) => self.copy_without_data(cx, found, &directory, &source),
-            (true, false) => stream::copy_special(self, cx, found, &directory, &source),
-            (false, _) => self.remake(cx, found, &directory, &source),
+            _ if self.options.make == Make::Symlink => self.make_link_to_source(cx, entry, &source),
+            (true, true) => self.copy_without_data(cx, entry, &directory, &source),
+            (true, false) => stream::copy_special(self, cx, entry, &directory, &source),
+            (false, _) => self.remake(cx, entry, &directory, &source),
         };
         match made {
-            Ok(Made::Whole) => self.made(cx, found, link),
+            Ok(Made::Whole) => self.made(cx, entry, link),
             // A file that is as good as a copy is one for its other names too.
             Ok(Made::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
-                    self.complete_link(cx, found, file, None);
+                    self.complete_link(cx, entry, file, None);
                 }
             }
             Ok(Made::Left(Left::AsItIs) | Made::Broken) => self.abandon_link(cx, link),
@@ -87,43 +87,43 @@ impl Copier {
 
     /// Makes the link that `-l` or `-s` asks for in one call, if the listing has said all that has to be known; returns
     /// whether it is there. If not, looking closer will tell why.
-    fn links_at_once(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> bool {
+    fn links_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> bool {
         // What the listing says, not what a link that is followed leads to.
-        let is_listed = !found.is_operand() && matches!(found.kind, EntryType::Regular | EntryType::Special);
+        let is_listed = !entry.is_operand() && matches!(entry.kind, EntryType::Regular | EntryType::Special);
         if !is_listed || self.options.existing.backs_up() {
             return false;
         }
         let (made, counted) = match self.options.make {
             Make::Copy => return false,
             Make::HardLink => {
-                (self.hard_link_at_once(cx, found), Tally { hard_links: 1, ..Tally::default() })
+                (self.hard_link_at_once(cx, entry), Tally { hard_links: 1, ..Tally::default() })
             }
             // Its times, and the other names of its source, are not in the listing.
             Make::Symlink if self.preserves(Preserve::TIMESTAMPS) || self.preserves(Preserve::LINKS) => {
                 return false;
             }
-            Make::Symlink => (self.symlink_at_once(cx, found), Tally { symlinks: 1, ..Tally::default() }),
+            Make::Symlink => (self.symlink_at_once(cx, entry), Tally { symlinks: 1, ..Tally::default() }),
         };
         let is_there = made.is_ok();
         if is_there {
-            self.tell_copied(cx, found);
+            self.tell_copied(cx, entry);
             cx.count(counted);
         }
         is_there
     }
 
-    fn hard_link_at_once(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<(), Error> {
-        let (source, target) = (cx.cache().open(&found.node.source)?, open_directory(cx, found)?);
-        link_at_path(Some(&*source), found.name(), false, &target, target_name(found))
+    fn hard_link_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Error> {
+        let (source, target) = (cx.cache().open(&entry.node.source)?, open_directory(cx, entry)?);
+        link_at_path(Some(&*source), entry.name(), false, &target, target_name(entry))
     }
 
-    fn symlink_at_once(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<(), Error> {
-        let (content, target) = (found.path(), open_directory(cx, found)?);
-        if !content.starts_with(b"/") && !self.is_current_directory(found) {
+    fn symlink_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Error> {
+        let (content, target) = (entry.path(), open_directory(cx, entry)?);
+        if !content.starts_with(b"/") && !self.is_current_directory(entry) {
             return Err(Error::new(Operation::Symlinkat, "a relative link".to_owned(), Errno::INVAL));
         }
         let content = CString::new(content).unwrap_or_default();
-        make_symlink(&content, &target, target_name(found))
+        make_symlink(&content, &target, target_name(entry))
     }
 
     /// Tells whether something is copied as if it were a regular file.
@@ -136,12 +136,12 @@ impl Copier {
     }
 
     /// Records that an entry's copy stands.
-    fn made(&self, cx: &Context<'_, Self>, found: &Entry<Self>, link: Option<Identity>) {
+    fn made(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, link: Option<Identity>) {
         if let Some(file) = link {
-            self.complete_link(cx, found, file, None);
+            self.complete_link(cx, entry, file, None);
         }
-        if found.is_operand() {
-            self.record_created(cx, found);
+        if entry.is_operand() {
+            self.record_created(cx, entry);
         }
     }
 
@@ -149,23 +149,23 @@ impl Copier {
     fn remake(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source_directory: &Fd,
         source: &Stat,
     ) -> Result<Made, Problem> {
-        let name = target_name(found);
+        let name = target_name(entry);
         let cannot_create = match source.kind {
             FileType::Symlink => wording::CANNOT_CREATE_LINK,
             FileType::Fifo => wording::CANNOT_CREATE_FIFO,
-            FileType::Unknown => return Err(Problem::new(wording::UNKNOWN_TYPE).naming(found.path())),
+            FileType::Unknown => return Err(Problem::new(wording::UNKNOWN_TYPE).naming(entry.path())),
             _ => wording::CANNOT_CREATE_SPECIAL,
         };
-        let directory = self.open_place(cx, found).map_err(|cause| problem(found, cannot_create, cause))?;
+        let directory = self.open_place(cx, entry).map_err(|cause| problem(entry, cannot_create, cause))?;
         let content = match source.kind {
             FileType::Symlink => {
                 let unreadable =
-                    |cause| Problem::new(wording::CANNOT_READ_LINK).naming(found.path()).because(cause);
-                Some(read_link(source_directory, found.name()).map_err(unreadable)?)
+                    |cause| Problem::new(wording::CANNOT_READ_LINK).naming(entry.path()).because(cause);
+                Some(read_link(source_directory, entry.name()).map_err(unreadable)?)
             }
             _ => None,
         };
@@ -177,9 +177,9 @@ impl Copier {
                 device_number: source.device_number,
             },
         };
-        let creation = Cell::new(Creation::begin(special, found.node.own.is_shared));
+        let creation = Cell::new(Creation::begin(special, entry.node.own.is_shared));
         let make = |name: &CStr| {
-            creation.set(Creation::begin(special, found.node.own.is_shared));
+            creation.set(Creation::begin(special, entry.node.own.is_shared));
             match &content {
                 Some(content) => {
                     self.made_links.make(&directory, name, || make_symlink(content, &directory, name))
@@ -188,22 +188,22 @@ impl Copier {
             }
         };
         match make(name) {
-            Ok(()) => self.tell_copied(cx, found),
+            Ok(()) => self.tell_copied(cx, entry),
             Err(cause) if cause.is(Errno::EXIST) => {
                 let replaces = self.options.existing.force && source.kind == FileType::Symlink;
                 let place = Taken { directory: &directory, source, replaces, exists: cause };
-                let failed = |cause| problem(found, cannot_create, cause);
-                if let Some(left) = self.make_in_place(cx, found, place, &make, &failed)? {
+                let failed = |cause| problem(entry, cannot_create, cause);
+                if let Some(left) = self.make_in_place(cx, entry, place, &make, &failed)? {
                     return Ok(Made::Left(left));
                 }
             }
             Err(cause) => {
-                let problem = failure(found, &directory, cannot_create, cause);
-                self.tell_tried(cx, found, &problem);
+                let problem = failure(entry, &directory, cannot_create, cause);
+                self.tell_tried(cx, entry, &problem);
                 return Err(problem);
             }
         }
-        self.give_pinned_attributes(cx, found, source_directory, (&directory, creation.get()), source)?;
+        self.give_pinned_attributes(cx, entry, source_directory, (&directory, creation.get()), source)?;
         self.count_remade(cx, source.kind);
         Ok(Made::Whole)
     }
@@ -213,25 +213,25 @@ impl Copier {
     fn make_in_place(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         taken: Taken<'_>,
         make: &dyn Fn(&CStr) -> Result<(), Error>,
         failed: &dyn Fn(Error) -> Problem,
     ) -> Result<Option<Left>, Problem> {
         let Taken { directory, source, replaces, exists } = taken;
-        let mut turn = self.turn(found);
-        match self.clear(cx, found, directory, &mut turn, source)? {
+        let mut turn = self.turn(entry);
+        match self.clear(cx, entry, directory, &mut turn, source)? {
             Place::Left(left) => Ok(Some(left)),
             Place::Taken(_) => {
-                self.tell_copied(cx, found);
+                self.tell_copied(cx, entry);
                 let outcome =
-                    if replaces { replace(directory, target_name(found), make) } else { Err(exists) };
+                    if replaces { replace(directory, target_name(entry), make) } else { Err(exists) };
                 outcome.map(|()| None).map_err(failed)
             }
             Place::Free(backup) => {
-                self.tell_copied_over(cx, found, backup.as_deref());
-                make(target_name(found)).map(|()| None).map_err(|cause| {
-                    self.put_back(cx, found, backup.as_deref());
+                self.tell_copied_over(cx, entry, backup.as_deref());
+                make(target_name(entry)).map(|()| None).map_err(|cause| {
+                    self.put_back(cx, entry, backup.as_deref());
                     failed(cause)
                 })
             }
@@ -245,7 +245,7 @@ impl Copier {
     fn give_pinned_attributes(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source_directory: &Fd,
         (directory, creation): (&Fd, Creation),
         source: &Stat,
@@ -262,18 +262,18 @@ impl Copier {
             return Ok(());
         }
         let pinned = creation
-            .pin(directory, target_name(found), found.node.own.is_shared)
-            .map_err(|cause| not_ours(found, wording::PERMISSIONS, cause))?;
-        let xattrs = self.read_named_xattrs(cx, (source_directory, found.name()), &|| found.path());
+            .pin(directory, target_name(entry), entry.node.own.is_shared)
+            .map_err(|cause| not_ours(entry, wording::PERMISSIONS, cause))?;
+        let xattrs = self.read_named_xattrs(cx, (source_directory, entry.name()), &|| entry.path());
         let subject = Subject {
             object: Object::Pinned(&pinned),
             stat: source,
             xattrs: &xattrs,
             before: None,
             plain_mode,
-            has_access_list: found.node.own.gives_access_list,
+            has_access_list: entry.node.own.gives_access_list,
             creation_mode: None,
-            target_path: &|| target_path(found),
+            target_path: &|| target_path(entry),
         };
         self.give_attributes(cx, &subject);
         Ok(())
@@ -290,73 +290,73 @@ impl Copier {
     fn make_hard_link(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source_directory: &Fd,
         source: &Stat,
     ) -> Result<Handled, Problem> {
         let failed = |cause| {
-            let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(found)).naming(found.path());
+            let problem = Problem::new(wording::CANNOT_LINK).naming(target_path(entry)).naming(entry.path());
             problem.because(cause)
         };
-        let directory = self.open_place(cx, found).map_err(failed)?;
-        let follow = self.follows_here(found);
-        let make = |name: &CStr| link_at_path(Some(source_directory), found.name(), follow, &directory, name);
-        match make(target_name(found)) {
-            Ok(()) => self.tell_copied(cx, found),
+        let directory = self.open_place(cx, entry).map_err(failed)?;
+        let follow = self.follows_here(entry);
+        let make = |name: &CStr| link_at_path(Some(source_directory), entry.name(), follow, &directory, name);
+        match make(target_name(entry)) {
+            Ok(()) => self.tell_copied(cx, entry),
             Err(cause) if cause.is(Errno::EXIST) => {
                 let replaces = self.options.existing.force || self.options.existing.ask;
                 let taken = Taken { directory: &directory, source, replaces, exists: cause };
-                if self.make_in_place(cx, found, taken, &make, &failed)?.is_some() {
+                if self.make_in_place(cx, entry, taken, &make, &failed)?.is_some() {
                     return Ok(Handled::Over);
                 }
             }
             Err(cause) => {
-                let looked = failure(found, &directory, wording::CANNOT_LINK, cause.clone());
-                self.tell_tried(cx, found, &looked);
+                let looked = failure(entry, &directory, wording::CANNOT_LINK, cause.clone());
+                self.tell_tried(cx, entry, &looked);
                 return Err(if looked.wording == wording::CANNOT_STAT { looked } else { failed(cause) });
             }
         }
         cx.count(Tally { hard_links: 1, ..Tally::default() });
-        self.made(cx, found, None);
+        self.made(cx, entry, None);
         Ok(Handled::Over)
     }
 
     fn make_link_to_source(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Stat,
     ) -> Result<Made, Problem> {
-        let content = found.path();
+        let content = entry.path();
         let failed = |cause| {
-            let problem = Problem::new(wording::CANNOT_CREATE_LINK_TO).naming(target_path(found));
-            problem.naming(found.path()).because(cause)
+            let problem = Problem::new(wording::CANNOT_CREATE_LINK_TO).naming(target_path(entry));
+            problem.naming(entry.path()).because(cause)
         };
-        let directory = self.open_place(cx, found).map_err(failed)?;
-        let leads = content.starts_with(b"/") || self.is_current_directory(found);
+        let directory = self.open_place(cx, entry).map_err(failed)?;
+        let leads = content.starts_with(b"/") || self.is_current_directory(entry);
         let content = CString::new(content).unwrap_or_default();
-        let creation = Cell::new(Creation::begin(SYMLINK, found.node.own.is_shared));
+        let creation = Cell::new(Creation::begin(SYMLINK, entry.node.own.is_shared));
         let make = |name: &CStr| {
-            creation.set(Creation::begin(SYMLINK, found.node.own.is_shared));
+            creation.set(Creation::begin(SYMLINK, entry.node.own.is_shared));
             make_symlink(&content, &directory, name)
         };
-        if leads && !self.options.existing.backs_up() && make(target_name(found)).is_ok() {
-            self.tell_copied(cx, found);
+        if leads && !self.options.existing.backs_up() && make(target_name(entry)).is_ok() {
+            self.tell_copied(cx, entry);
         } else {
             // Something is in the way, or something else is wrong with the place: looking at it will tell.
-            let mut turn = self.turn(found);
-            let backup = match self.clear(cx, found, &directory, &mut turn, source)? {
+            let mut turn = self.turn(entry);
+            let backup = match self.clear(cx, entry, &directory, &mut turn, source)? {
                 Place::Left(left) => return Ok(Made::Left(left)),
                 Place::Taken(_) => None,
                 Place::Free(backup) => backup,
             };
-            self.tell_copied_over(cx, found, backup.as_deref());
+            self.tell_copied_over(cx, entry, backup.as_deref());
             let outcome = match leads {
-                true => self.make_or_replace(&directory, target_name(found), &make).map_err(failed),
-                false => Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(found))),
+                true => self.make_or_replace(&directory, target_name(entry), &make).map_err(failed),
+                false => Err(Problem::new(wording::RELATIVE_LINK).naming(target_path(entry))),
             };
             if let Err(problem) = outcome {
-                self.put_back(cx, found, backup.as_deref());
+                self.put_back(cx, entry, backup.as_deref());
                 return Err(problem);
             }
         }
@@ -364,9 +364,9 @@ impl Copier {
             let times = Times { accessed: source.accessed, modified: source.modified };
             creation
                 .get()
-                .pin(&directory, target_name(found), found.node.own.is_shared)
+                .pin(&directory, target_name(entry), entry.node.own.is_shared)
                 .and_then(|link| link.change_times(times))
-                .map_err(|cause| not_ours(found, wording::TIMES, cause))?;
+                .map_err(|cause| not_ours(entry, wording::TIMES, cause))?;
         }
         cx.count(Tally { symlinks: 1, ..Tally::default() });
         Ok(Made::Whole)
@@ -388,9 +388,9 @@ impl Copier {
     }
 
     /// Tells whether an entry's copy goes to the directory that relative names start from.
-    fn is_current_directory(&self, found: &Entry<Self>) -> bool {
+    fn is_current_directory(&self, entry: &Entry<Self>) -> bool {
         let here = stat_path::<&Fd>(None, c".", true);
-        here.is_ok_and(|here| here.identity == found.node.own.held.identity())
+        here.is_ok_and(|here| here.identity == entry.node.own.held.identity())
     }
 }
 

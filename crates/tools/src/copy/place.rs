@@ -58,13 +58,13 @@ impl Made {
 
 impl Copier {
     /// Waits for the turn to make backups where an entry's copy goes; there are none to wait for if none are made.
-    pub(super) fn turn(&self, found: &Entry<Self>) -> Option<Turn<'_>> {
+    pub(super) fn turn(&self, entry: &Entry<Self>) -> Option<Turn<'_>> {
         let backs_up = self.options.existing.backs_up();
-        backs_up.then(|| self.backups.turn(found.node.own.held.identity()))
+        backs_up.then(|| self.backups.turn(entry.node.own.held.identity()))
     }
 
     /// Tells whether an entry's target is there and is to stay, as far as names tell; if so, that was told.
-    pub(super) fn leaves(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> bool {
+    pub(super) fn leaves(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> bool {
         let existing = &self.options.existing;
         if existing.update == Update::All && !existing.ask {
             return false;
@@ -79,13 +79,13 @@ impl Copier {
             EntryType::Special | EntryType::Unknown => FileType::Unknown,
         };
         let follow = !looks_at_link(&self.options, kind);
-        let Ok(directory) = open_directory(cx, found) else { return false };
+        let Ok(directory) = open_directory(cx, entry) else { return false };
         // What cannot be looked at, here or below, is told of when the copy is made.
-        let Ok(there) = stat_path(Some(&*directory), target_name(found), follow) else { return false };
+        let Ok(there) = stat_path(Some(&*directory), target_name(entry), follow) else { return false };
         match existing.update {
-            Update::None => self.tell_skip(cx, found, Skip::Unwanted),
-            Update::NoneFail => self.tell_skip(cx, found, Skip::Told),
-            Update::Older | Update::All => return self.leaves_after_look(cx, found, &directory, &there),
+            Update::None => self.tell_skip(cx, entry, Skip::Unwanted),
+            Update::NoneFail => self.tell_skip(cx, entry, Skip::Told),
+            Update::Older | Update::All => return self.leaves_after_look(cx, entry, &directory, &there),
         }
         true
     }
@@ -93,35 +93,35 @@ impl Copier {
     fn leaves_after_look(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         directory: &Fd,
         there: &Stat,
     ) -> bool {
-        let Ok(source) = self.stat_source(cx, found) else { return false };
-        let follows = self.follows_here(found);
+        let Ok(source) = self.stat_source(cx, entry) else { return false };
+        let follows = self.follows_here(entry);
         let may_be_linked = self.preserves(Preserve::LINKS) && (source.links > 1 || follows);
         if may_be_linked && !self.options.existing.ask {
             // Other names of the file have to hear of it.
             return false;
         }
-        let scene = Scene { copier: self, cx, found, directory, source: &source, there };
+        let scene = Scene { copier: self, cx, entry, directory, source: &source, there };
         match decide(&scene.case(), &scene) {
             Decision::Stays | Decision::Remove | Decision::BackUp => {
                 self.agreed.store(self.options.existing.ask, Ordering::Relaxed);
                 return false;
             }
             Decision::Skip(Skip::NotOlder) if may_be_linked => return false,
-            Decision::Skip(skip) => self.tell_skip(cx, found, skip),
+            Decision::Skip(skip) => self.tell_skip(cx, entry, skip),
             Decision::Done => {}
-            Decision::Refuse(refusal) => cx.problem(refused(found, refusal)),
+            Decision::Refuse(refusal) => cx.problem(refused(entry, refusal)),
         }
         true
     }
 
     /// Looks at a source that is not open; at what it leads to if it is followed.
-    pub(super) fn stat_source(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<Stat, Error> {
-        let directory = cx.cache().open(&found.node.source)?;
-        stat_path(Some(&*directory), found.name(), self.follows_here(found))
+    pub(super) fn stat_source(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Stat, Error> {
+        let directory = cx.cache().open(&entry.node.source)?;
+        stat_path(Some(&*directory), entry.name(), self.follows_here(entry))
     }
 
     /// Words the refusal to copy onto what stands in the place, for a source that is not open: opening a FIFO waits, and
@@ -130,25 +130,25 @@ impl Copier {
     pub(super) fn refuses(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Stat,
     ) -> Option<Problem> {
         if self.options.existing.ask {
             return None;
         }
         let follow = !looks_at_link(&self.options, source.kind);
-        let directory = open_directory(cx, found).ok()?;
-        let there = match stat_path(Some(&*directory), target_name(found), follow) {
+        let directory = open_directory(cx, entry).ok()?;
+        let there = match stat_path(Some(&*directory), target_name(entry), follow) {
             Ok(there) => there,
             Err(cause) if cause.is(Errno::NOTDIR) => {
-                return Some(problem(found, wording::CANNOT_STAT, cause));
+                return Some(problem(entry, wording::CANNOT_STAT, cause));
             }
             // Making the copy will show what is wrong, if anything.
             Err(_) => return None,
         };
-        let scene = Scene { copier: self, cx, found, directory: &directory, source, there: &there };
+        let scene = Scene { copier: self, cx, entry, directory: &directory, source, there: &there };
         match decide(&scene.case(), &scene) {
-            Decision::Refuse(refusal) => Some(refused(found, refusal)),
+            Decision::Refuse(refusal) => Some(refused(entry, refusal)),
             _ => None,
         }
     }
@@ -157,59 +157,59 @@ impl Copier {
     pub(super) fn clear(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         directory: &Fd,
         turn: &mut Option<Turn<'_>>,
         source: &Stat,
     ) -> Result<Place, Problem> {
-        let name = target_name(found);
+        let name = target_name(entry);
         let follow = !looks_at_link(&self.options, source.kind);
         let there = match stat_path(Some(directory), name, follow) {
             Ok(there) => there,
             Err(cause) if cause.is(Errno::NOENT) => {
-                self.check_just_created_link(found, directory)?;
+                self.check_just_created_link(entry, directory)?;
                 return Ok(Place::Free(None));
             }
             Err(cause) if cause.is(Errno::LOOP) && follow && self.options.existing.force => {
                 return Ok(Place::Taken(None));
             }
-            Err(cause) => return Err(problem(found, wording::CANNOT_STAT, cause)),
+            Err(cause) => return Err(problem(entry, wording::CANNOT_STAT, cause)),
         };
-        let scene = Scene { copier: self, cx, found, directory, source, there: &there };
+        let scene = Scene { copier: self, cx, entry, directory, source, there: &there };
         match decide(&scene.case(), &scene) {
             Decision::Stays => {
-                self.check_just_created_link(found, directory)?;
+                self.check_just_created_link(entry, directory)?;
                 Ok(Place::Taken(Some(there)))
             }
             Decision::Remove => {
-                self.make_room(cx, found, directory)?;
+                self.make_room(cx, entry, directory)?;
                 Ok(Place::Free(None))
             }
             Decision::BackUp => {
                 let Some(turn) = turn else { return Ok(Place::Taken(Some(there))) };
                 turn.back_up(directory, name, &self.options.existing)
                     .map(Place::Free)
-                    .map_err(|cause| problem(found, wording::CANNOT_BACKUP, cause))
+                    .map_err(|cause| problem(entry, wording::CANNOT_BACKUP, cause))
             }
             Decision::Skip(skip) => {
-                self.tell_skip(cx, found, skip);
+                self.tell_skip(cx, entry, skip);
                 Ok(Place::Left(if skip == Skip::NotOlder { Left::AsCopy } else { Left::AsItIs }))
             }
             Decision::Done => Ok(Place::Left(Left::AsItIs)),
-            Decision::Refuse(refusal) => Err(refused(found, refusal)),
+            Decision::Refuse(refusal) => Err(refused(entry, refusal)),
         }
     }
 
     /// Refuses to write through a symbolic link that an earlier operand has left in the target's place.
-    fn check_just_created_link(&self, found: &Entry<Self>, directory: &Fd) -> Result<(), Problem> {
-        if self.created.is_none() || !found.is_operand() || self.options.existing.backs_up() {
+    fn check_just_created_link(&self, entry: &Entry<Self>, directory: &Fd) -> Result<(), Problem> {
+        if self.created.is_none() || !entry.is_operand() || self.options.existing.backs_up() {
             return Ok(());
         }
-        let name = target_name(found);
+        let name = target_name(entry);
         match stat_at(directory, name) {
             Ok(there) if there.kind == FileType::Symlink && self.was_just_created(name, there.identity) => {
                 let problem = Problem::new(wording::JUST_CREATED_LINK);
-                Err(problem.naming(found.path()).naming(target_path(found)))
+                Err(problem.naming(entry.path()).naming(target_path(entry)))
             }
             _ => Ok(()),
         }
@@ -219,80 +219,80 @@ impl Copier {
     pub(super) fn make_room(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         directory: &Fd,
     ) -> Result<(), Problem> {
-        match remove(directory, target_name(found)) {
+        match remove(directory, target_name(entry)) {
             Ok(()) => {
-                self.tell_removed(cx, found);
+                self.tell_removed(cx, entry);
                 Ok(())
             }
             Err(cause) if cause.is(Errno::NOENT) => Ok(()),
-            Err(cause) => Err(problem(found, wording::CANNOT_REMOVE, cause)),
+            Err(cause) => Err(problem(entry, wording::CANNOT_REMOVE, cause)),
         }
     }
 
     /// Puts back what was kept, because its successor could not be made.
-    pub(super) fn put_back(&self, cx: &Context<'_, Self>, found: &Entry<Self>, backup: Option<&CStr>) {
+    pub(super) fn put_back(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, backup: Option<&CStr>) {
         let Some(backup) = backup else { return };
         let outcome =
-            open_directory(cx, found).and_then(|directory| rename(directory, backup, target_name(found)));
+            open_directory(cx, entry).and_then(|directory| rename(directory, backup, target_name(entry)));
         match outcome {
             Ok(()) if self.options.verbose => {
-                let names = vec![found.node.own.held.path_of(backup), target_path(found)];
+                let names = vec![entry.node.own.held.path_of(backup), target_path(entry)];
                 cx.report().line(Line { wording: wording::UNBACKUP, names });
             }
             Ok(()) => {}
-            Err(cause) => cx.problem(problem(found, wording::CANNOT_UNBACKUP, cause)),
+            Err(cause) => cx.problem(problem(entry, wording::CANNOT_UNBACKUP, cause)),
         }
     }
 
     /// Gives the line of `--verbose` for an entry.
-    pub(super) fn tell_copied(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
-        self.tell_copied_over(cx, found, None);
+    pub(super) fn tell_copied(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        self.tell_copied_over(cx, entry, None);
     }
 
     /// Gives the line of `--verbose` for an entry in whose place something was that is kept as `backup`.
     pub(super) fn tell_copied_over(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         backup: Option<&CStr>,
     ) {
         if !self.options.verbose {
             return;
         }
-        let mut names = vec![found.path(), target_path(found)];
+        let mut names = vec![entry.path(), target_path(entry)];
         let wording = if backup.is_some() { wording::COPIED_WITH_BACKUP } else { wording::COPIED };
-        names.extend(backup.map(|backup| found.node.own.held.path_of(backup)));
+        names.extend(backup.map(|backup| entry.node.own.held.path_of(backup)));
         cx.report().line(Line { wording, names });
     }
 
     /// Gives the line of `--verbose` for something that went.
-    pub(super) fn tell_removed(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
+    pub(super) fn tell_removed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         if self.options.verbose {
-            cx.report().line(Line { wording: wording::REMOVED, names: vec![target_path(found)] });
+            cx.report().line(Line { wording: wording::REMOVED, names: vec![target_path(entry)] });
         }
     }
 
     /// Records that an entry is left out, and tells of it as far as that was asked for.
-    fn tell_skip(&self, cx: &Context<'_, Self>, found: &Entry<Self>, skip: Skip) {
+    fn tell_skip(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, skip: Skip) {
         cx.count(Tally { skipped: 1, ..Tally::default() });
         if skip == Skip::Declined {
             self.declined.store(true, Ordering::Relaxed);
         }
         if skip == Skip::Told {
-            cx.problem(Problem::new(wording::NOT_REPLACING).naming(target_path(found)));
+            cx.problem(Problem::new(wording::NOT_REPLACING).naming(target_path(entry)));
         } else if self.options.debug {
-            cx.report().line(Line { wording: wording::SKIPPED, names: vec![target_path(found)] });
+            cx.report().line(Line { wording: wording::SKIPPED, names: vec![target_path(entry)] });
         }
     }
 }
 
 /// Words a refusal.
-fn refused(found: &Entry<Copier>, refusal: Refusal) -> Problem {
-    let of_source = |wording| Problem::new(wording).naming(found.path()).naming(target_path(found));
-    let of_target = |wording| Problem::new(wording).naming(target_path(found)).naming(found.path());
+fn refused(entry: &Entry<Copier>, refusal: Refusal) -> Problem {
+    let of_source = |wording| Problem::new(wording).naming(entry.path()).naming(target_path(entry));
+    let of_target = |wording| Problem::new(wording).naming(target_path(entry)).naming(entry.path());
     match refusal {
         Refusal::SameFile => of_source(wording::SAME_FILE),
         Refusal::DirectoryOntoOther => of_target(wording::DIRECTORY_ONTO_OTHER),
@@ -306,7 +306,7 @@ fn refused(found: &Entry<Copier>, refusal: Refusal) -> Problem {
 struct Scene<'s> {
     copier: &'s Copier,
     cx: &'s Context<'s, Copier>,
-    found: &'s Entry<Copier>,
+    entry: &'s Entry<Copier>,
     /// The directory of the target.
     directory: &'s Fd,
     source: &'s Stat,
@@ -319,23 +319,23 @@ impl Scene<'_> {
             options: &self.copier.options,
             source: self.source,
             there: self.there,
-            follows: self.copier.follows_here(self.found),
-            is_operand: self.found.is_operand(),
-            is_dots: matches!(base_of(self.found.name()), b"." | b".."),
+            follows: self.copier.follows_here(self.entry),
+            is_operand: self.entry.is_operand(),
+            is_dots: matches!(base_of(self.entry.name()), b"." | b".."),
         }
     }
 
     fn look_at_source(&self, follow: bool) -> Option<Stat> {
-        let directory = self.cx.cache().open(&self.found.node.source).ok()?;
-        stat_path(Some(&*directory), self.found.name(), follow).ok()
+        let directory = self.cx.cache().open(&self.entry.node.source).ok()?;
+        stat_path(Some(&*directory), self.entry.name(), follow).ok()
     }
 
     /// Words the question whether to replace it. What may not be written to is worth another one.
     fn question(&self) -> Line {
-        let target = target_path(self.found);
+        let target = target_path(self.entry);
         let writable = self.there.kind == FileType::Symlink
             || self.copier.process.user == 0
-            || may_write(self.directory, target_name(self.found));
+            || may_write(self.directory, target_name(self.entry));
         if writable {
             return Line { wording: wording::OVERWRITE, names: vec![target] };
         }
@@ -355,7 +355,7 @@ impl Sight for Scene<'_> {
     }
 
     fn there_link(&self) -> Option<Stat> {
-        stat_at(self.directory, target_name(self.found)).ok()
+        stat_at(self.directory, target_name(self.entry)).ok()
     }
 
     fn source_end(&self) -> Option<Stat> {
@@ -363,12 +363,12 @@ impl Sight for Scene<'_> {
     }
 
     fn there_end(&self) -> Option<Stat> {
-        stat_path(Some(self.directory), target_name(self.found), true).ok()
+        stat_path(Some(self.directory), target_name(self.entry), true).ok()
     }
 
     fn is_one_entry(&self) -> bool {
-        base_of(self.found.name()) == base_of(target_name(self.found))
-            && self.found.node.source.identity() == self.found.node.own.held.identity()
+        base_of(self.entry.name()) == base_of(target_name(self.entry))
+            && self.entry.node.source.identity() == self.entry.node.own.held.identity()
     }
 
     fn is_older(&self) -> bool {
@@ -384,14 +384,14 @@ impl Sight for Scene<'_> {
     }
 
     fn is_just_created(&self) -> bool {
-        self.copier.was_just_created(target_name(self.found), self.there.identity)
+        self.copier.was_just_created(target_name(self.entry), self.there.identity)
     }
 
     fn is_backup_of_target(&self) -> bool {
-        let mut backup = target_name(self.found).to_bytes().to_vec();
+        let mut backup = target_name(self.entry).to_bytes().to_vec();
         backup.extend_from_slice(self.copier.options.existing.suffix.to_bytes());
         let Ok(backup) = CString::new(backup) else { return false };
-        self.found.name() == &*backup
+        self.entry.name() == &*backup
             && stat_path(Some(self.directory), &backup, true)
                 .is_ok_and(|kept| kept.identity == self.source.identity)
     }

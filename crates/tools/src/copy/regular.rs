@@ -93,32 +93,32 @@ impl Copier {
     pub(super) fn begin_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: OpenSource<'_>,
     ) -> Start<CopiedFile> {
         let OpenSource { stat, .. } = opened;
-        let link = match self.claim(cx, found, stat) {
+        let link = match self.claim(cx, entry, stat) {
             NameClaim::First(claimed) => claimed,
             NameClaim::Waits => return Start::Deferred,
             NameClaim::Over => return Start::Done,
         };
-        let creation_mode = self.creation_mode(&found.node.own, opened.source, stat);
-        let layout = self.wanted_layout(cx, found, (opened.source, stat), Bearer::File);
+        let creation_mode = self.creation_mode(&entry.node.own, opened.source, stat);
+        let layout = self.wanted_layout(cx, entry, (opened.source, stat), Bearer::File);
         let original = Original { stat, layout: layout.as_ref() };
-        let in_part = match found.node.owner {
-            Some(_) => self.open_in_part(cx, found, original, creation_mode),
+        let in_part = match entry.node.owner {
+            Some(_) => self.open_in_part(cx, entry, original, creation_mode),
             None => Ok(None),
         };
         let opening = match in_part {
             Ok(Some(target)) => Ok(Target::Open(target)),
-            Ok(None) => self.open_target(cx, found, original, creation_mode),
+            Ok(None) => self.open_target(cx, entry, original, creation_mode),
             Err(problem) => Err(problem),
         };
         let begun = match opening {
-            Ok(Target::Open(target)) => self.fill(cx, found, opened, target, link),
+            Ok(Target::Open(target)) => self.fill(cx, entry, opened, target, link),
             Ok(Target::Left(Left::AsCopy)) => {
                 if let Some(file) = link {
-                    self.complete_link(cx, found, file, None);
+                    self.complete_link(cx, entry, file, None);
                 }
                 return Start::Done;
             }
@@ -141,30 +141,30 @@ impl Copier {
     fn fill(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: OpenSource<'_>,
         target: OpenTarget,
         link: Option<Identity>,
     ) -> Option<Start<CopiedFile>> {
         let OpenSource { source, stat, .. } = opened;
         if target.before.is_some_and(|before| before.kind != FileType::Regular) {
-            stream::copy(self, cx, found, (source, stat), target);
+            stream::copy(self, cx, entry, (source, stat), target);
             return None;
         }
         let OpenTarget { file, before, backup, creation_mode, temporary_name } = target;
-        let reflinked = match self.share_blocks(found, source, stat, &file) {
+        let reflinked = match self.share_blocks(entry, source, stat, &file) {
             Ok(shared) => shared,
             Err(cause) => {
                 let problem =
-                    Problem::new(wording::FAILED_TO_CLONE).naming(target_path(found)).naming(found.path());
+                    Problem::new(wording::FAILED_TO_CLONE).naming(target_path(entry)).naming(entry.path());
                 cx.problem(problem.because(cause));
                 self.debug_failed(cx, "unsupported");
-                self.take_back(cx, found, file, before.is_none().then_some(temporary_name.as_deref()));
-                self.put_back(cx, found, backup.as_deref());
+                self.take_back(cx, entry, file, before.is_none().then_some(temporary_name.as_deref()));
+                self.put_back(cx, entry, backup.as_deref());
                 return None;
             }
         };
-        let transfer = if reflinked { Transfer::Nothing } else { self.transfer(found, source, stat) };
+        let transfer = if reflinked { Transfer::Nothing } else { self.transfer(entry, source, stat) };
         let skips_holes = matches!(transfer, Transfer::Blocks(Holes::Skip) | Transfer::Kernel(Holes::Skip));
         let offloaded = matches!(transfer, Transfer::Kernel(_));
         let has_holes = skips_holes || (!reflinked && self.options.sparse == Sparse::Always);
@@ -191,15 +191,15 @@ impl Copier {
     }
 
     /// Closes a target that was opened for nothing, and removes it if it is `new`; that may have a temporary name.
-    fn take_back(&self, cx: &Context<'_, Self>, found: &Entry<Self>, file: Fd, new: Option<Option<&CStr>>) {
+    fn take_back(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, file: Fd, new: Option<Option<&CStr>>) {
         let mut outcome = file.close();
         if let Some(temporary_name) = new {
-            let name = temporary_name.unwrap_or(target_name(found));
-            let removed = open_directory(cx, found).and_then(|directory| remove(directory, name));
+            let name = temporary_name.unwrap_or(target_name(entry));
+            let removed = open_directory(cx, entry).and_then(|directory| remove(directory, name));
             outcome = outcome.and(removed);
         }
         if let Err(cause) = outcome {
-            cx.problem(Problem::new(wording::CANNOT_REMOVE).naming(target_path(found)).because(cause));
+            cx.problem(Problem::new(wording::CANNOT_REMOVE).naming(target_path(entry)).because(cause));
         }
     }
 
@@ -207,26 +207,26 @@ impl Copier {
     pub(super) fn open_target(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: Original<'_>,
         creation_mode: CreationMode,
     ) -> Result<Target, Problem> {
-        let name = target_name(found);
+        let name = target_name(entry);
         let directory = self
-            .open_place(cx, found)
-            .map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, slashed(name, cause)))?;
-        match self.make_file(cx, found, (&directory, name), creation_mode.mode, source.layout) {
+            .open_place(cx, entry)
+            .map_err(|cause| problem(entry, wording::CANNOT_CREATE_FILE, slashed(name, cause)))?;
+        match self.make_file(cx, entry, (&directory, name), creation_mode.mode, source.layout) {
             Ok(file) => {
-                self.tell_copied(cx, found);
+                self.tell_copied(cx, entry);
                 Ok(Target::Open(OpenTarget { creation_mode: Some(creation_mode), ..OpenTarget::new(file) }))
             }
-            Err(cause) if cause.is(Errno::EXIST) => self.open_in_place(cx, found, source, &directory),
+            Err(cause) if cause.is(Errno::EXIST) => self.open_in_place(cx, entry, source, &directory),
             Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
-                self.open_in_place(cx, found, source, &directory)
+                self.open_in_place(cx, entry, source, &directory)
             }
             Err(cause) => {
-                let problem = failure(found, &directory, wording::CANNOT_CREATE_FILE, slashed(name, cause));
-                self.tell_tried(cx, found, &problem);
+                let problem = failure(entry, &directory, wording::CANNOT_CREATE_FILE, slashed(name, cause));
+                self.tell_tried(cx, entry, &problem);
                 Err(problem)
             }
         }
@@ -236,24 +236,24 @@ impl Copier {
     fn open_in_place(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: Original<'_>,
         directory: &Fd,
     ) -> Result<Target, Problem> {
-        let mut turn = self.turn(found);
-        match self.clear(cx, found, directory, &mut turn, source.stat)? {
+        let mut turn = self.turn(entry);
+        match self.clear(cx, entry, directory, &mut turn, source.stat)? {
             Place::Left(left) => Ok(Target::Left(left)),
             Place::Taken(there) => {
-                self.tell_copied(cx, found);
-                self.open_existing(cx, found, source, directory, there).map(Target::Open)
+                self.tell_copied(cx, entry);
+                self.open_existing(cx, entry, source, directory, there).map(Target::Open)
             }
             Place::Free(backup) => {
-                self.tell_copied_over(cx, found, backup.as_deref());
-                let is_there = if backup.is_some() { self.check_source(cx, found) } else { Ok(()) };
-                match is_there.and_then(|()| self.make_anew(cx, found, source, directory)) {
+                self.tell_copied_over(cx, entry, backup.as_deref());
+                let is_there = if backup.is_some() { self.check_source(cx, entry) } else { Ok(()) };
+                match is_there.and_then(|()| self.make_anew(cx, entry, source, directory)) {
                     Ok(target) => Ok(Target::Open(OpenTarget { backup, ..target })),
                     Err(problem) => {
-                        self.put_back(cx, found, backup.as_deref());
+                        self.put_back(cx, entry, backup.as_deref());
                         Err(problem)
                     }
                 }
@@ -263,13 +263,13 @@ impl Copier {
 
     /// Checks that a source can still be reached by its name: it may be a symbolic link that leads through what was moved
     /// away for its copy, or that itself. GNU, which opens the source only now, fails then.
-    fn check_source(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<(), Problem> {
+    fn check_source(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<(), Problem> {
         let looked = cx
             .cache()
-            .open(&found.node.source)
-            .and_then(|directory| stat_path(Some(&*directory), found.name(), self.follows_here(found)));
+            .open(&entry.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), entry.name(), self.follows_here(entry)));
         looked.map(|_| ()).map_err(|cause| {
-            Problem::new(haul_flow::wording::CANNOT_OPEN).naming(found.path()).because(cause)
+            Problem::new(haul_flow::wording::CANNOT_OPEN).naming(entry.path()).because(cause)
         })
     }
 
@@ -277,7 +277,7 @@ impl Copier {
     fn open_existing(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: Original<'_>,
         directory: &Fd,
         there: Option<Stat>,
@@ -286,27 +286,27 @@ impl Copier {
         // A FIFO that the user named is waited for; one met in a tree is a trap.
         let waits = there.is_some_and(|there| there.kind != FileType::Regular) && !self.options.recursive;
         let how = if waits { how.blocking() } else { how };
-        match (open(directory, target_name(found), how), there) {
-            (Ok(file), Some(there)) => self.empty(found, source.stat, there, file),
+        match (open(directory, target_name(entry), how), there) {
+            (Ok(file), Some(there)) => self.empty(entry, source.stat, there, file),
             // It was a symbolic link to itself and is something else now: made anew like anything that cannot be opened.
             (Ok(file), None) => {
-                file.close().map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, cause))?;
-                self.make_room(cx, found, directory)?;
-                self.make_anew(cx, found, source, directory)
+                file.close().map_err(|cause| problem(entry, wording::CANNOT_CREATE_FILE, cause))?;
+                self.make_room(cx, entry, directory)?;
+                self.make_anew(cx, entry, source, directory)
             }
-            (Err(cause), _) if cause.is(Errno::NOENT) => self.make_anew(cx, found, source, directory),
+            (Err(cause), _) if cause.is(Errno::NOENT) => self.make_anew(cx, entry, source, directory),
             (Err(_), _) if self.options.existing.force => {
-                self.make_room(cx, found, directory)?;
-                self.make_anew(cx, found, source, directory)
+                self.make_room(cx, entry, directory)?;
+                self.make_anew(cx, entry, source, directory)
             }
-            (Err(cause), _) => Err(problem(found, wording::CANNOT_CREATE_FILE, cause)),
+            (Err(cause), _) => Err(problem(entry, wording::CANNOT_CREATE_FILE, cause)),
         }
     }
 
     /// Empties a target that was opened, after making sure that it is not the source by another way.
     fn empty(
         &self,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Stat,
         there: Stat,
         file: Fd,
@@ -314,10 +314,10 @@ impl Copier {
         if there.kind != FileType::Regular {
             return Ok(OpenTarget { before: Some(there), ..OpenTarget::new(file) });
         }
-        let failed = |cause| problem(found, wording::CANNOT_CREATE_FILE, cause);
+        let failed = |cause| problem(entry, wording::CANNOT_CREATE_FILE, cause);
         let opened = stat(&file).map_err(failed)?;
         if opened.identity == source.identity {
-            return Err(Problem::new(wording::SAME_FILE).naming(found.path()).naming(target_path(found)));
+            return Err(Problem::new(wording::SAME_FILE).naming(entry.path()).naming(target_path(entry)));
         }
         if !self.options.attributes_only {
             // Also an empty one: being written to shows in its times.
@@ -330,21 +330,21 @@ impl Copier {
     fn make_anew(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: Original<'_>,
         directory: &Fd,
     ) -> Result<OpenTarget, Problem> {
-        let (name, mode) = (target_name(found), self.new_file_mode(source.stat));
-        let outcome = match self.make_file(cx, found, (directory, name), mode, source.layout) {
+        let (name, mode) = (target_name(entry), self.new_file_mode(source.stat));
+        let outcome = match self.make_file(cx, entry, (directory, name), mode, source.layout) {
             Err(cause) if cause.is(Errno::EXIST) && is_link(directory, name) => {
                 if !self.options.through_dangling {
-                    return Err(Problem::new(wording::DANGLING).naming(target_path(found)));
+                    return Err(Problem::new(wording::DANGLING).naming(target_path(entry)));
                 }
                 open(directory, name, Open::create_through(mode))
             }
             outcome => outcome,
         };
-        outcome.map(OpenTarget::new).map_err(|cause| problem(found, wording::CANNOT_CREATE_FILE, cause))
+        outcome.map(OpenTarget::new).map_err(|cause| problem(entry, wording::CANNOT_CREATE_FILE, cause))
     }
 
     /// The mode a file is made with: never wider than its final one, private while its owner is still to be set.
@@ -361,14 +361,14 @@ impl Copier {
     /// Makes the target share the source's blocks, if it is wanted and possible; returns whether it was.
     fn share_blocks(
         &self,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Arc<Fd>,
         stat: &Stat,
         target: &Fd,
     ) -> Result<bool, Error> {
         let always = self.options.reflink == Reflink::Always;
         // An empty file shares nothing; under `--debug` it shows whether it could.
-        let refused = found.node.own.refuses_reflink() || (stat.size == 0 && !self.options.debug);
+        let refused = entry.node.own.refuses_reflink() || (stat.size == 0 && !self.options.debug);
         if self.options.reflink == Reflink::Never || (refused && !always) {
             return Ok(false);
         }
@@ -378,7 +378,7 @@ impl Copier {
             Err(cause) if always || is_terminal(&cause) => Err(cause),
             Err(cause) => {
                 if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS) {
-                    found.node.own.refuse_reflink();
+                    entry.node.own.refuse_reflink();
                 }
                 Ok(false)
             }
@@ -386,7 +386,7 @@ impl Copier {
     }
 
     /// Chooses how the bytes are moved.
-    fn transfer(&self, found: &Entry<Self>, source: &Fd, stat: &Stat) -> Transfer {
+    fn transfer(&self, entry: &Entry<Self>, source: &Fd, stat: &Stat) -> Transfer {
         let holes = match self.options.sparse {
             Sparse::Never => Holes::Read,
             Sparse::Auto | Sparse::Always if has_holes(source, stat) => Holes::Skip,
@@ -395,7 +395,7 @@ impl Copier {
         let offload = self.options.sparse == Sparse::Auto
             && self.options.reflink != Reflink::Never
             // `--debug` tells what the kernel can do between two files, as GNU's does: it has to be asked.
-            && (self.options.debug || self.why_in_blocks(found, stat, holes).is_none())
+            && (self.options.debug || self.why_in_blocks(entry, stat, holes).is_none())
             // There the kernel has no copying of its own, and what stands in for it moves a pipe's content at a time.
             && !self.is_striped(source, stat);
         if offload { Transfer::Kernel(holes) } else { Transfer::Blocks(holes) }
@@ -406,7 +406,7 @@ impl Copier {
         if file.own.has_holes
             && let Err(cause) = truncate(target, file.length())
         {
-            let problem = Problem::new(wording::FAILED_TO_EXTEND).naming(target_path(&file.found));
+            let problem = Problem::new(wording::FAILED_TO_EXTEND).naming(target_path(&file.entry));
             cx.problem(problem.because(cause));
             return false;
         }
@@ -416,7 +416,7 @@ impl Copier {
         let creation_mode = file.own.creation_mode;
         let xattrs = match creation_mode.is_some_and(|creation_mode| creation_mode.is_final) {
             true => SourceXattrs::default(),
-            false => self.read_xattrs(cx, Object::Open(&file.source), &|| file.found.path()),
+            false => self.read_xattrs(cx, Object::Open(&file.source), &|| file.entry.path()),
         };
         self.give_attributes(
             cx,
@@ -426,9 +426,9 @@ impl Copier {
                 xattrs: &xattrs,
                 before: file.own.before.as_ref(),
                 plain_mode: self.plain_file_mode(&file.stat, file.own.before.as_ref()),
-                has_access_list: file.found.node.own.gives_access_list,
-                creation_mode: creation_mode.map(|creation_mode| (creation_mode, &file.found.node.own)),
-                target_path: &|| target_path(&file.found),
+                has_access_list: file.entry.node.own.gives_access_list,
+                creation_mode: creation_mode.map(|creation_mode| (creation_mode, &file.entry.node.own)),
+                target_path: &|| target_path(&file.entry),
             },
         )
     }
@@ -449,23 +449,23 @@ impl Copier {
     pub(super) fn end_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         own: &CopiedFile,
         moved: bool,
     ) {
-        let moved = self.give_name(cx, found, own.temporary_name.as_ref(), moved);
+        let moved = self.give_name(cx, entry, own.temporary_name.as_ref(), moved);
         if moved {
             cx.count(Tally { files: 1, ..Tally::default() });
-            if found.is_operand() {
-                self.record_created(cx, found);
+            if entry.is_operand() {
+                self.record_created(cx, entry);
             }
         }
         if !moved {
-            self.put_back(cx, found, own.backup.as_deref());
+            self.put_back(cx, entry, own.backup.as_deref());
         }
         match (own.link, moved) {
             (Some(file), true) => {
-                self.complete_link(cx, found, file, own.made);
+                self.complete_link(cx, entry, file, own.made);
             }
             (link, _) => self.abandon_link(cx, link),
         }

@@ -23,27 +23,27 @@ const BLOCK_BYTES: usize = 64 << 10;
 pub(super) fn copy_special(
     copier: &Copier,
     cx: &Context<'_, Copier>,
-    found: &Entry<Copier>,
+    entry: &Entry<Copier>,
     directory: &Fd,
     stat: &Stat,
 ) -> Result<Made, Problem> {
-    if let Some(refusal) = copier.refuses(cx, found, stat) {
+    if let Some(refusal) = copier.refuses(cx, entry, stat) {
         return Err(refusal);
     }
     let unreadable =
-        |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(found.path()).because(cause);
-    let how = if copier.follows_here(found) { Open::READ.following() } else { Open::READ };
+        |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(entry.path()).because(cause);
+    let how = if copier.follows_here(entry) { Open::READ.following() } else { Open::READ };
     // GNU opens the source after it has told of it.
-    let tell = |_: &Error| copier.tell_copied(cx, found);
-    let source = open(directory, found.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
-    let made = match copier.open_target(cx, found, Original::of(stat), copier.private_birth(stat))? {
-        Target::Open(target) => Made::whole_if(copy(copier, cx, found, (&source, stat), target)),
+    let tell = |_: &Error| copier.tell_copied(cx, entry);
+    let source = open(directory, entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
+    let made = match copier.open_target(cx, entry, Original::of(stat), copier.private_birth(stat))? {
+        Target::Open(target) => Made::whole_if(copy(copier, cx, entry, (&source, stat), target)),
         Target::Left(left) => Made::Left(left),
     };
     match source.close() {
         Ok(()) => Ok(made),
         Err(cause) => {
-            Err(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(found.path()).because(cause))
+            Err(Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(entry.path()).because(cause))
         }
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn copy_special(
 pub(super) fn copy(
     copier: &Copier,
     cx: &Context<'_, Copier>,
-    found: &Entry<Copier>,
+    entry: &Entry<Copier>,
     (source, stat): (&Fd, &Stat),
     target: OpenTarget,
 ) -> bool {
@@ -61,35 +61,35 @@ pub(super) fn copy(
     let mut moved = true;
     if let Err((wording, cause)) = pump(cx, source, &file) {
         let path =
-            if wording == haul_flow::wording::ERROR_READING { found.path() } else { target_path(found) };
+            if wording == haul_flow::wording::ERROR_READING { entry.path() } else { target_path(entry) };
         cx.problem(Problem::new(wording).naming(path).because(cause));
         moved = false;
     }
     copier.debug_stream(cx);
     // A device or FIFO that the user writes to keeps its rights, unlike with GNU cp: it is not a copy.
     if moved && before.is_none_or(|before| before.kind == FileType::Regular) {
-        let xattrs = copier.read_xattrs(cx, Object::Open(source), &|| found.path());
+        let xattrs = copier.read_xattrs(cx, Object::Open(source), &|| entry.path());
         let subject = Subject {
             object: Object::Open(&file),
             stat,
             xattrs: &xattrs,
             before: before.as_ref(),
             plain_mode: copier.plain_file_mode(stat, before.as_ref()),
-            has_access_list: found.node.own.gives_access_list,
+            has_access_list: entry.node.own.gives_access_list,
             creation_mode: None,
-            target_path: &|| target_path(found),
+            target_path: &|| target_path(entry),
         };
         moved = copier.give_attributes(cx, &subject);
     }
     if let Err(cause) = file.close() {
-        let problem = Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(target_path(found));
+        let problem = Problem::new(haul_flow::wording::FAILED_TO_CLOSE).naming(target_path(entry));
         cx.problem(problem.because(cause));
         moved = false;
     }
     if moved {
         cx.count(Tally { files: 1, ..Tally::default() });
     } else {
-        copier.put_back(cx, found, backup.as_deref());
+        copier.put_back(cx, entry, backup.as_deref());
     }
     moved
 }

@@ -64,10 +64,10 @@ impl Tool for Survey<'_> {
     type Directory = ();
     type File = ();
 
-    fn follow(&self, found: &Entry<Self>) -> bool {
+    fn follow(&self, entry: &Entry<Self>) -> bool {
         match self.options.dereference {
             Dereference::Never => false,
-            Dereference::Operands => found.is_operand(),
+            Dereference::Operands => entry.is_operand(),
             Dereference::Always => true,
         }
     }
@@ -81,18 +81,18 @@ impl Tool for Survey<'_> {
         }
     }
 
-    fn enter_dir(&self, _: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<()> {
+    fn enter_dir(&self, _: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<()> {
         let crossing =
-            found.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
+            entry.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
         if self.options.one_file_system && crossing { Enter::Bare(()) } else { Enter::Visit(()) }
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
-        let follow = self.follow(found);
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
+        let follow = self.follow(entry);
         let looked = cx
             .cache()
-            .open(&found.node.source)
-            .and_then(|directory| stat_path(Some(&*directory), found.name(), follow));
+            .open(&entry.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), entry.name(), follow));
         if let Ok(stat) = looked {
             cx.count(Tally { bytes: stat.size, ..Tally::default() });
         }

@@ -171,62 +171,62 @@ impl TargetDirectory {
 }
 
 /// Returns the name an entry's copy gets.
-pub(super) fn target_name(found: &Entry<Copier>) -> &CStr {
-    found.node.own.rename.as_deref().unwrap_or(found.name())
+pub(super) fn target_name(entry: &Entry<Copier>) -> &CStr {
+    entry.node.own.rename.as_deref().unwrap_or(entry.name())
 }
 
 /// Returns the path of an entry's copy, as messages name it.
-pub(super) fn target_path(found: &Entry<Copier>) -> Vec<u8> {
-    match found.is_operand() {
-        true => found.node.own.copy.target.clone(),
-        false => found.node.own.held.path_of(target_name(found)),
+pub(super) fn target_path(entry: &Entry<Copier>) -> Vec<u8> {
+    match entry.is_operand() {
+        true => entry.node.own.copy.target.clone(),
+        false => entry.node.own.held.path_of(target_name(entry)),
     }
 }
 
 /// Returns the path under which what is in an operand's copy is named; `None` below, where it follows from the names.
-pub(super) fn shown_directory(found: &Entry<Copier>) -> Option<Vec<u8>> {
-    let target = &found.node.own.copy.target;
+pub(super) fn shown_directory(entry: &Entry<Copier>) -> Option<Vec<u8>> {
+    let target = &entry.node.own.copy.target;
     let end = target.iter().rposition(|byte| *byte != b'/').map_or(target.len(), |last| last + 1);
-    found.is_operand().then(|| target[..end].to_vec())
+    entry.is_operand().then(|| target[..end].to_vec())
 }
 
 /// Words a failure that is about an entry's copy.
-pub(super) fn problem(found: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
-    Problem::new(wording).naming(target_path(found)).because(cause)
+pub(super) fn problem(entry: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
+    Problem::new(wording).naming(target_path(entry)).because(cause)
 }
 
 /// Words the failure to make an entry's copy. GNU looks at the place first, unless it has just made the directory, and
 /// says so when it cannot: a name that is too long, or goes through a file.
-pub(super) fn failure(found: &Entry<Copier>, directory: &Fd, wording: Wording, cause: Error) -> Problem {
-    let above = &found.node.own.made;
+pub(super) fn failure(entry: &Entry<Copier>, directory: &Fd, wording: Wording, cause: Error) -> Problem {
+    let above = &entry.node.own.made;
     let above_is_new = above.as_ref().is_some_and(|made| made.before.is_none());
-    let problem = |wording, cause| Problem::new(wording).naming(target_path(found)).because(cause);
-    match stat_path(Some(directory), target_name(found), true) {
+    let problem = |wording, cause| Problem::new(wording).naming(target_path(entry)).because(cause);
+    match stat_path(Some(directory), target_name(entry), true) {
         Err(looked) if !above_is_new && !looked.is(Errno::NOENT) => problem(wording::CANNOT_STAT, looked),
         _ => problem(wording, cause),
     }
 }
 
 /// Words why what was just made does not get its attributes: something else is in its place, or the cause.
-pub(super) fn not_ours(found: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
+pub(super) fn not_ours(entry: &Entry<Copier>, wording: Wording, cause: Error) -> Problem {
     match cause.is(Errno::STALE) {
-        true => Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)),
-        false => problem(found, wording, cause),
+        true => Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)),
+        false => problem(entry, wording, cause),
     }
 }
 
 impl Copier {
     /// Opens the directory in which an entry's copy is made. GNU tells of an entry before it finds that there is none.
-    pub(super) fn open_place(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Result<Arc<Fd>, Error> {
-        let opened = open_directory(cx, found);
+    pub(super) fn open_place(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Arc<Fd>, Error> {
+        let opened = open_directory(cx, entry);
         if opened.as_ref().is_err_and(|cause| cause.is(Errno::NOENT)) {
-            self.tell_copied(cx, found);
+            self.tell_copied(cx, entry);
         }
         opened
     }
 }
 
 /// Opens the directory an entry's copy goes to.
-pub(super) fn open_directory(cx: &Context<'_, Copier>, found: &Entry<Copier>) -> Result<Arc<Fd>, Error> {
-    cx.cache().open(&found.node.own.held)
+pub(super) fn open_directory(cx: &Context<'_, Copier>, entry: &Entry<Copier>) -> Result<Arc<Fd>, Error> {
+    cx.cache().open(&entry.node.own.held)
 }

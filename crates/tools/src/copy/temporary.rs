@@ -43,9 +43,9 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
 
 impl Copier {
     /// Returns the name that an entry's copy has until it is whole. `None` where copies have their own names from the start.
-    pub(super) fn temporary_name(&self, found: &Entry<Self>, attempt: u32) -> Option<CString> {
+    pub(super) fn temporary_name(&self, entry: &Entry<Self>, attempt: u32) -> Option<CString> {
         let TemporaryNames { number, epoch } = self.temporary_names.get()?;
-        let name = xxh3_64(target_name(found).to_bytes());
+        let name = xxh3_64(target_name(entry).to_bytes());
         CString::new(format!("{PREFIX}{number:016x}-{name:016x}-{epoch}-{attempt}")).ok()
     }
 
@@ -53,19 +53,19 @@ impl Copier {
     pub(super) fn create_temporary(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         (directory, name): (&Fd, CString),
         source: Original<'_>,
         creation_mode: CreationMode,
     ) -> Result<OpenTarget, Problem> {
-        let make = || self.make_file(cx, found, (directory, &name), creation_mode.mode, source.layout);
+        let make = || self.make_file(cx, entry, (directory, &name), creation_mode.mode, source.layout);
         let made = match make() {
             // Of a run that was ended and goes on by its journal.
             Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
             outcome => outcome,
         };
-        let file = made.map_err(|cause| failure(found, directory, wording::CANNOT_CREATE_FILE, cause))?;
-        self.tell_copied(cx, found);
+        let file = made.map_err(|cause| failure(entry, directory, wording::CANNOT_CREATE_FILE, cause))?;
+        self.tell_copied(cx, entry);
         Ok(OpenTarget {
             creation_mode: Some(creation_mode),
             temporary_name: Some(name),
@@ -94,19 +94,19 @@ impl Copier {
     pub(super) fn give_name(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         temporary: Option<&CString>,
         moved: bool,
     ) -> bool {
         let Some(temporary) = temporary else { return moved };
-        let named = open_directory(cx, found).and_then(|directory| {
+        let named = open_directory(cx, entry).and_then(|directory| {
             if !moved {
                 return remove(&*directory, temporary).map(|()| false);
             }
-            match rename_to_new(&*directory, temporary, target_name(found)) {
+            match rename_to_new(&*directory, temporary, target_name(entry)) {
                 // It was made meanwhile, by somebody else.
                 Err(cause) if cause.is(Errno::EXIST) && self.options.existing.update == Update::All => {
-                    rename(&*directory, temporary, target_name(found)).map(|()| true)
+                    rename(&*directory, temporary, target_name(entry)).map(|()| true)
                 }
                 Err(cause) => {
                     // The file is lost either way; the first failure is told.
@@ -117,7 +117,7 @@ impl Copier {
             }
         });
         named.unwrap_or_else(|cause| {
-            cx.problem(problem(found, wording::CANNOT_CREATE_FILE, cause));
+            cx.problem(problem(entry, wording::CANNOT_CREATE_FILE, cause));
             false
         })
     }

@@ -22,43 +22,43 @@ impl Copier {
     pub(super) fn copy_without_data(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         directory: &Fd,
         source: &Stat,
     ) -> Result<Made, Problem> {
         let unreadable =
-            |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(found.path()).because(cause);
-        let opened = match self.must_open(found, source) {
-            Some(how) => Some(open(directory, found.name(), how).map_err(unreadable)?),
+            |cause| Problem::new(haul_flow::wording::CANNOT_OPEN).naming(entry.path()).because(cause);
+        let opened = match self.must_open(entry, source) {
+            Some(how) => Some(open(directory, entry.name(), how).map_err(unreadable)?),
             None => None,
         };
-        let path = || found.path();
+        let path = || entry.path();
         let xattrs = match &opened {
             Some(opened) => self.read_xattrs(cx, Object::Open(opened), &path),
-            None => self.read_named_xattrs(cx, (directory, found.name()), &path),
+            None => self.read_named_xattrs(cx, (directory, entry.name()), &path),
         };
-        let made = match self.make_at_once(cx, found, source) {
+        let made = match self.make_at_once(cx, entry, source) {
             Some(made) => Ok(made),
-            None => self.make_by_opening(cx, found, source, &xattrs),
+            None => self.make_by_opening(cx, entry, source, &xattrs),
         };
         match opened.map(Fd::close) {
-            Some(Err(cause)) => made.and(Err(unclosed(found.path(), cause))),
+            Some(Err(cause)) => made.and(Err(unclosed(entry.path(), cause))),
             _ => made,
         }
     }
 
     /// Makes a new file that gets no attributes but the mode it is made with, without opening it. `None` if it gets more,
     /// or can't be made: then opening it says why.
-    fn make_at_once(&self, cx: &Context<'_, Self>, found: &Entry<Self>, source: &Stat) -> Option<Made> {
+    fn make_at_once(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, source: &Stat) -> Option<Made> {
         let keeps = self.options.preserve.difference(Preserve::LINKS);
         if !keeps.is_empty() || self.reads_xattrs() || self.plain_file_mode(source, None).is_some() {
             return None;
         }
-        let directory = open_directory(cx, found).ok()?;
+        let directory = open_directory(cx, entry).ok()?;
         let mode = self.private_birth(source).mode;
         let file = Special { kind: FileType::Regular, mode, device_number: 0 };
-        make_special(&directory, target_name(found), file).ok()?;
-        self.tell_copied(cx, found);
+        make_special(&directory, target_name(entry), file).ok()?;
+        self.tell_copied(cx, entry);
         cx.count(Tally { files: 1, ..Tally::default() });
         Some(Made::Whole)
     }
@@ -67,30 +67,30 @@ impl Copier {
     fn make_by_opening(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Stat,
         xattrs: &SourceXattrs,
     ) -> Result<Made, Problem> {
-        let creation_mode = match xattrs.is_empty() && self.is_born_final(&found.node.own, source) {
+        let creation_mode = match xattrs.is_empty() && self.is_born_final(&entry.node.own, source) {
             true => CreationMode { mode: source.mode, is_final: true },
             false => self.private_birth(source),
         };
-        let target = match self.open_target(cx, found, Original::of(source), creation_mode)? {
+        let target = match self.open_target(cx, entry, Original::of(source), creation_mode)? {
             Target::Open(target) => target,
             Target::Left(left) => return Ok(Made::Left(left)),
         };
         let OpenTarget { file, before, creation_mode, .. } = target;
         let object = Object::Open(&file);
         let made =
-            self.finish_without_data(cx, found, source, (object, before.as_ref(), creation_mode, xattrs));
-        file.close().map_err(|cause| unclosed(target_path(found), cause))?;
+            self.finish_without_data(cx, entry, source, (object, before.as_ref(), creation_mode, xattrs));
+        file.close().map_err(|cause| unclosed(target_path(entry), cause))?;
         Ok(made)
     }
 
     fn finish_without_data(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Stat,
         (object, before, creation_mode, xattrs): (
             Object<'_>,
@@ -105,9 +105,9 @@ impl Copier {
             xattrs,
             before,
             plain_mode: self.plain_file_mode(source, before),
-            has_access_list: found.node.own.gives_access_list,
-            creation_mode: creation_mode.map(|creation_mode| (creation_mode, &found.node.own)),
-            target_path: &|| target_path(found),
+            has_access_list: entry.node.own.gives_access_list,
+            creation_mode: creation_mode.map(|creation_mode| (creation_mode, &entry.node.own)),
+            target_path: &|| target_path(entry),
         };
         let done = self.give_attributes(cx, &subject);
         if done {
@@ -117,8 +117,8 @@ impl Copier {
     }
 
     /// Says how the source is opened, if it has to be.
-    fn must_open(&self, found: &Entry<Self>, source: &Stat) -> Option<Open> {
-        let follows = self.follows_here(found);
+    fn must_open(&self, entry: &Entry<Self>, source: &Stat) -> Option<Open> {
+        let follows = self.follows_here(entry);
         let how = if follows { Open::READ.following() } else { Open::READ };
         // By its name, the attributes of a link would be those of the link itself.
         let looks = follows && (self.preserves(Preserve::MODE) || self.preserves(Preserve::XATTR));

@@ -21,7 +21,7 @@ const STEP_BYTES_MIN: usize = 4 << 10;
 
 /// A file being cut into blocks of lines.
 pub(super) struct Lines {
-    found: Entry<Runner>,
+    entry: Entry<Runner>,
     source: Mutex<Option<Arc<Fd>>>,
     block_bytes: u64,
     position: Mutex<u64>,
@@ -34,13 +34,13 @@ impl Lines {
     /// wait for the end.
     pub(super) fn begin(
         cx: &Context<'_, Runner>,
-        found: Entry<Runner>,
+        entry: Entry<Runner>,
         source: Arc<Fd>,
         block_bytes: u64,
         alone: bool,
     ) {
         let lines = Self {
-            found,
+            entry,
             source: Mutex::new(Some(source)),
             block_bytes: block_bytes.max(1),
             position: Mutex::new(0),
@@ -102,7 +102,7 @@ impl Stages<Runner> for Lines {
                 (!block.is_empty()).then_some(block)
             }
             Err(cause) => {
-                let problem = Problem::new(wording::ERROR_READING).naming(self.found.path());
+                let problem = Problem::new(wording::ERROR_READING).naming(self.entry.path());
                 cx.problem(problem.because(cause));
                 None
             }
@@ -110,7 +110,7 @@ impl Stages<Runner> for Lines {
     }
 
     fn work(&self, cx: &Context<'_, Runner>, block: Vec<u8>) -> Result {
-        let ran = cx.tool().run(cx, &[self.found.path()], Some(&block));
+        let ran = cx.tool().run(cx, &[self.entry.path()], Some(&block));
         cx.count(Tally { bytes: block.len() as u64, ..Tally::default() });
         match ran {
             Ran::Ended(result) => result,
@@ -121,20 +121,20 @@ impl Stages<Runner> for Lines {
     fn put(&self, cx: &Context<'_, Runner>, result: Result) {
         match &self.whole {
             Some(whole) => whole.lock().unwrap_or_else(PoisonError::into_inner).append(result),
-            None => cx.tell(&self.found, result.pack()),
+            None => cx.emit(&self.entry, result.pack()),
         }
     }
 
     fn end(&self, cx: &Context<'_, Runner>) {
         if let Some(whole) = &self.whole {
             let whole = std::mem::take(&mut *whole.lock().unwrap_or_else(PoisonError::into_inner));
-            cx.tell(&self.found, whole.pack());
+            cx.emit(&self.entry, whole.pack());
         }
         let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(cause)) = source.and_then(Arc::into_inner).map(Fd::close) {
-            let problem = Problem::new(wording::FAILED_TO_CLOSE).naming(self.found.path());
+            let problem = Problem::new(wording::FAILED_TO_CLOSE).naming(self.entry.path());
             cx.problem(problem.because(cause));
         }
-        cx.settle(&self.found);
+        cx.complete(&self.entry);
     }
 }

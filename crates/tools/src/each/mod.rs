@@ -97,7 +97,7 @@ fn find(program: &[u8]) -> std::result::Result<(), Problem> {
         let path = CString::new(path).unwrap_or_default();
         stat_path::<&Fd>(None, &path, true).is_ok_and(|stat| stat.kind == FileType::Regular)
     };
-    let found = if program.contains(&b'/') {
+    let entry = if program.contains(&b'/') {
         is_there(program.to_vec())
     } else {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
@@ -107,7 +107,7 @@ fn find(program: &[u8]) -> std::result::Result<(), Problem> {
     };
     let absent =
         || Error::new(Operation::Execve, String::from_utf8_lossy(program).into_owned(), Errno::NOENT);
-    if found { Ok(()) } else { Err(Problem::new(wording::CANNOT_RUN).naming(program).because(absent())) }
+    if entry { Ok(()) } else { Err(Problem::new(wording::CANNOT_RUN).naming(program).because(absent())) }
 }
 
 /// A run of commands, as the framework drives it.
@@ -148,14 +148,14 @@ impl Runner {
     }
 
     /// True if an entry matches by type and name.
-    fn wants(&self, found: &Entry<Self>, kind: EntryType) -> bool {
+    fn wants(&self, entry: &Entry<Self>, kind: EntryType) -> bool {
         let kind = match kind {
             EntryType::Regular => Kinds::FILES,
             EntryType::Directory => Kinds::DIRECTORIES,
             EntryType::Symlink => Kinds::LINKS,
             _ => Kinds::empty(),
         };
-        self.options.kinds.intersects(kind) && (self.names.is_empty() || self.names.is_match(base(found)))
+        self.options.kinds.intersects(kind) && (self.names.is_empty() || self.names.is_match(base(entry)))
     }
 
     /// True if an entry matches by size and modification time.
@@ -166,35 +166,35 @@ impl Runner {
     }
 
     /// Returns true if an entry matches. Calls `stat` only if its size or time matters.
-    fn looks_right(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> bool {
+    fn looks_right(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> bool {
         if self.options.size.is_none() && self.options.newer.is_none() {
             return true;
         }
-        let looked = cx.cache().open(&found.node.source).and_then(|directory| {
-            if kind != EntryType::Symlink && self.follow(found) {
-                stat_path(Some(&*directory), found.name(), true)
+        let looked = cx.cache().open(&entry.node.source).and_then(|directory| {
+            if kind != EntryType::Symlink && self.follow(entry) {
+                stat_path(Some(&*directory), entry.name(), true)
             } else {
-                stat_at(&*directory, found.name())
+                stat_at(&*directory, entry.name())
             }
         });
         match looked {
             Ok(stat) => self.admits(&stat),
             Err(cause) => {
-                cx.problem(Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause));
+                cx.problem(Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause));
                 false
             }
         }
     }
 
     /// Runs the command for an entry, or adds it to the next batch.
-    fn serve(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
+    fn serve(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         cx.count(Tally { files: 1, ..Tally::default() });
         if self.options.batch <= 1 {
-            return self.run_for(cx, std::slice::from_ref(found));
+            return self.run_for(cx, std::slice::from_ref(entry));
         }
         let batch = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.push(found.clone());
+            waiting.push(entry.clone());
             (waiting.len() >= self.options.batch).then(|| std::mem::take(&mut *waiting))
         };
         if let Some(batch) = batch {
@@ -208,7 +208,7 @@ impl Runner {
         let paths: Vec<_> = batch.iter().map(Entry::path).collect();
         let Some(last) = batch.last() else { return };
         match self.run(cx, &paths, None) {
-            Ran::Ended(result) => cx.tell(last, result.pack()),
+            Ran::Ended(result) => cx.emit(last, result.pack()),
             Ran::Nothing => {}
             Ran::TooLong => {
                 let (first, second) = batch.split_at(batch.len() / 2);
@@ -239,8 +239,8 @@ fn globs(patterns: &[String]) -> std::result::Result<GlobSet, String> {
 }
 
 /// Returns the name of an entry, without trailing slashes.
-fn base(found: &Entry<Runner>) -> &OsStr {
-    let name = found.name().to_bytes();
+fn base(entry: &Entry<Runner>) -> &OsStr {
+    let name = entry.name().to_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     OsStr::from_bytes(&name[..end])
 }
@@ -253,35 +253,35 @@ impl Tool for Runner {
         Policy { cancel: self.cancel.clone(), ..Policy::default() }
     }
 
-    fn follow(&self, found: &Entry<Self>) -> bool {
+    fn follow(&self, entry: &Entry<Self>) -> bool {
         let keeps_links = self.options.kinds.contains(Kinds::LINKS);
-        self.options.dereference || (found.is_operand() && !keeps_links)
+        self.options.dereference || (entry.is_operand() && !keeps_links)
     }
 
-    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
-        let excluded = !found.is_operand() && self.exclude.is_match(base(found));
+    fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        let excluded = !entry.is_operand() && self.exclude.is_match(base(entry));
         match kind {
             _ if excluded || self.running.is_stopped() => Plan::Skip,
             EntryType::Directory => Plan::Enter,
-            _ if !self.wants(found, kind) => Plan::Skip,
+            _ if !self.wants(entry, kind) => Plan::Skip,
             EntryType::Regular if self.options.block_bytes.is_some() => Plan::Read(Probe::NEVER),
             _ => Plan::Handle,
         }
     }
 
-    fn enter_dir(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<()> {
-        if self.options.dereference && found.node.is_within(opened.stat.identity) {
+    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<()> {
+        if self.options.dereference && entry.node.is_within(opened.stat.identity) {
             return Enter::Over;
         }
-        if self.wants(found, EntryType::Directory) && self.admits(opened.stat) {
-            self.serve(cx, found);
+        if self.wants(entry, EntryType::Directory) && self.admits(opened.stat) {
+            self.serve(cx, entry);
         }
         Enter::Visit(())
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Handled {
-        if self.looks_right(cx, found, kind) {
-            self.serve(cx, found);
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
+        if self.looks_right(cx, entry, kind) {
+            self.serve(cx, entry);
         }
         Handled::Over
     }
@@ -292,26 +292,26 @@ impl Tool for Runner {
         }
     }
 
-    fn open_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenSource<'_>) -> Start<()> {
+    fn open_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenSource<'_>) -> Start<()> {
         let Some(block_bytes) = self.options.block_bytes.filter(|_| self.admits(opened.stat)) else {
             return Start::Done;
         };
         cx.count(Tally { files: 1, ..Tally::default() });
-        let alone = self.one_root && found.is_operand() && !self.options.sorted;
-        Lines::begin(cx, found.clone(), Arc::clone(opened.source), block_bytes, alone);
+        let alone = self.one_root && entry.is_operand() && !self.options.sorted;
+        Lines::begin(cx, entry.clone(), Arc::clone(opened.source), block_bytes, alone);
         Start::Deferred
     }
 
-    fn emitted(&self, cx: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
         match Result::unpack(result) {
             Some(result) => {
                 if !result.failures.is_empty() && self.options.halt != Halt::Never {
                     // It may have failed on another rank, so stop here as well.
                     self.halt();
                 }
-                self.results.take(found.path(), result, self.options.sorted, cx.report());
+                self.results.take(entry.path(), result, self.options.sorted, cx.report());
             }
-            None => cx.problem(Problem::new(wording::LOST).naming(found.path())),
+            None => cx.problem(Problem::new(wording::LOST).naming(entry.path())),
         }
     }
 }
@@ -328,7 +328,7 @@ impl Distributed for Runner {
     }
 
     fn finish_part(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        self.run_for_waiting(cx, |found| std::ptr::eq(&*found.node, node));
+        self.run_for_waiting(cx, |entry| std::ptr::eq(&*entry.node, node));
     }
 
     fn pack(&self, (): &()) -> Vec<u8> {

@@ -42,7 +42,7 @@ const KEPT_IN_TURN_BYTES: usize = 64 << 10;
 
 /// A large file in progress.
 pub(super) struct Large {
-    found: Entry<Grep>,
+    entry: Entry<Grep>,
     source: Mutex<Option<Arc<Fd>>>,
     size: u64,
     next: AtomicU64,
@@ -57,14 +57,14 @@ pub(super) struct Searched {
     buffer: Vec<u8>,
     lines_end: usize,
     offset: u64,
-    found: Examined,
+    entry: Examined,
     /// True if the file ends before the piece does.
     is_short: bool,
 }
 
 impl Large {
     pub(super) fn new(
-        found: Entry<Grep>,
+        entry: Entry<Grep>,
         source: Arc<Fd>,
         size: u64,
         page: Page,
@@ -73,7 +73,7 @@ impl Large {
         let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let skips_holes = page.binary && !selects_empty;
         let source = Mutex::new(Some(source));
-        Self { found, source, size, next, skips_holes, stop, page: Mutex::new(page) }
+        Self { entry, source, size, next, skips_holes, stop, page: Mutex::new(page) }
     }
 
     fn source(&self) -> Option<Arc<Fd>> {
@@ -183,19 +183,19 @@ impl Stages<Grep> for Large {
             memchr::memrchr2(ends[0], ends[1], &buffer[own..]).map_or(0, |end| own + end + 1)
         };
         let window = Window { bytes: &buffer, own, lines_end, offset, whole: false };
-        let found = cx.tool().with_scratch(|scratch| search.examine(scratch, window));
+        let entry = cx.tool().with_scratch(|scratch| search.examine(scratch, window));
         let is_short = offset + (buffer.len() as u64) < piece.end;
-        Ok(Searched { buffer, lines_end, offset, found, is_short })
+        Ok(Searched { buffer, lines_end, offset, entry, is_short })
     }
 
     fn put(&self, cx: &Context<'_, Grep>, made: Result<Searched, Error>) {
         let tool = cx.tool();
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         let problem = match made {
-            Ok(Searched { buffer, lines_end, offset, found, is_short }) => {
+            Ok(Searched { buffer, lines_end, offset, entry, is_short }) => {
                 let piece = Piece { text: &buffer[..lines_end], offset };
-                let name = || tool.path(&self.found);
-                tool.with_scratch(|scratch| tool.search.show(scratch, &mut page, (piece, &found), name));
+                let name = || tool.path(&self.entry);
+                tool.with_scratch(|scratch| tool.search.show(scratch, &mut page, (piece, &entry), name));
                 cx.count(Tally { bytes: lines_end as u64, ..Tally::default() });
                 tool.return_buffer(buffer);
                 is_short.then(|| Problem::new(flow::SHORTER))
@@ -203,7 +203,7 @@ impl Stages<Grep> for Large {
             Err(cause) => Some(Problem::new(wording::CANNOT_READ).because(cause)),
         };
         if let Some(problem) = problem.filter(|_| !page.done) {
-            cx.problem(problem.naming(tool.path(&self.found)));
+            cx.problem(problem.naming(tool.path(&self.entry)));
             page.done = true;
         }
         if page.done {
@@ -211,20 +211,20 @@ impl Stages<Grep> for Large {
         }
         let is_in_turn = tool.search.options.order == Order::Named;
         if page.out.len() > if is_in_turn { KEPT_IN_TURN_BYTES } else { KEPT_BYTES } {
-            tool.tell_some(cx, &self.found, &mut page);
+            tool.tell_some(cx, &self.entry, &mut page);
         }
     }
 
     fn end(&self, cx: &Context<'_, Grep>) {
         let page = std::mem::take(&mut *self.page.lock().unwrap_or_else(PoisonError::into_inner));
-        cx.tool().tell(cx, &self.found, page);
+        cx.tool().tell(cx, &self.entry, page);
         let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
         let closed = source.and_then(Arc::into_inner).map_or(Ok(()), Fd::close);
         if let Err(cause) = closed {
-            let name = cx.tool().path(&self.found);
+            let name = cx.tool().path(&self.entry);
             cx.problem(Problem::new(wording::CANNOT_READ).naming(name).because(cause));
         }
         cx.tool().large_is_over(cx);
-        cx.settle(&self.found);
+        cx.complete(&self.entry);
     }
 }

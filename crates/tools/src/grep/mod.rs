@@ -225,53 +225,53 @@ impl Grep {
     }
 
     /// Returns an entry's path as it is shown.
-    fn path(&self, found: &Entry<Self>) -> Vec<u8> {
-        match found.node.own.kind {
+    fn path(&self, entry: &Entry<Self>) -> Vec<u8> {
+        match entry.node.own.kind {
             PlaceKind::Input => self.options().label.clone(),
             PlaceKind::Here => {
-                let path = found.path();
+                let path = entry.path();
                 path.strip_prefix(b"./").map(<[u8]>::to_vec).unwrap_or(path)
             }
-            PlaceKind::Plain => found.path(),
+            PlaceKind::Plain => entry.path(),
         }
     }
 
-    fn is_in_directory(found: &Entry<Self>) -> bool {
-        !found.is_operand()
+    fn is_in_directory(entry: &Entry<Self>) -> bool {
+        !entry.is_operand()
     }
 
     /// True if `--include` or `--exclude` rules out this file.
-    fn leaves_out(&self, found: &Entry<Self>) -> bool {
-        match found.is_operand() {
-            true => self.files.leave_out(&found.path(), true),
-            false => self.files.leave_out(found.name().to_bytes(), false),
+    fn leaves_out(&self, entry: &Entry<Self>) -> bool {
+        match entry.is_operand() {
+            true => self.files.leave_out(&entry.path(), true),
+            false => self.files.leave_out(entry.name().to_bytes(), false),
         }
     }
 
-    fn enters(&self, found: &Entry<Self>) -> bool {
-        match (found.is_operand(), found.node.own.kind) {
+    fn enters(&self, entry: &Entry<Self>) -> bool {
+        match (entry.is_operand(), entry.node.own.kind) {
             (true, PlaceKind::Here) => true,
             (true, _) => {
-                let path = found.path();
+                let path = entry.path();
                 let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
                 !self.directories.leave_out(&path[..end], true)
             }
-            (false, _) => !self.directories.leave_out(found.name().to_bytes(), false),
+            (false, _) => !self.directories.leave_out(entry.name().to_bytes(), false),
         }
     }
 
     /// Decides what to do with an entry of this kind.
-    fn need(&self, found: &Entry<Self>, kind: EntryType) -> Plan {
-        let is_operand = found.is_operand();
+    fn need(&self, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        let is_operand = entry.is_operand();
         match (kind, self.options().directories, self.options().devices) {
-            _ if is_operand && found.node.own.kind == PlaceKind::Input => Plan::Handle,
+            _ if is_operand && entry.node.own.kind == PlaceKind::Input => Plan::Handle,
             _ if self.is_over() => Plan::Skip,
             (EntryType::Directory, Directories::Skip, _) => Plan::Skip,
-            (EntryType::Directory, ..) if !self.enters(found) => Plan::Skip,
+            (EntryType::Directory, ..) if !self.enters(entry) => Plan::Skip,
             (EntryType::Directory, Directories::Recurse, _) => Plan::Enter,
             (EntryType::Directory, Directories::Read, _) => Plan::Handle,
             (EntryType::Symlink | EntryType::Unknown, ..) => Plan::Skip,
-            _ if self.leaves_out(found) => Plan::Skip,
+            _ if self.leaves_out(entry) => Plan::Skip,
             (EntryType::Regular, ..) => Plan::Read(Probe { bytes_max: LARGE_BYTES, ..Probe::ALWAYS }),
             (EntryType::Special, _, Devices::Read) => Plan::Handle,
             (EntryType::Special, _, Devices::ReadNamed) if is_operand => Plan::Handle,
@@ -279,60 +279,60 @@ impl Grep {
         }
     }
 
-    fn page(&self, found: &Entry<Self>, stat: Option<&Stat>) -> Page {
+    fn page(&self, entry: &Entry<Self>, stat: Option<&Stat>) -> Page {
         let size = stat.filter(|stat| stat.kind == FileType::Regular).map(|stat| stat.size);
-        let mut page = Page::new(self.options(), Self::is_in_directory(found), size);
+        let mut page = Page::new(self.options(), Self::is_in_directory(entry), size);
         page.done |= self.is_over();
         page
     }
 
     /// True if the file is also the output, which would feed the search its own results.
     /// Reports it.
-    fn is_output(&self, cx: &Context<'_, Self>, found: &Entry<Self>, stat: &Stat) -> bool {
+    fn is_output(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stat: &Stat) -> bool {
         let options = self.options();
         let is_output = options.show == Show::Lines
             && options.max.is_none_or(|max| max > 1)
             && stat.kind == FileType::Regular
             && options.is_output(stat.identity);
         if is_output {
-            cx.problem(Problem::new(wording::IS_OUTPUT).naming(self.path(found)));
+            cx.problem(Problem::new(wording::IS_OUTPUT).naming(self.path(entry)));
         }
         is_output
     }
 
     /// Emits what the page holds so far.
-    fn tell_some(&self, cx: &Context<'_, Self>, found: &Entry<Self>, page: &mut Page) {
+    fn tell_some(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, page: &mut Page) {
         let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
         // Only the end decides if the selected lines count: under `-I` the file may still turn
         // out binary.
-        cx.tell(found, Told { matched: false, hidden: false, more: true, apart, out }.pack());
+        cx.emit(entry, Told { matched: false, hidden: false, more: true, apart, out }.pack());
     }
 
     /// Completes a page and emits the rest of it.
-    fn tell(&self, cx: &Context<'_, Self>, found: &Entry<Self>, mut page: Page) {
+    fn tell(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, mut page: Page) {
         if !matches!(self.options().show, Show::Lines | Show::Nothing) {
-            self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(found)));
+            self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(entry)));
         }
         if let Some(given_up) = page.given_up {
-            cx.problem(Problem::new(given_up.wording()).naming(self.path(found)));
+            cx.problem(Problem::new(given_up.wording()).naming(self.path(entry)));
         }
         let is_told = self.options().show == Show::Lines && self.options().binary == Binary::Tell;
         let hidden = page.hidden && is_told;
         let result = Told { matched: page.count > 0, hidden, more: false, apart: page.apart, out: page.out };
         if result != Told::default() {
-            cx.tell(found, result.pack());
+            cx.emit(entry, result.pack());
         }
     }
 
-    fn cannot_read(&self, cx: &Context<'_, Self>, found: &Entry<Self>, cause: Error) {
-        let problem = Problem::new(wording::CANNOT_READ).naming(self.path(found)).because(cause);
-        self.problem(cx, found, problem);
+    fn cannot_read(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, cause: Error) {
+        let problem = Problem::new(wording::CANNOT_READ).naming(self.path(entry)).because(cause);
+        self.problem(cx, entry, problem);
     }
 
     /// Reports a problem with a file, or holds it back until its operand's turn.
-    fn problem(&self, cx: &Context<'_, Self>, found: &Entry<Self>, problem: Problem) {
-        let is_ordered = found.is_operand() && found.node.owner.is_none();
-        let problem = if is_ordered { self.in_turn(found.node.own.index, problem) } else { Some(problem) };
+    fn problem(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, problem: Problem) {
+        let is_ordered = entry.is_operand() && entry.node.owner.is_none();
+        let problem = if is_ordered { self.in_turn(entry.node.own.index, problem) } else { Some(problem) };
         problem.into_iter().for_each(|problem| cx.problem(problem));
     }
 
@@ -355,9 +355,9 @@ impl Grep {
     /// True if the entry must wait, in which case it is kept for a later retry. Under `-q`, an
     /// input that may block or never end must not start while an earlier operand could still end
     /// the search.
-    fn waits(&self, found: &Entry<Self>) -> bool {
-        let is_ordered = found.is_operand() && found.node.owner.is_none();
-        is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(found)
+    fn waits(&self, entry: &Entry<Self>) -> bool {
+        let is_ordered = entry.is_operand() && entry.node.owner.is_none();
+        is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(entry)
     }
 
     /// Marks a file with holes as binary: a hole reads as NULs, whatever else the file holds.
@@ -375,16 +375,16 @@ impl Grep {
 
     /// Passes the turn to a large file that is waiting, if there is one.
     fn large_is_over(&self, cx: &Context<'_, Self>) {
-        if let Some(found) = self.turns.over() {
-            cx.retry(found);
+        if let Some(entry) = self.turns.over() {
+            cx.retry(entry);
         }
     }
 }
 
 impl Grep {
     /// Called when a file that may have been given the turn is not searched as a large one.
-    fn not_begun(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
-        if let Some(next) = self.turns.not_begun(found) {
+    fn not_begun(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        if let Some(next) = self.turns.not_begun(entry) {
             cx.retry(next);
         }
     }
@@ -394,26 +394,26 @@ impl Tool for Grep {
     type Directory = Place;
     type File = Searched;
 
-    fn follow(&self, found: &Entry<Self>) -> bool {
-        self.options().dereference || found.is_operand()
+    fn follow(&self, entry: &Entry<Self>) -> bool {
+        self.options().dereference || entry.is_operand()
     }
 
-    fn plan(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
-        let need = self.need(found, kind);
+    fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        let need = self.need(entry, kind);
         if !matches!(need, Plan::Read(_)) {
             // The search may be over by now, or the large file that was given the turn may have
             // been replaced by something else. Either way the turn must pass on.
-            self.not_begun(cx, found);
+            self.not_begun(cx, entry);
         }
         need
     }
 
-    fn enter_dir(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
-        if self.options().dereference && found.node.is_within(opened.stat.identity) {
-            cx.problem(Problem::new(wording::LOOP).naming(self.path(found)).as_warning());
+    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
+        if self.options().dereference && entry.node.is_within(opened.stat.identity) {
+            cx.problem(Problem::new(wording::LOOP).naming(self.path(entry)).as_warning());
             return Enter::Over;
         }
-        Enter::Visit(found.node.own)
+        Enter::Visit(entry.node.own)
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
@@ -424,22 +424,22 @@ impl Tool for Grep {
         let Ended { problems, next } = self.turns.end(node.own.index);
         let met = problems.into_iter().filter(|(index, _)| self.is_met(*index));
         met.for_each(|(_, problem)| cx.problem(problem));
-        next.into_iter().for_each(|found| cx.retry(found));
+        next.into_iter().for_each(|entry| cx.retry(entry));
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Handled {
-        let is_input = found.node.own.kind == PlaceKind::Input && found.is_operand();
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
+        let is_input = entry.node.own.kind == PlaceKind::Input && entry.is_operand();
         match kind {
-            _ if (is_input || kind != EntryType::Directory) && self.waits(found) => return Handled::Deferred,
+            _ if (is_input || kind != EntryType::Directory) && self.waits(entry) => return Handled::Deferred,
             _ if is_input => {
-                return self.search_input(cx, found);
+                return self.search_input(cx, entry);
             }
             EntryType::Directory => {
-                let problem = Problem::new(wording::IS_A_DIRECTORY).naming(self.path(found));
-                self.problem(cx, found, problem);
-                self.tell(cx, found, self.page(found, None));
+                let problem = Problem::new(wording::IS_A_DIRECTORY).naming(self.path(entry));
+                self.problem(cx, entry, problem);
+                self.tell(cx, entry, self.page(entry, None));
             }
-            _ => self.search_as_it_comes(cx, found),
+            _ => self.search_as_it_comes(cx, entry),
         }
         Handled::Over
     }
@@ -447,33 +447,33 @@ impl Tool for Grep {
     fn open_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<Searched> {
         let is_large = opened.stat.size > LARGE_BYTES
             || (cx.settings().ops.is_some() && opened.stat.size > cx.settings().block_bytes as u64);
-        let is_left_out = self.is_over() || self.is_output(cx, found, opened.stat);
+        let is_left_out = self.is_over() || self.is_output(cx, entry, opened.stat);
         if is_left_out || !is_large {
-            self.not_begun(cx, found);
+            self.not_begun(cx, entry);
         }
         if is_left_out {
             return Start::Done;
         }
         if opened.stat.size == 0 {
             cx.count(Tally { files: 1, ..Tally::default() });
-            self.search_stream(cx, found, &**opened.source, opened.stat);
+            self.search_stream(cx, entry, &**opened.source, opened.stat);
             return Start::Done;
         }
-        let mut page = self.page(found, Some(opened.stat));
+        let mut page = self.page(entry, Some(opened.stat));
         self.mark_holes(&mut page, opened.source, opened.stat);
         if !is_large {
             let own = Searched(Mutex::new(Stream::new(page)));
             return Start::Inspect { own, transfer: Transfer::Blocks(Holes::Read) };
         }
-        if self.turns.begins(found) {
+        if self.turns.begins(entry) {
             let selects_empty = self.with_scratch(|scratch| self.search.selects_empty(scratch));
             let source = Arc::clone(opened.source);
-            let large = Large::new(found.clone(), source, opened.stat.size, page, selects_empty);
+            let large = Large::new(entry.clone(), source, opened.stat.size, page, selects_empty);
             cx.begin_sequence(Arc::new(large), 2 * cx.settings().jobs);
         }
         Start::Deferred
@@ -484,48 +484,48 @@ impl Tool for Grep {
         let until = if is_all { Until::End } else { Until::Judged };
         let mut stream = file.own.0.lock().unwrap_or_else(PoisonError::into_inner);
         self.with_scratch(|scratch| {
-            stream.feed(&self.search, scratch, (bytes, until), || self.path(&file.found))
+            stream.feed(&self.search, scratch, (bytes, until), || self.path(&file.entry))
         });
         Write::Nothing
     }
 
-    fn close_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, own: Searched, _: bool) {
+    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Searched, _: bool) {
         let mut stream = own.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !stream.is_empty() {
             self.with_scratch(|scratch| {
-                stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
+                stream.feed(&self.search, scratch, (&[], Until::End), || self.path(entry))
             });
         }
         cx.count(Tally { files: 1, ..Tally::default() });
-        self.tell(cx, found, stream.page);
+        self.tell(cx, entry, stream.page);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         if failure.is_before_open_file() || matches!(failure, Failure::Classify(_)) {
-            self.not_begun(cx, found);
+            self.not_begun(cx, entry);
         }
         let cause = match failure {
             // As in GNU grep, what the user named is met before it is looked whether it is left out.
-            Failure::Classify(_) if !found.is_operand() && self.leaves_out(found) => return Reported::Yes,
+            Failure::Classify(_) if !entry.is_operand() && self.leaves_out(entry) => return Reported::Yes,
             Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause) => cause,
             _ => return Reported::No,
         };
-        if self.options().show != Show::Nothing || !found.is_operand() {
+        if self.options().show != Show::Nothing || !entry.is_operand() {
             return Reported::No;
         }
-        self.cannot_read(cx, found, cause.clone());
+        self.cannot_read(cx, entry, cause.clone());
         Reported::Yes
     }
 
-    fn emitted(&self, cx: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
+    fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
         let Some(result) = Told::unpack(result) else { return };
         if result.matched {
             self.matched.store(true, Ordering::Relaxed);
             if self.options().show == Show::Nothing {
-                self.ended_by.fetch_min(found.node.own.index, Ordering::Relaxed);
+                self.ended_by.fetch_min(entry.node.own.index, Ordering::Relaxed);
                 self.stop();
             }
         }
-        self.output.take(cx.report(), (found.node.own.index, &self.path(found)), result);
+        self.output.take(cx.report(), (entry.node.own.index, &self.path(entry)), result);
     }
 }

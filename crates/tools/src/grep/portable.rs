@@ -24,13 +24,13 @@ impl Distributed for Grep {
         node.own.kind != PlaceKind::Input
     }
 
-    fn decide_returned(&self, cx: &Context<'_, Self>, found: &mut Entry<Self>) -> bool {
+    fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
         // Its result is too large to send. A file job would be sent away again, so this is a
         // visit job.
-        let found = found.clone();
+        let entry = entry.clone();
         cx.share(Job::Visit(Box::new(move |cx| {
-            cx.tool().search_as_it_comes(cx, &found);
-            cx.settle(&found);
+            cx.tool().search_as_it_comes(cx, &entry);
+            cx.complete(&entry);
         })));
         false
     }

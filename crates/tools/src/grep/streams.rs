@@ -28,11 +28,11 @@ impl Grep {
     pub(super) fn search_stream(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: impl AsFd,
         looked: &Stat,
     ) -> Stopped {
-        let mut stream = Stream::new(self.page(found, Some(looked)));
+        let mut stream = Stream::new(self.page(entry, Some(looked)));
         let mut buffer = vec![0; READ_BYTES];
         let (mut room, mut left) = (READ_BYTES, bytes_left(&source, looked));
         let mut seems_empty = looked.kind == FileType::Regular && looked.size == 0;
@@ -46,7 +46,7 @@ impl Grep {
                     room = if length < room { room - length } else { READ_BYTES };
                     let bytes = (&buffer[..length], Until::LineEnd);
                     self.with_scratch(|scratch| {
-                        stream.feed(&self.search, scratch, bytes, || self.path(found));
+                        stream.feed(&self.search, scratch, bytes, || self.path(entry));
                     });
                     cx.count(Tally { bytes: length as u64, ..Tally::default() });
                     left = left.map(|left| left - length as u64);
@@ -56,38 +56,38 @@ impl Grep {
                     }
                 }
                 Err(cause) => {
-                    self.cannot_read(cx, found, cause);
+                    self.cannot_read(cx, entry, cause);
                     is_ended = true;
                 }
             }
             if !stream.page.out.is_empty() {
-                self.tell_some(cx, found, &mut stream.page);
+                self.tell_some(cx, entry, &mut stream.page);
             }
         }
         self.with_scratch(|scratch| {
-            stream.feed(&self.search, scratch, (&[], Until::End), || self.path(found))
+            stream.feed(&self.search, scratch, (&[], Until::End), || self.path(entry))
         });
         let stopped = Stopped { line_end: stream.page.end, is_early: !is_ended && left != Some(0) };
-        self.tell(cx, found, stream.page);
+        self.tell(cx, entry, stream.page);
         stopped
     }
 
     /// Searches standard input, leaving its offset where GNU grep would for the next reader.
-    pub(super) fn search_input(&self, cx: &Context<'_, Self>, found: &Entry<Self>) -> Handled {
-        if !self.inputs.begins(found) {
+    pub(super) fn search_input(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Handled {
+        if !self.inputs.begins(entry) {
             return Handled::Deferred;
         }
         let opened = standard_input().and_then(|input| Ok((stat(&input)?, input)));
         match opened {
-            Ok((looked, _)) if self.is_output(cx, found, &looked) => {}
+            Ok((looked, _)) if self.is_output(cx, entry, &looked) => {}
             Ok((looked, input)) => {
                 let begin = position(&input).ok();
-                let stopped = self.search_stream(cx, found, &input, &looked);
+                let stopped = self.search_stream(cx, entry, &input, &looked);
                 if let Err(cause) = self.leave_input(&input, begin, stopped) {
-                    self.cannot_read(cx, found, cause);
+                    self.cannot_read(cx, entry, cause);
                 }
             }
-            Err(cause) => self.cannot_read(cx, found, cause),
+            Err(cause) => self.cannot_read(cx, entry, cause),
         }
         if let Some(next) = self.inputs.over() {
             cx.retry(next);
@@ -113,19 +113,19 @@ impl Grep {
     }
 
     /// Opens a device, a FIFO or any other file that is read sequentially, and searches it.
-    pub(super) fn search_as_it_comes(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
+    pub(super) fn search_as_it_comes(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
         let how = Open::READ.blocking();
-        let how = if self.follow(found) { how.following() } else { how };
-        let opened = cx.cache().open(&found.node.source).and_then(|place| open(&*place, found.name(), how));
+        let how = if self.follow(entry) { how.following() } else { how };
+        let opened = cx.cache().open(&entry.node.source).and_then(|place| open(&*place, entry.name(), how));
         let searched = opened.and_then(|source| {
             let looked = stat(&source)?;
-            if !self.is_output(cx, found, &looked) {
-                self.search_stream(cx, found, &source, &looked);
+            if !self.is_output(cx, entry, &looked) {
+                self.search_stream(cx, entry, &source, &looked);
             }
             Ok(())
         });
         if let Err(cause) = searched {
-            self.cannot_read(cx, found, cause);
+            self.cannot_read(cx, entry, cause);
         }
     }
 }

@@ -54,14 +54,14 @@ impl Turns {
     }
 
     /// Returns true if a large file may begin; otherwise queues it.
-    pub(super) fn begins(&self, found: &Entry<Grep>) -> bool {
+    pub(super) fn begins(&self, entry: &Entry<Grep>) -> bool {
         let mut state = self.lock();
-        if state.is_given_to(found) {
+        if state.is_given_to(entry) {
             state.given = None;
             return true;
         }
-        if state.busy || !self.is_next(&state, found) {
-            state.waiting.push(found.clone());
+        if state.busy || !self.is_next(&state, entry) {
+            state.waiting.push(entry.clone());
             return false;
         }
         state.busy = true;
@@ -70,9 +70,9 @@ impl Turns {
 
     /// Called when a file is not searched as a large one after all. If it held the turn, passes it
     /// on and returns the new holder.
-    pub(super) fn not_begun(&self, found: &Entry<Grep>) -> Option<Entry<Grep>> {
+    pub(super) fn not_begun(&self, entry: &Entry<Grep>) -> Option<Entry<Grep>> {
         let mut state = self.lock();
-        if !state.is_given_to(found) {
+        if !state.is_given_to(entry) {
             return None;
         }
         state.given = None;
@@ -88,11 +88,11 @@ impl Turns {
     }
 
     /// Returns true if all earlier operands are complete; otherwise holds the entry until they are.
-    pub(super) fn comes_next(&self, found: &Entry<Grep>) -> bool {
+    pub(super) fn comes_next(&self, entry: &Entry<Grep>) -> bool {
         let mut state = self.lock();
-        let is_next = found.node.own.index <= state.index;
+        let is_next = entry.node.own.index <= state.index;
         if !is_next {
-            state.held.push(found.clone());
+            state.held.push(entry.clone());
         }
         is_next
     }
@@ -118,35 +118,35 @@ impl Turns {
             state.index += 1;
         }
         let index = state.index;
-        let is_held_no_more = |found: &mut Entry<Grep>| found.node.own.index <= index;
+        let is_held_no_more = |entry: &mut Entry<Grep>| entry.node.own.index <= index;
         let mut next: Vec<_> = state.held.extract_if(.., is_held_no_more).collect();
         let problems = state.problems.extract_if(.., |(of, _)| *of <= index).collect();
         next.extend(self.give(&mut state));
         Ended { next, problems }
     }
 
-    fn is_next(&self, state: &State, found: &Entry<Grep>) -> bool {
+    fn is_next(&self, state: &State, entry: &Entry<Grep>) -> bool {
         // A rank can't know which operands are complete elsewhere, so it doesn't wait.
-        self.order != Order::Named || found.node.owner.is_some() || found.node.own.index == state.index
+        self.order != Order::Named || entry.node.owner.is_some() || entry.node.own.index == state.index
     }
 
     fn give(&self, state: &mut State) -> Option<Entry<Grep>> {
         if state.busy {
             return None;
         }
-        let at = state.waiting.iter().position(|found| self.is_next(state, found))?;
-        let found = state.waiting.remove(at);
+        let at = state.waiting.iter().position(|entry| self.is_next(state, entry))?;
+        let entry = state.waiting.remove(at);
         state.busy = true;
-        state.given = Some(found.clone());
-        Some(found)
+        state.given = Some(entry.clone());
+        Some(entry)
     }
 }
 
 impl State {
-    fn is_given_to(&self, found: &Entry<Grep>) -> bool {
+    fn is_given_to(&self, entry: &Entry<Grep>) -> bool {
         self.given
             .as_ref()
-            .is_some_and(|given| Arc::ptr_eq(&given.node, &found.node) && given.name() == found.name())
+            .is_some_and(|given| Arc::ptr_eq(&given.node, &entry.node) && given.name() == entry.name())
     }
 }
 
@@ -172,11 +172,11 @@ impl Inputs {
     }
 
     /// Returns true if this reader is next; otherwise queues it.
-    pub(super) fn begins(&self, found: &Entry<Grep>) -> bool {
+    pub(super) fn begins(&self, entry: &Entry<Grep>) -> bool {
         let mut readers = self.lock();
-        let is_first = readers.order.front() == Some(&found.node.own.index);
+        let is_first = readers.order.front() == Some(&entry.node.own.index);
         if !is_first {
-            readers.waiting.push(found.clone());
+            readers.waiting.push(entry.clone());
         }
         is_first
     }
@@ -186,7 +186,7 @@ impl Inputs {
         let mut readers = self.lock();
         readers.order.pop_front();
         let next = *readers.order.front()?;
-        let at = readers.waiting.iter().position(|found| found.node.own.index == next)?;
+        let at = readers.waiting.iter().position(|entry| entry.node.own.index == next)?;
         Some(readers.waiting.swap_remove(at))
     }
 }

@@ -73,20 +73,20 @@ impl Look {
     fn give_up<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         wording: Wording,
         cause: Error,
     ) {
-        if !cause.is(Errno::NOENT) || !self.tell_removed(cx, found) {
-            self.tell(cx, Problem::new(wording).naming(found.path()).because(cause), 2);
+        if !cause.is(Errno::NOENT) || !self.tell_removed(cx, entry) {
+            self.tell(cx, Problem::new(wording).naming(entry.path()).because(cause), 2);
         }
     }
 
     /// True if this is the archive, which is reported.
-    pub(super) fn is_the_archive<T: Tool>(&self, cx: &Context<'_, T>, found: &Entry<T>, stat: &Stat) -> bool {
+    pub(super) fn is_the_archive<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>, stat: &Stat) -> bool {
         let is_it = self.archive == Some(stat.identity);
         if is_it {
-            self.tell(cx, Problem::new(wording::IS_THE_ARCHIVE).naming(found.path()), 0);
+            self.tell(cx, Problem::new(wording::IS_THE_ARCHIVE).naming(entry.path()), 0);
         }
         is_it
     }
@@ -95,32 +95,32 @@ impl Look {
     fn look<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
-        found: &Entry<T>,
+        entry: &Entry<T>,
     ) -> Result<Option<TarEntry>, (Wording, Error)> {
-        let directory = cx.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause))?;
-        let followed = self.options.links == Links::Followed && found.kind != EntryType::Regular;
-        let stat = stat_path(Some(&*directory), found.name(), followed)
+        let directory = cx.cache().open(&entry.node.source).map_err(|cause| (wording::CANNOT_STAT, cause))?;
+        let followed = self.options.links == Links::Followed && entry.kind != EntryType::Regular;
+        let stat = stat_path(Some(&*directory), entry.name(), followed)
             .map_err(|cause| (wording::CANNOT_STAT, cause))?;
-        if self.is_the_archive(cx, found, &stat) {
+        if self.is_the_archive(cx, entry, &stat) {
             return Ok(None);
         }
-        let Some(mut entry) = TarEntry::new(found.name().to_owned(), stat) else {
+        let Some(mut member) = TarEntry::new(entry.name().to_owned(), stat) else {
             let is_socket = stat.kind == FileType::Socket;
             let wording = if is_socket { wording::SOCKET_IGNORED } else { wording::UNKNOWN_IGNORED };
-            self.tell(cx, Problem::new(wording).naming(found.path()), 0);
+            self.tell(cx, Problem::new(wording).naming(entry.path()), 0);
             return Ok(None);
         };
-        entry.followed = followed;
-        if entry.kind == Kind::Symlink {
+        member.followed = followed;
+        if member.kind == Kind::Symlink {
             let link =
-                read_link(&*directory, found.name()).map_err(|cause| (wording::CANNOT_READ_LINK, cause))?;
-            entry.extra = Some(Box::new(Extra { link: link.into_bytes(), ..Extra::default() }));
+                read_link(&*directory, entry.name()).map_err(|cause| (wording::CANNOT_READ_LINK, cause))?;
+            member.extra = Some(Box::new(Extra { link: link.into_bytes(), ..Extra::default() }));
         }
         let sparse = self.options.attributes.contains(Attributes::HOLES) && stat.is_sparse();
-        let opened = if entry.kind == Kind::Regular && (sparse || self.may_be_unreadable(&stat)) {
+        let opened = if member.kind == Kind::Regular && (sparse || self.may_be_unreadable(&stat)) {
             let how = if followed { Open::READ.following() } else { Open::READ };
             let opened =
-                open(&*directory, found.name(), how).map_err(|cause| (wording::CANNOT_OPEN, cause))?;
+                open(&*directory, entry.name(), how).map_err(|cause| (wording::CANNOT_OPEN, cause))?;
             Some(opened)
         } else {
             None
@@ -128,12 +128,12 @@ impl Look {
         if let (true, Some(file)) = (sparse, &opened) {
             let map = map_of(file, &stat).map_err(|cause| (wording::CANNOT_SEEK, cause))?;
             let text = map.text();
-            entry.extra.get_or_insert_default().map = Some((map, text));
+            member.extra.get_or_insert_default().map = Some((map, text));
         }
-        self.add_records(cx, found, &directory, &mut entry)?;
+        self.add_records(cx, entry, &directory, &mut member)?;
         // Nothing was written to it, so closing it cannot lose anything.
         drop(opened);
-        Ok(Some(entry))
+        Ok(Some(member))
     }
 
     /// True if the mode suggests that the file is unreadable, so that opening it is worth a call:
@@ -147,19 +147,19 @@ impl Look {
     pub(super) fn add_records<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         directory: &Fd,
-        entry: &mut TarEntry,
+        member: &mut TarEntry,
     ) -> Result<(), (Wording, Error)> {
-        let (wanted, name) = (self.options.attributes, found.name());
+        let (wanted, name) = (self.options.attributes, entry.name());
         if !wanted.intersects(Attributes::XATTR | Attributes::ACL) {
             return Ok(());
         }
-        if entry.followed && !matches!(entry.kind, Kind::Regular | Kind::Directory) {
+        if member.followed && !matches!(member.kind, Kind::Regular | Kind::Directory) {
             // Opening a device can have side effects.
             return Ok(());
         }
-        let pinned = match entry.followed {
+        let pinned = match member.followed {
             true => Pinned::follow(directory, name),
             false => Pinned::open(directory, name),
         };
@@ -170,7 +170,7 @@ impl Look {
             Err(cause) => {
                 // Archive the entry without them: leaving out a directory would leave out
                 // everything below it.
-                let problem = Problem::new(wording::CANNOT_LIST_ATTRIBUTES).naming(found.path());
+                let problem = Problem::new(wording::CANNOT_LIST_ATTRIBUTES).naming(entry.path());
                 self.tell(cx, problem.because(cause), 2);
                 return Ok(());
             }
@@ -182,7 +182,7 @@ impl Look {
                 // It was removed since it was listed.
                 Err(cause) if cause.is(Errno::NODATA) => {}
                 Err(cause) => {
-                    let problem = Problem::new(wording::CANNOT_READ_ATTRIBUTE).naming(found.path());
+                    let problem = Problem::new(wording::CANNOT_READ_ATTRIBUTE).naming(entry.path());
                     self.tell(cx, problem.naming(key.to_bytes()).because(cause), 0);
                 }
             }
@@ -190,7 +190,7 @@ impl Look {
         // A reproducible archive needs an order, and the file system gives none.
         records.sort_unstable();
         if !records.is_empty() {
-            entry.extra.get_or_insert_default().records = records;
+            member.extra.get_or_insert_default().records = records;
         }
         Ok(())
     }
@@ -230,40 +230,40 @@ impl Look {
     pub(super) fn enter<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         opened: &OpenDir<'_>,
         keep: impl FnOnce(&Arc<Listing>, TarEntry),
     ) -> Enter<Arc<Listing>> {
-        let (stat, parent) = (opened.stat, &found.node.own);
+        let (stat, parent) = (opened.stat, &entry.node.own);
         if let Err(cause) = opened.source {
-            self.give_up(cx, found, wording::CANNOT_OPEN, cause.clone());
+            self.give_up(cx, entry, wording::CANNOT_OPEN, cause.clone());
             return Enter::Over;
         }
-        if self.options.links == Links::Followed && found.node.is_within(stat.identity) {
-            self.tell(cx, Problem::new(wording::LOOP).naming(found.path()), 1);
+        if self.options.links == Links::Followed && entry.node.is_within(stat.identity) {
+            self.tell(cx, Problem::new(wording::LOOP).naming(entry.path()), 1);
             return Enter::Over;
         }
-        let Some(mut entry) = TarEntry::new(found.name().to_owned(), *stat) else { return Enter::Over };
-        entry.followed = self.options.links == Links::Followed;
-        let directory = cx.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
-        let records = directory.and_then(|directory| self.add_records(cx, found, &directory, &mut entry));
+        let Some(mut member) = TarEntry::new(entry.name().to_owned(), *stat) else { return Enter::Over };
+        member.followed = self.options.links == Links::Followed;
+        let directory = cx.cache().open(&entry.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
+        let records = directory.and_then(|directory| self.add_records(cx, entry, &directory, &mut member));
         if let Err((wording, cause)) = records {
-            self.give_up(cx, found, wording, cause);
+            self.give_up(cx, entry, wording, cause);
             return Enter::Over;
         }
-        let mut listing = parent.below(found.name(), &self.options);
+        let mut listing = parent.below(entry.name(), &self.options);
         let device = *parent.device.get_or_init(|| stat.identity.device);
         listing.device = device.into();
         if parent.stripped.is_none() {
             self.naming.tell_stripped(&listing.prefix, wording::REMOVING_PREFIX, cx.report());
         }
         let listing = Arc::new(listing);
-        entry.listing = Some(Arc::clone(&listing));
+        member.listing = Some(Arc::clone(&listing));
         cx.count(Tally { directories: 1, ..Tally::default() });
-        keep(parent, entry);
+        keep(parent, member);
         let elsewhere = self.options.one_file_system && device != stat.identity.device;
         if elsewhere && self.options.verbose > 0 {
-            self.tell(cx, Problem::new(wording::OTHER_FILE_SYSTEM).naming(found.path()), 0);
+            self.tell(cx, Problem::new(wording::OTHER_FILE_SYSTEM).naming(entry.path()), 0);
         }
         if elsewhere || !self.options.recursive { Enter::Bare(listing) } else { Enter::Visit(listing) }
     }
@@ -272,25 +272,26 @@ impl Look {
     pub(super) fn opened<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         stat: &Stat,
     ) -> Option<TarEntry> {
-        if self.is_the_archive(cx, found, stat) {
+        if self.is_the_archive(cx, entry, stat) {
             return None;
         }
-        let mut entry = TarEntry::new(found.name().to_owned(), *stat)?;
-        entry.followed = self.options.links == Links::Followed && found.kind != EntryType::Regular;
+        let mut member = TarEntry::new(entry.name().to_owned(), *stat)?;
+        member.followed = self.options.links == Links::Followed && entry.kind != EntryType::Regular;
         if self.options.attributes.intersects(Attributes::XATTR | Attributes::ACL) {
             let directory =
-                cx.cache().open(&found.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
-            let records = directory.and_then(|directory| self.add_records(cx, found, &directory, &mut entry));
+                cx.cache().open(&entry.node.source).map_err(|cause| (wording::CANNOT_STAT, cause));
+            let records =
+                directory.and_then(|directory| self.add_records(cx, entry, &directory, &mut member));
             if let Err((wording, cause)) = records {
-                self.give_up(cx, found, wording, cause);
+                self.give_up(cx, entry, wording, cause);
                 return None;
             }
         }
-        self.tell_stripped(cx, &found.node.own, &entry);
-        Some(entry)
+        self.tell_stripped(cx, &entry.node.own, &member);
+        Some(member)
     }
 
     /// Examines an entry that is not a directory and passes it to `keep`, unless it does not become
@@ -298,26 +299,26 @@ impl Look {
     pub(super) fn handle<T: Tool<Directory = Arc<Listing>>>(
         &self,
         cx: &Context<'_, T>,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         keep: impl FnOnce(&Arc<Listing>, TarEntry) -> bool,
     ) {
-        match self.look(cx, found) {
-            Ok(Some(entry)) => {
-                self.tell_stripped(cx, &found.node.own, &entry);
-                let tally = counted(entry.kind);
-                if keep(&found.node.own, entry) {
+        match self.look(cx, entry) {
+            Ok(Some(member)) => {
+                self.tell_stripped(cx, &entry.node.own, &member);
+                let tally = counted(member.kind);
+                if keep(&entry.node.own, member) {
                     cx.count(tally);
                 }
             }
             Ok(None) => {}
-            Err((wording, cause)) => self.give_up(cx, found, wording, cause),
+            Err((wording, cause)) => self.give_up(cx, entry, wording, cause),
         }
     }
 
     /// Reports the prefix that is stripped from an operand's name.
-    pub(super) fn tell_stripped<T: Tool>(&self, cx: &Context<'_, T>, listing: &Listing, entry: &TarEntry) {
+    pub(super) fn tell_stripped<T: Tool>(&self, cx: &Context<'_, T>, listing: &Listing, member: &TarEntry) {
         if listing.stripped.is_none() {
-            self.naming.tell_stripped(&listing.path(entry), wording::REMOVING_PREFIX, cx.report());
+            self.naming.tell_stripped(&listing.path(member), wording::REMOVING_PREFIX, cx.report());
         }
     }
 
@@ -330,12 +331,12 @@ impl Look {
     /// directory.
     pub(super) fn plan<T: Tool<Directory = Arc<Listing>>>(
         &self,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         kind: EntryType,
         otherwise: Plan,
     ) -> Plan {
         if !self.excludes.is_empty() {
-            let path = [found.node.own.prefix.as_slice(), found.name().to_bytes()].concat();
+            let path = [entry.node.own.prefix.as_slice(), entry.name().to_bytes()].concat();
             if self.excludes.leaves_out(&path) {
                 return Plan::Skip;
             }
@@ -345,11 +346,11 @@ impl Look {
 
     /// Reports that a listed entry is gone. Returns false for an operand: the user named it, so
     /// that is an error for the caller to report.
-    fn tell_removed<T: Tool>(&self, cx: &Context<'_, T>, found: &Entry<T>) -> bool {
-        if !found.is_operand() {
-            self.tell(cx, Problem::new(wording::REMOVED).naming(found.path()), 1);
+    fn tell_removed<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
+        if !entry.is_operand() {
+            self.tell(cx, Problem::new(wording::REMOVED).naming(entry.path()), 1);
         }
-        !found.is_operand()
+        !entry.is_operand()
     }
 
     /// Called when the framework failed with an entry. Reports it here if it is gone, or cannot even
@@ -357,29 +358,29 @@ impl Look {
     pub(super) fn failed<T: Tool>(
         &self,
         cx: &Context<'_, T>,
-        found: &Entry<T>,
+        entry: &Entry<T>,
         failure: Failure<'_>,
     ) -> Reported {
         let is_reported = match failure {
             Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause)
                 if cause.is(Errno::NOENT) =>
             {
-                self.tell_removed(cx, found)
+                self.tell_removed(cx, entry)
             }
-            Failure::OpenDir(_) | Failure::OpenFile(_) => self.tell_refused(cx, found),
+            Failure::OpenDir(_) | Failure::OpenFile(_) => self.tell_refused(cx, entry),
             _ => false,
         };
         if is_reported { Reported::Yes } else { Reported::No }
     }
 
     /// Reports an entry that cannot even be looked up. Returns false if it can.
-    fn tell_refused<T: Tool>(&self, cx: &Context<'_, T>, found: &Entry<T>) -> bool {
-        let directory = cx.cache().open(&found.node.source);
-        let looked = directory.and_then(|directory| stat_path(Some(&*directory), found.name(), false));
+    fn tell_refused<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
+        let directory = cx.cache().open(&entry.node.source);
+        let looked = directory.and_then(|directory| stat_path(Some(&*directory), entry.name(), false));
         let refused = looked.err();
         let is_refused = refused.is_some();
         if let Some(cause) = refused {
-            self.tell(cx, Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause), 2);
+            self.tell(cx, Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause), 2);
         }
         is_refused
     }
@@ -443,13 +444,13 @@ impl Listing {
     }
 
     /// Returns the path of an entry, as the user would write it.
-    pub(super) fn path(&self, entry: &TarEntry) -> Vec<u8> {
-        [self.prefix.as_slice(), without_slashes(entry.name.to_bytes())].concat()
+    pub(super) fn path(&self, member: &TarEntry) -> Vec<u8> {
+        [self.prefix.as_slice(), without_slashes(member.name.to_bytes())].concat()
     }
 
     /// Returns the member name of an entry.
-    pub(super) fn member_path(&self, entry: &TarEntry, options: &Options) -> Vec<u8> {
-        let mut path = self.path(entry);
+    pub(super) fn member_path(&self, member: &TarEntry, options: &Options) -> Vec<u8> {
+        let mut path = self.path(member);
         let stripped = match (self.stripped, options.confinement) {
             (Some(stripped), _) => stripped,
             (None, Confinement::Confined) => unsafe_prefix(&path),
@@ -459,7 +460,7 @@ impl Listing {
         if path.is_empty() {
             path.push(b'.');
         }
-        if entry.kind == Kind::Directory && !path.ends_with(b"/") {
+        if member.kind == Kind::Directory && !path.ends_with(b"/") {
             path.push(b'/');
         }
         path

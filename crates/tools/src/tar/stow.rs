@@ -84,54 +84,54 @@ impl Stow {
         (end, output)
     }
 
-    fn begin_directory(&self, cx: &Context<'_, Self>, above: &Listing, entry: &TarEntry) {
-        let path = above.member_path(entry, &self.look.options);
+    fn begin_directory(&self, cx: &Context<'_, Self>, above: &Listing, member: &TarEntry) {
+        let path = above.member_path(member, &self.look.options);
         // If its headers do not fit the format, its contents are archived all the same.
-        let headers = self.with_headers(cx, entry, &path, <[u8]>::to_vec).unwrap_or_default();
+        let headers = self.with_headers(cx, member, &path, <[u8]>::to_vec).unwrap_or_default();
         // The walk sorts directories by inode.
-        let place = entry.stat.identity.inode;
+        let place = member.stat.identity.inode;
         let (number, due) = self.tail.begin(number_of(above), place, headers);
         come_again(cx, due);
-        if let Some(listing) = &entry.listing {
+        if let Some(listing) = &member.listing {
             listing.number.get_or_init(|| number);
         }
-        self.tell_of_member(cx, entry, path);
+        self.tell_of_member(cx, member, path);
     }
 
-    fn tell_of_member(&self, cx: &Context<'_, Self>, entry: &TarEntry, path: Vec<u8>) {
+    fn tell_of_member(&self, cx: &Context<'_, Self>, member: &TarEntry, path: Vec<u8>) {
         let Look { options, people, .. } = &self.look;
-        self.telling.tell(entry, path, options, people, cx.report());
+        self.telling.tell(member, path, options, people, cx.report());
     }
 
     /// Adds a member with its content, if known; or a hard link, if the file was added before.
     fn add(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
-        mut entry: TarEntry,
+        entry: &Entry<Self>,
+        mut member: TarEntry,
         content: Option<&[u8]>,
     ) -> Outcome {
-        let listing = &found.node.own;
-        let path = listing.member_path(&entry, &self.look.options);
+        let listing = &entry.node.own;
+        let path = listing.member_path(&member, &self.look.options);
         let mut firsts =
-            entry.may_be_linked().then(|| self.firsts.lock().unwrap_or_else(PoisonError::into_inner));
+            member.may_be_linked().then(|| self.firsts.lock().unwrap_or_else(PoisonError::into_inner));
         let may_wait = firsts.is_none();
-        let first = firsts.as_ref().and_then(|firsts| firsts.get(&entry.file_key()));
+        let first = firsts.as_ref().and_then(|firsts| firsts.get(&member.file_key()));
         let is_first = first.is_none();
         if let Some(first) = first {
-            entry.link_to(first.clone());
+            member.link_to(first.clone());
         }
         let mut written = 0;
-        let added = self.with_headers(cx, &entry, &path, |headers| {
+        let added = self.with_headers(cx, &member, &path, |headers| {
             let content = match content.filter(|_| is_first) {
                 Some(content) => {
                     written = content.len() as u64;
                     Content::Here(content)
                 }
-                None => Content::Later(entry.stored_bytes()),
+                None => Content::Later(member.stored_bytes()),
             };
             let (added, due) =
-                self.tail.add(number_of(listing), headers, &content, may_wait, || found.clone());
+                self.tail.add(number_of(listing), headers, &content, may_wait, || entry.clone());
             come_again(cx, due);
             added
         });
@@ -141,11 +141,15 @@ impl Stow {
             None => return Outcome::LeftOut,
         };
         if let (Some(firsts), true) = (&mut firsts, is_first) {
-            self.look.naming.tell_stripped(&listing.path(&entry), wording::REMOVING_LINK_PREFIX, cx.report());
-            firsts.insert(entry.file_key(), path.clone());
+            self.look.naming.tell_stripped(
+                &listing.path(&member),
+                wording::REMOVING_LINK_PREFIX,
+                cx.report(),
+            );
+            firsts.insert(member.file_key(), path.clone());
         }
         drop(firsts);
-        self.tell_of_member(cx, &entry, path);
+        self.tell_of_member(cx, &member, path);
         room.map_or(Outcome::Whole(written), Outcome::Room)
     }
 
@@ -154,13 +158,13 @@ impl Stow {
     fn with_headers<R>(
         &self,
         cx: &Context<'_, Self>,
-        entry: &TarEntry,
+        member: &TarEntry,
         path: &[u8],
         take: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         HEADERS.with_borrow_mut(|headers| {
             headers.clear();
-            let made = entry.encode(path, &self.look.options, &self.look.people, headers);
+            let made = member.encode(path, &self.look.options, &self.look.people, headers);
             made.map_err(|why| self.look.tell_unfit(cx, path, &why)).ok().map(|()| take(headers))
         })
     }
@@ -169,14 +173,14 @@ impl Stow {
     fn tell_difference(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: &Fd,
         before: &Stat,
         missing: u64,
     ) {
         let changed = stat(source).map_or(true, |now| has_changed(before, &now));
         if (missing > 0 || changed)
-            && let Some(problem) = difference(found.path(), missing, changed)
+            && let Some(problem) = difference(entry.path(), missing, changed)
         {
             self.look.tell(cx, problem, 1);
         }
@@ -186,8 +190,8 @@ impl Stow {
 impl Stow {
     /// Probes every file of the directory at the end of the archive. Of others only those that can be
     /// buffered are: the rest would be deferred.
-    fn probe(&self, found: &Entry<Self>) -> Probe {
-        if self.tail.is_last(number_of(&found.node.own)) {
+    fn probe(&self, entry: &Entry<Self>) -> Probe {
+        if self.tail.is_last(number_of(&entry.node.own)) {
             return Probe::ALWAYS;
         }
         Probe { links_max: 1, bytes_max: WAITING_MEMBER_BYTES as u64 }
@@ -196,7 +200,7 @@ impl Stow {
 
 /// Retries deferred files that are due.
 fn come_again(cx: &Context<'_, Stow>, due: Due<Entry<Stow>>) {
-    due.0.into_iter().for_each(|found| cx.retry(found));
+    due.0.into_iter().for_each(|entry| cx.retry(entry));
 }
 
 /// Returns a directory's number, which it has from its beginning.
@@ -213,22 +217,22 @@ impl Tool for Stow {
         Policy { order: Order::Walk, backpressure: Some(self.tail.waiting()), ..Policy::default() }
     }
 
-    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
         if self.tail.is_broken() {
             return Plan::Skip;
         }
-        let otherwise = if kind == EntryType::Regular { Plan::Read(self.probe(found)) } else { Plan::Handle };
-        self.look.plan(found, kind, otherwise)
+        let otherwise = if kind == EntryType::Regular { Plan::Read(self.probe(entry)) } else { Plan::Handle };
+        self.look.plan(entry, kind, otherwise)
     }
 
     fn enter_dir(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenDir<'_>,
     ) -> Enter<Arc<Listing>> {
-        self.look.enter(cx, found, opened, |parent, entry| {
-            self.begin_directory(cx, parent, &entry);
+        self.look.enter(cx, entry, opened, |parent, member| {
+            self.begin_directory(cx, parent, &member);
         })
     }
 
@@ -236,10 +240,10 @@ impl Tool for Stow {
         come_again(cx, self.tail.end(number_of(&node.own)));
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
         let mut handled = Handled::Over;
-        self.look.handle(cx, found, |_, entry| {
-            if let Outcome::PutOff = self.add(cx, found, entry, None) {
+        self.look.handle(cx, entry, |_, member| {
+            if let Outcome::PutOff = self.add(cx, entry, member, None) {
                 handled = Handled::Deferred;
             }
             handled == Handled::Over
@@ -247,21 +251,21 @@ impl Tool for Stow {
         handled
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        self.look.failed(cx, found, failure)
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+        self.look.failed(cx, entry, failure)
     }
 
-    fn open_file(&self, cx: &Context<'_, Self>, found: &Entry<Self>, opened: &OpenSource<'_>) -> Start<Room> {
-        let Some(entry) = self.look.opened(cx, found, opened.stat) else { return Start::Done };
+    fn open_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenSource<'_>) -> Start<Room> {
+        let Some(member) = self.look.opened(cx, entry, opened.stat) else { return Start::Done };
         let is_whole =
             |content: &&[u8]| content.len() as u64 == opened.stat.size && content.len() <= WITHIN_BYTES;
         let content = opened.first.filter(is_whole);
-        match self.add(cx, found, entry, content) {
+        match self.add(cx, entry, member, content) {
             // New room is zeros, and so are holes.
             Outcome::Room(own) => Start::Inspect { own, transfer: Transfer::Blocks(Holes::Skip) },
             Outcome::Whole(bytes) => {
                 if bytes > 0 {
-                    self.tell_difference(cx, found, opened.source, opened.stat, 0);
+                    self.tell_difference(cx, entry, opened.source, opened.stat, 0);
                 }
                 cx.count(Tally { files: 1, bytes, ..Tally::default() });
                 Start::Done
@@ -284,7 +288,7 @@ impl Tool for Stow {
             return true;
         }
         let missing = file.stat.size.saturating_sub(file.length());
-        self.tell_difference(cx, &file.found, &file.source, &file.stat, missing);
+        self.tell_difference(cx, &file.entry, &file.source, &file.stat, missing);
         cx.count(Tally { files: 1, ..Tally::default() });
         true
     }

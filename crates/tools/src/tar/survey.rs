@@ -21,10 +21,10 @@ pub(super) struct Survey(pub(super) Look);
 
 impl Survey {
     /// Measures an entry's headers and adds it to the listing, unless it does not fit the format.
-    fn keep(&self, cx: &Context<'_, Self>, listing: &Listing, mut entry: TarEntry) {
-        let path = listing.member_path(&entry, &self.0.options);
-        match entry.measure(&path, &self.0.options, &self.0.people) {
-            Ok(()) => listing.add(entry),
+    fn keep(&self, cx: &Context<'_, Self>, listing: &Listing, mut member: TarEntry) {
+        let path = listing.member_path(&member, &self.0.options);
+        match member.measure(&path, &self.0.options, &self.0.people) {
+            Ok(()) => listing.add(member),
             Err(why) => self.0.tell_unfit(cx, &path, &why),
         }
     }
@@ -38,30 +38,30 @@ impl Tool for Survey {
         self.0.options.links == Links::Followed
     }
 
-    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, kind: EntryType) -> Plan {
-        self.0.plan(found, kind, Plan::Handle)
+    fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        self.0.plan(entry, kind, Plan::Handle)
     }
 
     fn enter_dir(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenDir<'_>,
     ) -> Enter<Arc<Listing>> {
-        self.0.enter(cx, found, opened, |parent, entry| self.keep(cx, parent, entry))
+        self.0.enter(cx, entry, opened, |parent, member| self.keep(cx, parent, member))
     }
 
     fn finish_dir(&self, _: &Context<'_, Self>, node: &DirNode<Self>) {
         node.own.held.get_or_init(|| Arc::clone(&node.source));
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        self.0.failed(cx, found, failure)
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+        self.0.failed(cx, entry, failure)
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
-        self.0.handle(cx, found, |listing, entry| {
-            self.keep(cx, listing, entry);
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
+        self.0.handle(cx, entry, |listing, member| {
+            self.keep(cx, listing, member);
             true
         });
         Handled::Over

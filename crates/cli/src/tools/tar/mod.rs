@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use haul_flow::{Config, Line as Said, Means, Problem, Report, Tally, Wording};
+use haul_flow::{Config, Line as Said, Problem, Report, RunInfo, Tally, Wording};
 use haul_sys::Standard;
 use haul_tools::tar::{
     self, Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
@@ -553,8 +553,8 @@ impl Work for Archiving {
 struct Aside<'a>(&'a Console);
 
 impl Report for Aside<'_> {
-    fn settled(&self, means: Means) {
-        self.0.settled(means);
+    fn started(&self, info: RunInfo) {
+        self.0.started(info);
     }
 
     fn count(&self, more: Tally) {

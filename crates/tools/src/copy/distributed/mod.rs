@@ -72,12 +72,12 @@ fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
 
 impl Copier {
     fn ticket_of(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
-        let found = &file.found;
+        let entry = &file.entry;
         let target = stat(file.target.as_ref()?).ok()?;
         let epoch = self.temporary_names.get().map_or(1, |run| run.epoch);
         let ticket = match &file.own.temporary_name {
             Some(name) => Ticket::temporary(name.clone(), &file.stat, &target),
-            None => Ticket::in_place(target_name(found).to_owned(), &file.stat, &target, epoch),
+            None => Ticket::in_place(target_name(entry).to_owned(), &file.stat, &target, epoch),
         };
         ticket.pack()
     }
@@ -85,15 +85,15 @@ impl Copier {
     fn join_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
         ticket: &[u8],
     ) -> Option<Joined<CopiedFile>> {
         let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
-            cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
+            cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
             return None;
         };
-        let target = open_directory(cx, found).and_then(|directory| {
+        let target = open_directory(cx, entry).and_then(|directory| {
             let target = ticket.open(&directory)?;
             Ok((stat(&target)?.kind, target))
         });
@@ -104,12 +104,12 @@ impl Copier {
                 Some(Joined { own, target, inspect })
             }
             Ok((_, target)) => {
-                cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(found.path()));
+                cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
                 target.close().unwrap_or_default();
                 None
             }
             Err(cause) => {
-                cx.problem(problem(found, wording::CANNOT_CREATE_FILE, cause));
+                cx.problem(problem(entry, wording::CANNOT_CREATE_FILE, cause));
                 None
             }
         }
@@ -140,8 +140,8 @@ impl Distributed for Copier {
         Some(Self { temporary_names, contexts, ..Self::new(options, false) })
     }
 
-    fn made<'a>(&self, found: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
-        let (held, name) = (&found.node.own.held, target_name(found));
+    fn made<'a>(&self, entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
+        let (held, name) = (&entry.node.own.held, target_name(entry));
         let is_plain = name != c"." && !name.to_bytes().ends_with(b"/") && !held.is_absent();
         is_plain.then_some((held, name))
     }
@@ -169,11 +169,11 @@ impl Distributed for Copier {
     fn join(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
         ticket: &[u8],
     ) -> Option<Joined<CopiedFile>> {
-        self.join_file(cx, found, opened, ticket)
+        self.join_file(cx, entry, opened, ticket)
     }
 
     fn may_travel(&self, node: &DirNode<Self>) -> bool {
@@ -243,25 +243,25 @@ impl Distributed for Copier {
     fn unpack_entered(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         packed: &[u8],
     ) -> Option<TargetDirectory> {
-        let above = &found.node.own;
+        let above = &entry.node.own;
         let EnteredTarget { identity, follow, made, gives_access_list } = match postcard::from_bytes(packed) {
             Ok(entered) => entered,
             Err(_) => {
-                cx.problem(Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(target_path(found)));
+                cx.problem(Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(target_path(entry)));
                 return None;
             }
         };
         // Of the numbers of another host only that of the inode means something here.
         let identity = Identity { device: above.held.identity().device, ..identity };
         if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.copy.index) {
-            cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(found)));
+            cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)));
             return None;
         }
         let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
-        let place = (&above.held, target_name(found));
+        let place = (&above.held, target_name(entry));
         let held = cx.cache().hold_shown(place, how, identity, None, None);
         let is_shared = made.before.is_some_and(|before| is_shared(&before, self.process.user));
         Some(TargetDirectory {
@@ -276,36 +276,36 @@ impl Distributed for Copier {
         })
     }
 
-    fn decide_returned(&self, cx: &Context<'_, Self>, found: &mut Entry<Self>) -> bool {
-        let follow = self.follows_here(found);
+    fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
+        let follow = self.follows_here(entry);
         let looked = cx
             .cache()
-            .open(&found.node.source)
-            .and_then(|directory| stat_path(Some(&*directory), found.name(), follow));
+            .open(&entry.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), entry.name(), follow));
         let source = match looked {
             Ok(source) => source,
             Err(cause) => {
-                cx.problem(Problem::new(wording::CANNOT_STAT).naming(found.path()).because(cause));
-                cx.settle(found);
+                cx.problem(Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause));
+                cx.complete(entry);
                 return false;
             }
         };
-        match self.claim(cx, found, &source) {
+        match self.claim(cx, entry, &source) {
             NameClaim::First(file) => {
-                found.seen = file;
+                entry.seen = file;
                 true
             }
             NameClaim::Waits => false,
             NameClaim::Over => {
-                cx.settle(found);
+                cx.complete(entry);
                 false
             }
         }
     }
 
-    fn claimed_is_over(&self, cx: &Context<'_, Self>, found: &Entry<Self>, stands: bool) {
-        match (found.seen, stands) {
-            (Some(file), true) => self.complete_link(cx, found, file, None),
+    fn claimed_is_over(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
+        match (entry.seen, stands) {
+            (Some(file), true) => self.complete_link(cx, entry, file, None),
             (file, _) => self.abandon_link(cx, file),
         }
     }

@@ -87,16 +87,16 @@ impl Copier {
     pub(in crate::copy) fn open_in_part(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         source: Original<'_>,
         creation_mode: CreationMode,
     ) -> Result<Option<OpenTarget>, Problem> {
-        let (Some(part), name) = (item_of(&*found.node), target_name(found)) else { return Ok(None) };
+        let (Some(part), name) = (item_of(&*entry.node), target_name(entry)) else { return Ok(None) };
         if name.to_bytes().ends_with(b"/") || name.to_bytes() == b"." {
             return Ok(None);
         }
-        let Ok(directory) = open_directory(cx, found) else { return Ok(None) };
-        let is_new = found.node.own.is_new();
+        let Ok(directory) = open_directory(cx, entry) else { return Ok(None) };
+        let is_new = entry.node.own.is_new();
         if let Some(target) = self.go_on_with(part, &directory, source.stat) {
             return Ok(Some(target));
         }
@@ -106,13 +106,13 @@ impl Copier {
             return Ok(None);
         }
         for earlier in 1..part.item.attempt {
-            if let Some(name) = self.temporary_name(found, earlier) {
+            if let Some(name) = self.temporary_name(entry, earlier) {
                 // Mostly there is none.
                 remove(&*directory, &name).unwrap_or_default();
             }
         }
-        let Some(name) = self.temporary_name(found, part.item.attempt) else { return Ok(None) };
-        self.create_temporary(cx, found, (&directory, name), source, creation_mode).map(Some)
+        let Some(name) = self.temporary_name(entry, part.item.attempt) else { return Ok(None) };
+        self.create_temporary(cx, entry, (&directory, name), source, creation_mode).map(Some)
     }
 
     /// Opens what an earlier attempt has made of a large file, if the source is still the same.

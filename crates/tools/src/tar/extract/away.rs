@@ -86,8 +86,8 @@ struct Waiting {
 
 impl Out {
     /// Starts to send groups. Whoever makes them opens the archive as this entry.
-    pub(super) fn open(&self, found: &Entry<Extractor>) {
-        *lock(&self.archive) = Some((Arc::clone(&found.node.source), found.name.clone()));
+    pub(super) fn open(&self, entry: &Entry<Extractor>) {
+        *lock(&self.archive) = Some((Arc::clone(&entry.node.source), entry.name.clone()));
     }
 
     /// True if groups are sent.
@@ -220,14 +220,14 @@ impl Extractor {
     }
 
     /// Makes a group, in the process that received it.
-    pub(super) fn handle_group(&self, cx: &Context<'_, Self>, found: &Entry<Self>, group: &Group) -> Handled {
+    pub(super) fn handle_group(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, group: &Group) -> Handled {
         if self.archive.get().is_none() {
-            let opened = cx.cache().open(&found.node.source);
-            match opened.and_then(|place| open(&place, found.name(), Open::READ.following())) {
+            let opened = cx.cache().open(&entry.node.source);
+            match opened.and_then(|place| open(&place, entry.name(), Open::READ.following())) {
                 // If another worker was faster, its handle serves as well.
                 Ok(archive) => drop(self.archive.set(Seekable::new(Arc::new(archive)))),
                 Err(cause) => {
-                    cx.problem(way_problem(&found.path(), cause));
+                    cx.problem(way_problem(&entry.path(), cause));
                     return Handled::Over;
                 }
             }
@@ -235,7 +235,7 @@ impl Extractor {
         let waiting = self.make_group(cx, group);
         if !waiting.is_empty() {
             let result = waiting.iter().flat_map(|index| index.to_le_bytes()).collect();
-            cx.tell(found, result);
+            cx.emit(entry, result);
         }
         Handled::Over
     }

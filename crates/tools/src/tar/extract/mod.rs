@@ -168,7 +168,7 @@ struct State {
     directories: Mutex<Directories>,
     /// True if the archive could not be read to its end.
     broken: AtomicBool,
-    found: Mutex<Option<Entry<Extractor>>>,
+    entry: Mutex<Option<Entry<Extractor>>>,
     /// Groups that other processes make.
     out: Out,
 }
@@ -200,7 +200,7 @@ impl Extractor {
             late,
             directories: Mutex::default(),
             broken: AtomicBool::new(false),
-            found: Mutex::default(),
+            entry: Mutex::default(),
             out: Out::default(),
         };
         Self { options, rights, state: Some(Arc::new(state)), archive, has_others: AtomicBool::new(false) }
@@ -217,13 +217,13 @@ impl State {
 
 impl Extractor {
     /// Starts to read the archive.
-    fn begin_reading(&self, cx: &Context<'_, Self>, found: &Entry<Self>, state: &Arc<State>) {
+    fn begin_reading(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, state: &Arc<State>) {
         let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
         let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).is_in_turn();
         if self.has_others.load(Ordering::Relaxed) && can_go_out {
-            state.out.open(found);
+            state.out.open(entry);
         }
-        *lock(&state.found) = Some(found.clone());
+        *lock(&state.entry) = Some(entry.clone());
         cx.begin_sequence(Arc::clone(state), cx.settings().jobs * PIECES_EACH);
     }
 }
@@ -240,11 +240,11 @@ impl Tool for Extractor {
         Enter::Over
     }
 
-    fn handle(&self, cx: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> Handled {
-        match (&found.node.own, &self.state) {
-            (Place::Group(group), _) => self.handle_group(cx, found, group),
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> Handled {
+        match (&entry.node.own, &self.state) {
+            (Place::Group(group), _) => self.handle_group(cx, entry, group),
             (Place::Archive, Some(state)) => {
-                self.begin_reading(cx, found, state);
+                self.begin_reading(cx, entry, state);
                 Handled::Deferred
             }
             (Place::Archive, None) => Handled::Over,
@@ -255,8 +255,8 @@ impl Tool for Extractor {
         Start::Done
     }
 
-    fn emitted(&self, _: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
-        if let Place::Group(group) = &found.node.own {
+    fn emitted(&self, _: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
+        if let Place::Group(group) = &entry.node.own {
             self.group_told(group, result);
         }
     }

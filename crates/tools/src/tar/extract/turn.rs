@@ -79,8 +79,8 @@ impl State {
     /// Finishes the directories, once everything else is complete.
     pub(super) fn finish(&self, cx: &Context<'_, Extractor>) {
         cx.tool().finish_directories(cx, &self.directories);
-        if let Some(found) = lock(&self.found).take() {
-            cx.settle(&found);
+        if let Some(entry) = lock(&self.entry).take() {
+            cx.complete(&entry);
         }
     }
 

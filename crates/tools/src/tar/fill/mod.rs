@@ -192,8 +192,8 @@ impl Fill {
     }
 
     /// Reports a file that shrank or changed, after reading it.
-    fn tell_differences(&self, cx: &Context<'_, Self>, found: &Entry<Self>, missing: u64, changed: bool) {
-        if let Some(problem) = difference(found.path(), missing, changed) {
+    fn tell_differences(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, missing: u64, changed: bool) {
+        if let Some(problem) = difference(entry.path(), missing, changed) {
             self.tell(cx, problem);
         }
     }
@@ -210,27 +210,27 @@ impl Fill {
     fn read_alone(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
         wanted: &Wanted,
     ) {
-        let filling = &found.node.own.filling;
+        let filling = &entry.node.own.filling;
         if wanted.is_piece && self.decide(wanted.member, KEPT) == VOID {
             fill(&mut self.bytes(filling)[wanted.span.clone()]);
-            return cx.tell(found, Outcome::Void.packed());
+            return cx.emit(entry, Outcome::Void.packed());
         }
         let read = wanted.read(opened.source, &mut self.bytes(filling));
         let changed = stat(&**opened.source).map_or(true, |now| has_changed(&wanted.stat, &now));
         let missing = match read {
             Ok(missing) => missing,
             Err(cause) => {
-                cx.problem(Problem::new(wording::CANNOT_READ).naming(found.path()).because(cause));
+                cx.problem(Problem::new(wording::CANNOT_READ).naming(entry.path()).because(cause));
                 0
             }
         };
         let bytes = (wanted.stored.end - wanted.stored.start) - missing;
         cx.count(Tally { bytes, ..Tally::default() });
-        cx.tell(found, Outcome::Read { missing, changed }.packed());
+        cx.emit(entry, Outcome::Read { missing, changed }.packed());
     }
 }
 
@@ -393,16 +393,16 @@ impl Large {
 
 impl Fill {
     /// Voids the room of a file that can't be read.
-    fn not_read(&self, cx: &Context<'_, Self>, found: &Entry<Self>) {
-        let group = &found.node.own;
+    fn not_read(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        let group = &entry.node.own;
         self.take_back(&group.filling);
-        let Some(wanted) = group.file(found.name()) else { return };
+        let Some(wanted) = group.file(entry.name()) else { return };
         if wanted.is_piece && self.decide(wanted.member, VOID) == KEPT {
             // The other pieces are there: this one is zeros, and an error was told.
-            return cx.tell(found, Outcome::Read { missing: 0, changed: false }.packed());
+            return cx.emit(entry, Outcome::Read { missing: 0, changed: false }.packed());
         }
         fill(&mut self.bytes(&group.filling)[wanted.span.clone()]);
-        cx.tell(found, Outcome::Void.packed());
+        cx.emit(entry, Outcome::Void.packed());
     }
 }
 
@@ -414,8 +414,8 @@ impl Tool for Fill {
         self.options.links == Links::Followed
     }
 
-    fn plan(&self, _: &Context<'_, Self>, found: &Entry<Self>, _: EntryType) -> haul_flow::Plan {
-        let is_probed = found.node.own.file(found.name()).is_some_and(|file| !file.is_piece);
+    fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, _: EntryType) -> haul_flow::Plan {
+        let is_probed = entry.node.own.file(entry.name()).is_some_and(|file| !file.is_piece);
         haul_flow::Plan::Read(if is_probed { Probe::ALWAYS } else { Probe::NEVER })
     }
 
@@ -438,9 +438,9 @@ impl Tool for Fill {
         whole.advance(&self.options, written, cx.report(), |operand| cx.offer(operand));
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, found: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
         if failure.is_before_open_file() {
-            self.not_read(cx, found);
+            self.not_read(cx, entry);
         }
         Reported::No
     }
@@ -448,15 +448,15 @@ impl Tool for Fill {
     fn open_file(
         &self,
         cx: &Context<'_, Self>,
-        found: &Entry<Self>,
+        entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<Filled> {
-        let group = &found.node.own;
+        let group = &entry.node.own;
         self.take_back(&group.filling);
-        let Some(place) = group.place_of(found.name()) else { return Start::Done };
+        let Some(place) = group.place_of(entry.name()) else { return Start::Done };
         let wanted = &group.files[place];
         if wanted.is_piece || wanted.map.is_some() {
-            self.read_alone(cx, found, opened, wanted);
+            self.read_alone(cx, entry, opened, wanted);
             return Start::Done;
         }
         // Encode the headers before the first block arrives.
@@ -466,7 +466,7 @@ impl Tool for Fill {
     }
 
     fn block(&self, file: &OpenFile<Self>, Block { offset, bytes, .. }: Block<'_>) -> Write {
-        let group = &file.found.node.own;
+        let group = &file.entry.node.own;
         let wanted = &group.files[file.own.place];
         let left = wanted.stored.end.saturating_sub(offset) as usize;
         let taken = &bytes[..bytes.len().min(left)];
@@ -479,22 +479,22 @@ impl Tool for Fill {
     }
 
     fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
-        let wanted = &file.found.node.own.files[file.own.place];
+        let wanted = &file.entry.node.own.files[file.own.place];
         let missing = wanted.stored.end - file.own.got.load(Ordering::Relaxed);
         let changed = stat(&*file.source).map_or(true, |now| has_changed(&wanted.stat, &now));
-        cx.tell(&file.found, Outcome::Read { missing, changed }.packed());
+        cx.emit(&file.entry, Outcome::Read { missing, changed }.packed());
         true
     }
 
     /// Called with the outcome of a file or piece. Reports a large file once all its pieces
     /// are complete.
-    fn emitted(&self, cx: &Context<'_, Self>, found: &Entry<Self>, result: &[u8]) {
-        let (Some(whole), Some(wanted)) = (&self.whole, found.node.own.file(found.name())) else { return };
+    fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
+        let (Some(whole), Some(wanted)) = (&self.whole, entry.node.own.file(entry.name())) else { return };
         let outcome = Outcome::unpack(result);
         if let (Outcome::Void, true) = (&outcome, wanted.is_first) {
             lock(&whole.void).push(wanted.member);
             if wanted.stat.links > 1 {
-                cx.problem(Problem::new(wording::LINKS_LOST).naming(found.path()));
+                cx.problem(Problem::new(wording::LINKS_LOST).naming(entry.path()));
             }
         }
         let (missing, changed) = match outcome {
@@ -506,11 +506,11 @@ impl Tool for Fill {
             let changed = large.changed.fetch_or(changed, Ordering::Relaxed) || changed;
             if large.pieces.fetch_sub(1, Ordering::AcqRel) == 1 {
                 cx.count(Tally { files: 1, ..Tally::default() });
-                self.tell_differences(cx, found, missing, changed);
+                self.tell_differences(cx, entry, missing, changed);
             }
         } else if outcome != Outcome::Void {
             cx.count(Tally { files: 1, ..Tally::default() });
-            self.tell_differences(cx, found, missing, changed);
+            self.tell_differences(cx, entry, missing, changed);
         }
     }
 }
