@@ -10,8 +10,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use haul_copy::{Make, survey};
 use haul_flow::{Line, Problem, Report, Settings, Tally};
-use haul_tools::copy::{Make, survey};
 
 use crate::flags::Request;
 use crate::progress::Whole;
@@ -60,7 +60,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    use haul_tools::copy::Outcome;
+    use haul_copy::Outcome;
 
     use super::*;
     use crate::flags::{self, Environment, Parsed};
@@ -106,8 +106,7 @@ mod tests {
             let request = request(line, folder.path());
             let whole = count(&request, &AtomicBool::new(false)).unwrap();
             let copied = Sum::default();
-            let outcome =
-                haul_tools::copy::run(&request.operands, &request.options, &request.config, &copied);
+            let outcome = haul_copy::run(&request.operands, &request.options, &request.config, &copied);
             assert!(matches!(outcome, Outcome::Success | Outcome::Failure), "{line:?}: {outcome:?}");
             let copied = copied.0.into_inner().unwrap();
             assert_eq!(whole, Whole { entries: copied.finished, bytes: copied.bytes }, "{line:?}");

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use haul_bzip2::Bzip2;
 use haul_cluster::batch::spool::Spool;
 use haul_cluster::in_process::InProcess;
 use haul_cluster::launch::{GroupOptions, Journal, ProcessGroup, Spawn};
@@ -19,12 +20,11 @@ use haul_cluster::mpi::{LAUNCHER_VARIABLES, Refusal, World, launched};
 use haul_cluster::rank_loop::{RankLoop, ReadyRank, Word};
 use haul_cluster::transport::{Broken, Rank, Transport};
 use haul_cluster::{Distributed, RunId};
-use haul_tools::bzip2::Bzip2;
-use haul_tools::compare::Comparer;
-use haul_tools::copy::{Copier, CopyOptions, Operands, TemporaryNames};
-use haul_tools::each::Runner;
-use haul_tools::grep::Grep;
-use haul_tools::tar::{Extractor, Fill};
+use haul_compare::Comparer;
+use haul_copy::{Copier, CopyOptions, Operands, TemporaryNames};
+use haul_each::Runner;
+use haul_grep::Grep;
+use haul_tar::{Extractor, Fill};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::flags::Request;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use haul_cluster::launch::Journal;
+use haul_copy::Outcome;
 use haul_flow::{Config, Report};
-use haul_tools::copy::{self, Outcome};
 
 use crate::ahead;
 use crate::batch;
@@ -97,7 +97,7 @@ struct Copy<'a> {
 impl Work for Copy<'_> {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let Request { operands, options, .. } = self.request;
-        match copy::run_by(executor, operands, options, config, console) {
+        match haul_copy::run_by(executor, operands, options, config, console) {
             Outcome::Success => return 0,
             Outcome::Failure => {}
             Outcome::Usage(problem) => console.wrong_operands(&problem),

@@ -39,4 +39,13 @@
 //! ```
 
 pub use haul_flow as flow;
-pub use haul_tools as tools;
+
+/// What can be done with trees: one module per tool.
+pub mod tools {
+    pub use haul_bzip2 as bzip2;
+    pub use haul_compare as compare;
+    pub use haul_copy as copy;
+    pub use haul_each as each;
+    pub use haul_grep as grep;
+    pub use haul_tar as tar;
+}

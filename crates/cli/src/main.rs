@@ -11,7 +11,7 @@
 //! - [`mod@bench`]: the benchmark.
 //! - [`definitions`]: all commands as data, for what is generated from them.
 //!
-//! What is copied how is the business of `haul_tools`, and how that uses the machine of `haul_flow`.
+//! What is copied how is the business of `haul_copy`, and how that uses the machine of `haul_flow`.
 
 mod ahead;
 mod amounts;

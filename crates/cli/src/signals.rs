@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// directory-handle by whoever ends the program because of a signal. When this goes, and a signal has come, the program does not go on.
+/// Held by whoever ends the program because of a signal. When this goes, and a signal has come, the program does not go on.
 pub(crate) struct Ear(Arc<Mutex<()>>);
 
 impl Drop for Ear {

@@ -7,14 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use haul_bzip2::Bzip2;
 use haul_cluster::launch::{Journal, ProcessGroup};
+use haul_compare::Comparer;
+use haul_copy::Copier;
+use haul_each::Runner;
 use haul_flow::{Alone, Config, Executor, Report};
-use haul_tools::bzip2::Bzip2;
-use haul_tools::compare::Comparer;
-use haul_tools::copy::Copier;
-use haul_tools::each::Runner;
-use haul_tools::grep::Grep;
-use haul_tools::tar::{Extractor, Fill};
+use haul_grep::Grep;
+use haul_tar::{Extractor, Fill};
 
 use crate::batch::{self, Teller};
 use crate::cluster;

@@ -10,7 +10,7 @@ use haul_testkit::{Sandbox, needs, program, require};
 
 /// Where the code for several processes is.
 const DISTRIBUTED: [&str; 3] =
-    ["crates/cluster/src/", "crates/tools/src/copy/distributed/", "crates/flow/src/owner.rs"];
+    ["crates/cluster/src/", "crates/tools/copy/src/distributed/", "crates/flow/src/owner.rs"];
 
 /// What of it a run on one machine may have in hand: plain values that options are kept in.
 const VALUES: [&str; 1] = ["crates/cluster/src/options.rs"];
@@ -60,7 +60,7 @@ fn a_local_copy_executes_nothing_of_the_distributed_half() {
     assert_eq!((outcome.status(), outcome.errors()), (Some(0), String::new()));
     let files = executed(&fs::read_to_string(&profile).unwrap());
     let runs = |part: &str| files.iter().any(|file| file.contains(part));
-    assert!(runs("crates/flow/src/run/worker.rs") && runs("crates/tools/src/copy/regular.rs"), "{files:#?}");
+    assert!(runs("crates/flow/src/run/worker.rs") && runs("crates/tools/copy/src/regular.rs"), "{files:#?}");
     let distributed: Vec<_> = files
         .iter()
         .filter(|file| DISTRIBUTED.iter().any(|part| file.contains(part)))

@@ -22,7 +22,7 @@ pub fn sweep(
     is_leftover: impl Fn(&CStr) -> bool,
 ) -> Result<Vec<Error>, Error> {
     let directory = cache.open(held)?;
-    // directory-handle directories may be open for searching only, and a listing moves the offset that others use.
+    // Held directories may be open for searching only, and a listing moves the offset that others use.
     let listed = open(&*directory, c".", Open::DIRECTORY)?;
     let (mut reader, mut found) = (DirectoryReader::new(), Vec::new());
     loop {

@@ -7,6 +7,7 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::ReadWriteFlags;
 
 use crate::error::{Errno, Result};
+use crate::fd::Fd;
 use crate::gate;
 use crate::open::{Open, open_path};
 use crate::operation::Operation;
@@ -379,4 +380,21 @@ pub fn truncate(file: impl AsFd, size: u64) -> Result<()> {
 pub fn synchronize(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     gate::call(Operation::Fsync, || rustix::fs::fsync(file), || file.as_raw_fd().to_string())
+}
+
+/// Fills `bytes` from `offset`, stopping early only at EOF. Returns the number of bytes read. EOF
+/// is confirmed by a second read of zero bytes.
+///
+/// # Errors
+/// If a read fails.
+pub fn read_all(file: &Fd, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+    let (mut done, mut is_doubted) = (0, false);
+    while done < bytes.len() {
+        match read(file, offset + done as u64, &mut bytes[done..], Cache::Keep)? {
+            0 if is_doubted => break,
+            0 => is_doubted = true,
+            more => (done, is_doubted) = (done + more, false),
+        }
+    }
+    Ok(done)
 }

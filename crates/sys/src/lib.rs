@@ -60,8 +60,8 @@ pub use cached::cached_pages;
 pub use child::{Ended, Failed, Filter, Leash, Started};
 pub use data::{
     Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, position, punch_hole, read,
-    read_cached, read_on, read_path, reflink, seek, stand_at, stand_at_end, synchronize, truncate, try_read,
-    write, write_on,
+    read_all, read_cached, read_on, read_path, reflink, seek, stand_at, stand_at_end, synchronize, truncate,
+    try_read, write, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, use_cache, write_back};
 pub use directory::DirectoryReader;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_cluster::{Options, Walk};
+use haul_copy::{Dereference, LayoutRule};
 use haul_flow::BLOCK_BYTES as USUAL_BLOCK_BYTES;
-use haul_tools::copy::{Dereference, LayoutRule};
 
 use super::lower::{BLOCK_BYTES, Interactive};
 use super::values::{self, Bounds};

@@ -2,10 +2,10 @@
 
 use std::ffi::CString;
 
-use haul_flow::Config;
-use haul_tools::copy::{
+use haul_copy::{
     Backup, CopyOptions, Dereference, Existing, Label, Make, Operands, Preserve, Reflink, Sparse, Update,
 };
+use haul_flow::Config;
 
 use super::cluster::Layout;
 use super::values::{self, Bounds, Words};

@@ -123,7 +123,7 @@ const ABOUT: &str = "Copies the file SRC to DEST, or each SRC into DIRECTORY, an
 mod tests {
     use std::time::Duration;
 
-    use haul_tools::copy::{Dereference, LayoutRule, Preserve};
+    use haul_copy::{Dereference, LayoutRule, Preserve};
 
     use super::*;
     use crate::messages::{Charset, Messages};

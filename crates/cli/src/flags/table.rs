@@ -1,7 +1,7 @@
 //! Every flag of `haul cp`, GNU's first and in GNU's order: where an abbreviation is ambiguous, the possibilities are
 //! listed in the order of this table.
 
-use haul_tools::copy::Dereference;
+use haul_copy::Dereference;
 
 use super::Action::{Optional, Plain, Required};
 use super::lower::{

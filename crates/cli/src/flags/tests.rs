@@ -4,11 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
+use haul_copy::{Backup, CopyOptions, Dereference, Existing, Label, Make, Preserve, Reflink, Sparse, Update};
 use haul_engine::Choice;
 use haul_testkit::{Program, require};
-use haul_tools::copy::{
-    Backup, CopyOptions, Dereference, Existing, Label, Make, Preserve, Reflink, Sparse, Update,
-};
 use proptest::prelude::*;
 
 use super::*;

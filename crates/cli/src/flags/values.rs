@@ -1,8 +1,8 @@
 //! Values of flags: words out of a list, counts, sizes.
 
 use haul_cluster::Walk;
+use haul_copy::{Backup, Reflink, Sparse, Update};
 use haul_engine::{Choice, ENGINES, Ops};
-use haul_tools::copy::{Backup, Reflink, Sparse, Update};
 
 use super::{Doubt, Error, StatisticsForm, When};
 

@@ -9,9 +9,9 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use haul_copy::wording;
 use haul_flow::{Line, Problem, Report, Wording};
 use haul_sys::{Errno, Error, Operation};
-use haul_tools::copy::wording;
 
 use crate::flags::Request;
 use crate::report::Console;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
+use haul_bzip2::{Action, Making, Options, TROUBLE};
 use haul_flow::{Config, Wording, wording};
-use haul_tools::bzip2::{self, Action, Making, Options, TROUBLE};
 
 use super::{Call, Tool};
 use crate::messages::reason;
@@ -212,7 +212,7 @@ impl Work for Files {
             console
                 .remark(&format!("what is in the making will stay if the program is ended: {}", reason(why)));
         }
-        let status = bzip2::run(executor, &self.files, &self.options, config, &making, console);
+        let status = haul_bzip2::run(executor, &self.files, &self.options, config, &making, console);
         drop(ear);
         status
     }

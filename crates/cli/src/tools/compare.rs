@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use haul_compare::{Attributes, Listing, Operands, Options, Outcome};
 use haul_flow::{Config, Report, Wording};
-use haul_tools::compare::{self, Attributes, Listing, Operands, Options, Outcome};
 
 use super::{Call, Tool};
 use crate::report::{Console, complain};
@@ -142,7 +142,7 @@ struct Comparison {
 
 impl Work for Comparison {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
-        match compare::run_by(executor, &self.operands, &self.options, config, console) {
+        match haul_compare::run_by(executor, &self.operands, &self.options, config, console) {
             Ok(Outcome::Same) => 0,
             Ok(Outcome::Different) => DIFFERENT,
             Ok(Outcome::Failure) => TROUBLE,

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
+use haul_each::{Halt, Kinds, Options, Outcome, Running, Size};
 use haul_flow::{Config, Report, Wording};
 use haul_sys::stat_path;
-use haul_tools::each::{self, Halt, Kinds, Options, Outcome, Running, Size};
 
 use super::{Call, Tool};
 use crate::messages::reason;
@@ -205,7 +205,7 @@ impl Work for Commands {
                 reason(why)
             ));
         }
-        let outcome = each::run_by(executor, &self.roots, &self.options, config, &running, console);
+        let outcome = haul_each::run_by(executor, &self.roots, &self.options, config, &running, console);
         drop(ear);
         match outcome {
             Ok(Outcome::Success) => 0,

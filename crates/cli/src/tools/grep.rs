@@ -13,11 +13,11 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use haul_flow::{Config, Line as Told, Problem, Report, RunInfo, Severity, Tally, Wording, wording as flow};
-use haul_sys::Standard;
-use haul_tools::grep::{
+use haul_grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepOptions, Named, Names, Order, Rule, Show, Syntax,
     Wanted, wording,
 };
+use haul_sys::Standard;
 
 use super::{Call, Tool};
 use crate::messages::Charset;

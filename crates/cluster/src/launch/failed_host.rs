@@ -38,7 +38,7 @@ pub(crate) fn failed_host(printed: &[u8]) -> Option<Loss> {
         .or_else(|| refusal(&text))
 }
 
-/// Open MPI: `lost communication with a remote daemon`, and the host on a line `Remote daemon: [..] on node h2`. Slurm: `directory-node
+/// Open MPI: `lost communication with a remote daemon`, and the host on a line `Remote daemon: [..] on node h2`. Slurm: `Node
 /// failure on h2`, `Task launch for StepId=7.0 failed on node h2: ..`. A shell to another host: `ssh: connect to host h2 port 22: No
 /// route to host`.
 fn lost_host(text: &str) -> Option<Loss> {

@@ -50,7 +50,7 @@ enum Shows {
 }
 
 /// A process that is held: its number stays its own.
-struct DirHandle {
+struct ProcessHandle {
     pid: Pid,
     fd: OwnedFd,
 }
@@ -77,7 +77,7 @@ impl JobProcesses {
         loop {
             let (ours, silent) = self.look();
             let found = !ours.is_empty();
-            ours.iter().for_each(DirHandle::kill);
+            ours.iter().for_each(ProcessHandle::kill);
             killed.extend(ours);
             if !found && !self.one_shows_mark(&silent, deadline) {
                 break;
@@ -85,13 +85,13 @@ impl JobProcesses {
             if Instant::now() >= deadline {
                 return false;
             }
-            killed.retain(|held: &DirHandle| !held.is_gone(PAUSE / 2));
+            killed.retain(|held: &ProcessHandle| !held.is_gone(PAUSE / 2));
         }
         killed.iter().all(|held| held.is_gone(deadline.saturating_duration_since(Instant::now())))
     }
 
     /// Holds who has the mark, and who shows nothing.
-    fn look(&self) -> (Vec<DirHandle>, Vec<DirHandle>) {
+    fn look(&self) -> (Vec<ProcessHandle>, Vec<ProcessHandle>) {
         let (mut ours, mut silent) = (Vec::new(), Vec::new());
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in
@@ -100,7 +100,7 @@ impl JobProcesses {
             if self.shown_by(pid) == Shows::Other {
                 continue;
             }
-            let Some(held) = DirHandle::take(pid) else { continue };
+            let Some(held) = ProcessHandle::take(pid) else { continue };
             match self.shown_by(pid) {
                 Shows::Mark => ours.push(held),
                 Shows::Nothing => silent.push(held),
@@ -111,7 +111,7 @@ impl JobProcesses {
     }
 
     /// Watches those that show nothing, for a while. Tells whether one of them shows the mark.
-    fn one_shows_mark(&self, silent: &[DirHandle], deadline: Instant) -> bool {
+    fn one_shows_mark(&self, silent: &[ProcessHandle], deadline: Instant) -> bool {
         let deadline = deadline.min(Instant::now() + SHOWS_WITHIN);
         for held in silent {
             while !held.is_gone(Duration::ZERO) && Instant::now() < deadline {
@@ -142,7 +142,7 @@ impl JobProcesses {
     }
 }
 
-impl DirHandle {
+impl ProcessHandle {
     /// Holds a process, if it is there.
     fn take(pid: Pid) -> Option<Self> {
         Some(Self { pid, fd: pidfd_open(pid, PidfdFlags::empty()).ok()? })

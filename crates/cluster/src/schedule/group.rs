@@ -8,7 +8,7 @@ use crate::transport::Rank;
 
 /// One thing that a worker has in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DirHandle {
+pub(crate) enum InHand {
     /// A bundle.
     Bundle(Bundle),
     /// A range of a file.
@@ -28,10 +28,10 @@ pub(crate) struct Bundle {
 
 /// All workers.
 #[derive(Debug)]
-pub(crate) struct ProcessGroup {
+pub(crate) struct RankTable {
     ranks: Vec<Rank>,
     places: HashMap<Rank, usize>,
-    hands: Vec<Vec<DirHandle>>,
+    hands: Vec<Vec<InHand>>,
     last_files: Vec<Option<FileId>>,
     /// Large files that each has announced since it was through with a bundle.
     announced: Vec<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct ProcessGroup {
     spare: BTreeSet<usize>,
 }
 
-impl ProcessGroup {
+impl RankTable {
     pub(crate) fn new(ranks: Vec<Rank>, credit: usize) -> Self {
         Self {
             places: ranks.iter().enumerate().map(|(place, &rank)| (rank, place)).collect(),
@@ -91,12 +91,12 @@ impl ProcessGroup {
 
     /// Tells whether a worker is of a file's team now.
     pub(crate) fn holds_range_of(&self, worker: usize, file: FileId) -> bool {
-        self.hands[worker].contains(&DirHandle::Range(file))
+        self.hands[worker].contains(&InHand::Range(file))
     }
 
     /// Puts something in a worker's hand.
-    pub(crate) fn hold(&mut self, worker: usize, held: DirHandle) {
-        if let DirHandle::Range(file) = held {
+    pub(crate) fn hold(&mut self, worker: usize, held: InHand) {
+        if let InHand::Range(file) = held {
             self.last_files[worker] = Some(file);
         }
         self.hands[worker].push(held);
@@ -116,10 +116,10 @@ impl ProcessGroup {
         let &worker = self.places.get(&rank)?;
         let hand = &mut self.hands[worker];
         let (index, at) = hand.iter().enumerate().find_map(|(index, held)| match held {
-            DirHandle::Bundle(bundle) => Some((index, bundle.parts.iter().position(|&id| id == part)?)),
-            DirHandle::Range(_) => None,
+            InHand::Bundle(bundle) => Some((index, bundle.parts.iter().position(|&id| id == part)?)),
+            InHand::Range(_) => None,
         })?;
-        let DirHandle::Bundle(bundle) = &mut hand[index] else { return None };
+        let InHand::Bundle(bundle) = &mut hand[index] else { return None };
         bundle.parts.swap_remove(at);
         if !bundle.parts.is_empty() {
             return None;
@@ -137,7 +137,7 @@ impl ProcessGroup {
     pub(crate) fn range_done(&mut self, rank: Rank, file: FileId, now: Duration) -> Option<Left> {
         let &worker = self.places.get(&rank)?;
         let hand = &mut self.hands[worker];
-        let at = hand.iter().position(|held| *held == DirHandle::Range(file))?;
+        let at = hand.iter().position(|held| *held == InHand::Range(file))?;
         hand.swap_remove(at);
         self.through[worker] = now;
         self.settle(worker);

@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::transport::Rank;
 use file::{Files, Outcome};
-use group::{Bundle, DirHandle, ProcessGroup};
+use group::{Bundle, InHand, RankTable};
 use queue::PartQueue;
 pub use team::{Choice, Question, Rates, TOLERANCE, choose};
 
@@ -265,7 +265,7 @@ fn bytes_within(time: Duration, rate: Option<f64>) -> u64 {
 #[derive(Debug)]
 pub struct Scheduler {
     limits: Limits,
-    group: ProcessGroup,
+    group: RankTable,
     parts: PartQueue,
     files: Files,
     pace: Pace,
@@ -309,7 +309,7 @@ impl Scheduler {
     pub fn new(workers: Vec<Rank>, limits: Limits) -> Self {
         Self {
             files: Files::new(workers.len(), limits),
-            group: ProcessGroup::new(workers, limits.credit),
+            group: RankTable::new(workers, limits.credit),
             parts: PartQueue::default(),
             pace: Pace::default(),
             source: Source::Open,
@@ -461,7 +461,7 @@ impl Scheduler {
     fn give_range_of(&mut self, file: FileId, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
         let joins = !self.group.holds_range_of(worker, file);
         let Some(cut) = self.files.cut(file, joins, now) else { return false };
-        self.group.hold(worker, DirHandle::Range(file));
+        self.group.hold(worker, InHand::Range(file));
         orders.push(Order::Range {
             to: self.group.rank(worker),
             file,
@@ -480,7 +480,7 @@ impl Scheduler {
         }
         let entries = parts.iter().map(|part| part.entries).sum();
         let bundle = Bundle { parts: parts.iter().map(|part| part.id).collect(), entries, given: now };
-        self.group.hold(worker, DirHandle::Bundle(bundle));
+        self.group.hold(worker, InHand::Bundle(bundle));
         orders.push(Order::Parts { to: self.group.rank(worker), parts });
         true
     }

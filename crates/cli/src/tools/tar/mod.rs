@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use haul_flow::{Config, Line as Said, Problem, Report, RunInfo, Tally, Wording};
 use haul_sys::Standard;
-use haul_tools::tar::{
+use haul_tar::{
     self, Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
     Named, Operation, Options, Ownership, wording,
 };
@@ -518,9 +518,9 @@ impl Archiving {
                 report.problem(Problem::new(wording::TERMINAL));
                 TROUBLE
             }
-            Operation::Create => tar::create(executor, &self.options, config, report),
-            Operation::Extract => tar::extract(executor, &self.options, config, report),
-            Operation::List => tar::list(&self.options, report),
+            Operation::Create => haul_tar::create(executor, &self.options, config, report),
+            Operation::Extract => haul_tar::extract(executor, &self.options, config, report),
+            Operation::List => haul_tar::list(&self.options, report),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use haul_sys::{LocalTime, Mode, Timestamp, local_time};
-use haul_tools::tar::{ModeChange, Represented};
+use haul_tar::{ModeChange, Represented};
 
 /// Changes of modes, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

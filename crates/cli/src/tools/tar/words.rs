@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use haul_tools::tar::Named;
+use haul_tar::Named;
 
 use super::Step;
 use crate::shared::standard_input_to_end;

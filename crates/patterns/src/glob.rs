@@ -1,0 +1,218 @@
+//! POSIX shell patterns: `*`, `?`, `[...]`, and `\` to quote.
+//!
+//! Pattern lists can be long (`tar -X`, `grep --exclude-from`), so a compiled pattern takes about
+//! as much memory as its text. It is matched token by token, backtracking to the last star, as
+//! fnmatch(3) does. A pattern without wildcards is a plain string ([`literal`]), and thousands of
+//! those are looked up at once.
+
+use regex_syntax::hir::Class;
+
+use super::bracket::{self, Alphabet, Place, UNMATCHED};
+
+/// Returns the only string that a pattern matches, if it has no wildcards.
+pub fn literal(pattern: &[u8]) -> Option<Vec<u8>> {
+    let (mut text, mut rest) = (Vec::with_capacity(pattern.len()), pattern);
+    loop {
+        rest = match rest {
+            [] => return Some(text),
+            [b'*' | b'?' | b'[', ..] => return None,
+            [b'\\', byte, more @ ..] | [byte, more @ ..] => {
+                text.push(*byte);
+                more
+            }
+        };
+    }
+}
+
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub struct Glob {
+    /// Tokens for matching by character. `None` if the locale or the pattern is not UTF-8, or if it
+    /// makes no difference.
+    by_characters: Option<Vec<Token>>,
+    /// Tokens for matching by byte.
+    by_bytes: Vec<Token>,
+}
+
+/// A token of a pattern.
+#[derive(Clone, Debug)]
+enum Token {
+    Byte(u8),
+    /// `*`: any number of bytes.
+    Star,
+    /// `?`: one character.
+    Any,
+    Class(Box<Class>),
+    /// Matches nothing.
+    Never,
+}
+
+/// Where a match may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// At the end of the name.
+    Name,
+    /// At the end of the name, or before a slash.
+    Component,
+}
+
+impl Glob {
+    /// Compiles a pattern of any length.
+    pub fn new(pattern: &[u8], utf8: bool) -> Self {
+        let by_bytes = tokens(pattern, false);
+        let has_characters = by_bytes.iter().any(|token| matches!(token, Token::Any | Token::Class(_)));
+        let is_text = utf8 && has_characters && str::from_utf8(pattern).is_ok();
+        Self { by_characters: is_text.then(|| tokens(pattern, true)), by_bytes }
+    }
+
+    /// True if the pattern matches from the start of a name. A name that is valid UTF-8 may also
+    /// match by byte, as in GNU's programs.
+    pub fn matches(&self, name: &[u8], end: End) -> bool {
+        let text = self.by_characters.as_ref().zip(str::from_utf8(name).ok());
+        text.is_some_and(|(tokens, text)| matches(tokens, name, Some(text), end))
+            || matches(&self.by_bytes, name, None, end)
+    }
+
+    /// True if the pattern begins with a star, so that any match further on is also one from
+    /// the start.
+    pub fn begins_anywhere(&self) -> bool {
+        matches!(self.by_bytes.first(), Some(Token::Star))
+    }
+}
+
+/// Tokenises a pattern.
+fn tokens(glob: &[u8], utf8: bool) -> Vec<Token> {
+    let alphabet = Alphabet { utf8, ignore_case: false, terminator: 0 };
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while at < glob.len() {
+        let (token, length) = match &glob[at..] {
+            [b'*', ..] => (Token::Star, 1),
+            [b'?', ..] => (Token::Any, 1),
+            [b'\\', byte, ..] => (Token::Byte(*byte), 2),
+            [b'[', rest @ ..] => match bracket::read(rest, alphabet, Place::Glob) {
+                Ok((class, length)) => (Token::Class(Box::new(class)), 1 + length),
+                Err(UNMATCHED) => (Token::Byte(b'['), 1),
+                // In the C library, an unknown class name makes the whole pattern match nothing.
+                Err(_) => return vec![Token::Never],
+            },
+            [byte, ..] => (Token::Byte(*byte), 1),
+            [] => break,
+        };
+        // Consecutive stars are equivalent to one.
+        if !matches!((&token, tokens.last()), (Token::Star, Some(Token::Star))) {
+            tokens.push(token);
+        }
+        at += length;
+    }
+    tokens.shrink_to_fit();
+    tokens
+}
+
+/// Matches tokens against a name. `text` is the same name if it is matched by character.
+///
+/// Backtracking to the last star is enough: it can consume whatever an earlier star could instead.
+fn matches(tokens: &[Token], name: &[u8], text: Option<&str>, end: End) -> bool {
+    let (mut token, mut at) = (0, 0);
+    // The token after the last star, and the position in the name last tried for it.
+    let mut back: Option<(usize, usize)> = None;
+    loop {
+        let step = match tokens.get(token) {
+            None if at == name.len() || (end == End::Component && name[at] == b'/') => return true,
+            None | Some(Token::Never) => None,
+            Some(Token::Star) => {
+                back = Some((token + 1, at));
+                Some(0)
+            }
+            Some(token) => length(token, name, text, at),
+        };
+        match (step, back) {
+            (Some(bytes), _) => (token, at) = (token + 1, at + bytes),
+            (None, Some((behind, tried))) if tried < name.len() => {
+                (token, at) = (behind, tried + 1);
+                back = Some((behind, at));
+            }
+            (None, _) => return false,
+        }
+    }
+}
+
+/// Returns how many bytes of a name a token matches.
+fn length(token: &Token, name: &[u8], text: Option<&str>, at: usize) -> Option<usize> {
+    let first = *name.get(at)?;
+    if let Token::Byte(byte) = token {
+        return (*byte == first).then_some(1);
+    }
+    let Some(text) = text else {
+        let has = match token {
+            Token::Class(class) => has(class, u32::from(first)),
+            _ => true,
+        };
+        return has.then_some(1);
+    };
+    // Fails in the middle of a character, where backtracking may have led.
+    let character = text.get(at..)?.chars().next()?;
+    let has = match token {
+        Token::Class(class) => has(class, u32::from(character)),
+        _ => true,
+    };
+    has.then_some(character.len_utf8())
+}
+
+fn has(class: &Class, number: u32) -> bool {
+    match class {
+        Class::Unicode(class) => class
+            .ranges()
+            .iter()
+            .any(|range| (u32::from(range.start())..=u32::from(range.end())).contains(&number)),
+        Class::Bytes(class) => class
+            .ranges()
+            .iter()
+            .any(|range| (u32::from(range.start())..=u32::from(range.end())).contains(&number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reference implementation for literals, stars and question marks: tries everything.
+    fn slowly(pattern: &[u8], name: &[u8]) -> bool {
+        match (pattern, name) {
+            ([], []) => true,
+            ([b'*', rest @ ..], _) => {
+                slowly(rest, name) || name.split_first().is_some_and(|(_, name)| slowly(pattern, name))
+            }
+            ([b'?', rest @ ..], [_, name @ ..]) => slowly(rest, name),
+            ([b'\\', byte, rest @ ..], [first, name @ ..]) if byte == first => slowly(rest, name),
+            ([b'\\', _, ..], _) => false,
+            ([byte, rest @ ..], [first, name @ ..]) if byte == first => slowly(rest, name),
+            _ => false,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn going_back_to_the_last_star_finds_every_match(pattern in "[ab/*?\\\\]{0,8}", name in "[ab/*]{0,10}") {
+            let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+            let glob = Glob::new(pattern, true);
+            let expected = slowly(pattern, name);
+            proptest::prop_assert_eq!(glob.matches(name, End::Name), expected);
+            if let Some(text) = literal(pattern) {
+                proptest::prop_assert_eq!(text == name, expected);
+            }
+            let ends = (0..=name.len()).filter(|end| *end == name.len() || name[*end] == b'/');
+            let by_component = ends.into_iter().any(|end| slowly(pattern, &name[..end]));
+            proptest::prop_assert_eq!(glob.matches(name, End::Component), by_component);
+        }
+    }
+
+    #[test]
+    fn characters_are_matched_whole_and_never_in_their_middle() {
+        let matches = |pattern: &str, name: &str| {
+            Glob::new(pattern.as_bytes(), true).matches(name.as_bytes(), End::Name)
+        };
+        assert!(matches("*[é]", "aé") && matches("?", "é") && !matches("[è]", "é") && !matches("a?b", "aéé"));
+        assert!(matches("*[!a]", "é"));
+    }
+}

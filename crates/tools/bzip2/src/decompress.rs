@@ -1,0 +1,84 @@
+//! Decompression in stages: cut the input at candidate block boundaries, decode each block alone,
+//! and reassemble what is verified.
+
+use std::sync::{Mutex, PoisonError};
+
+use haul_flow::{Context, Stages};
+
+use super::Bzip2;
+use super::job::Job;
+use haul_bzip2_codec::cut::Cutter;
+use haul_bzip2_codec::decode::{Block, Content, Decoder, Wrong};
+use haul_bzip2_codec::unpack::{Piece, Stop, Unpacker};
+
+/// Size of a read, in bytes.
+const READ_BYTES: usize = 1 << 20;
+
+pub(super) struct Decompress {
+    job: Job,
+    /// The cutter, and whether the last piece was cut off.
+    cutter: Mutex<(Cutter, bool)>,
+    unpacker: Mutex<(Unpacker, Option<Stop>)>,
+}
+
+impl Decompress {
+    pub(super) fn new(job: Job, passes_foreign: bool) -> Self {
+        Self { job, cutter: Mutex::default(), unpacker: Mutex::new((Unpacker::new(passes_foreign), None)) }
+    }
+}
+
+impl Stages<Bzip2> for Decompress {
+    type Piece = Piece;
+    type Made = (Piece, Option<Result<Block, Wrong>>);
+
+    fn next(&self, cx: &Context<'_, Bzip2>) -> Option<Piece> {
+        let mut cutter = self.cutter.lock().unwrap_or_else(PoisonError::into_inner);
+        let (cutter, is_over) = &mut *cutter;
+        if *is_over {
+            return None;
+        }
+        loop {
+            if let Some(piece) = cutter.cut_next() {
+                return Some(piece);
+            }
+            cutter.forget();
+            let held = cutter.input().len();
+            self.job.read(cx, cutter.input(), held + READ_BYTES)?;
+            if cutter.input().len() == held {
+                *is_over = true;
+                return Some(cutter.last());
+            }
+        }
+    }
+
+    fn work(&self, cx: &Context<'_, Bzip2>, piece: Piece) -> Self::Made {
+        let decode = |bit| cx.tool().decoders.with(|decoder: &mut Decoder| decoder.decode(&piece.bytes, bit));
+        let made = piece.candidate.map(decode);
+        (piece, made)
+    }
+
+    fn put(&self, cx: &Context<'_, Bzip2>, (piece, made): Self::Made) {
+        let mut unpacker = self.unpacker.lock().unwrap_or_else(PoisonError::into_inner);
+        let (unpacker, stop) = &mut *unpacker;
+        if stop.is_some() {
+            return;
+        }
+        self.job.took(cx, piece.bytes.len());
+        let mut pass = |content: Content| content.pass(&mut |bytes| self.job.write(cx, bytes));
+        if let Err(why) = unpacker.take(&piece, made, &mut pass) {
+            *stop = Some(why);
+        }
+        if stop.is_some() || unpacker.has_met_garbage() {
+            self.job.stop_reading();
+        }
+    }
+
+    fn end(&self, cx: &Context<'_, Bzip2>) {
+        let unpacker = self.unpacker.lock().unwrap_or_else(PoisonError::into_inner);
+        let (unpacker, stop) = &*unpacker;
+        if unpacker.has_met_garbage() {
+            self.job.met_garbage(cx);
+        }
+        self.job.finish(cx, *stop);
+    }
+}

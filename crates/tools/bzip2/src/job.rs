@@ -1,0 +1,310 @@
+//! One input and its output, from open to close.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{Context, Entry, Problem, Tally, Tool, Wording, wording as flow_wording};
+use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
+
+use super::input::Input;
+use super::options::{Action, CORRUPT, TROUBLE};
+use super::output::{Output, WholeFile};
+use super::{Bzip2, wording};
+use haul_bzip2_codec::unpack::Stop;
+
+/// Exit status that a shell reports for SIGPIPE.
+const NOBODY_READS: u8 = 128 + 13;
+
+/// Name of standard input in messages.
+pub(super) const STANDARD_INPUT: &[u8] = b"(stdin)";
+
+/// Name of standard output in messages.
+const STANDARD_OUTPUT: &[u8] = b"(stdout)";
+
+/// An input and its output.
+pub(super) struct Job {
+    pub(super) entry: Entry<Bzip2>,
+    /// Their names in messages.
+    pub(super) names: (Vec<u8>, Vec<u8>),
+    input: Mutex<Option<Input>>,
+    output: Mutex<Option<Output>>,
+    /// The input's directory and `stat`, if it is removed once the output is complete.
+    replaced: Option<(Arc<Fd>, Stat)>,
+    /// True if the job completes the entry itself.
+    settles: bool,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    /// True if no more input is wanted.
+    stopped: AtomicBool,
+    /// True if reading or writing failed and that was reported.
+    failed: AtomicBool,
+}
+
+impl Job {
+    /// Creates a job that leaves its input alone and writes to a stream or nowhere.
+    pub(super) fn passing(entry: Entry<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
+        Self::new(entry, (name, STANDARD_OUTPUT.to_vec()), (input, output), None)
+    }
+
+    /// Creates a job whose output replaces its input.
+    pub(super) fn replacing(
+        entry: Entry<Bzip2>,
+        output_name: Vec<u8>,
+        ends: (Input, Output),
+        replaced: (Arc<Fd>, Stat),
+    ) -> Self {
+        let name = entry.path();
+        Self::new(entry, (name, output_name), ends, Some(replaced))
+    }
+
+    fn new(
+        entry: Entry<Bzip2>,
+        names: (Vec<u8>, Vec<u8>),
+        (input, output): (Input, Output),
+        replaced: Option<(Arc<Fd>, Stat)>,
+    ) -> Self {
+        Self {
+            entry,
+            names,
+            input: Mutex::new(Some(input)),
+            output: Mutex::new(Some(output)),
+            replaced,
+            settles: false,
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes the job complete the entry when it ends; nobody else does.
+    pub(super) fn settling(self) -> Self {
+        Self { settles: true, ..self }
+    }
+
+    /// Reads until `bytes` holds `wanted` bytes. Returns true at EOF, and `None` if the job
+    /// was stopped.
+    pub(super) fn read(&self, cx: &Context<'_, Bzip2>, bytes: &mut Vec<u8>, wanted: usize) -> Option<bool> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = input.as_mut()?;
+        match input.fill(bytes, wanted) {
+            Ok(()) => Some(input.has_ended()),
+            Err(cause) => {
+                self.fail(cx, flow_wording::ERROR_READING, &self.names.0, cause);
+                None
+            }
+        }
+    }
+
+    /// Counts input as processed.
+    pub(super) fn took(&self, cx: &Context<'_, Bzip2>, bytes: usize) {
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+        cx.count(Tally { bytes: bytes as u64, ..Tally::default() });
+    }
+
+    /// Writes bytes, unless the job has failed.
+    pub(super) fn write(&self, cx: &Context<'_, Bzip2>, bytes: &[u8]) {
+        if self.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        self.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        match output.as_ref().map_or(Ok(()), |output| output.write(bytes)) {
+            Ok(()) => {}
+            // EPIPE is silent, like a death by SIGPIPE.
+            Err(cause) if cause.is(Errno::PIPE) => {
+                self.stop_reading();
+                self.failed.store(true, Ordering::Relaxed);
+                cx.emit(&self.entry, vec![NOBODY_READS]);
+            }
+            Err(cause) => self.fail(cx, flow_wording::ERROR_WRITING, &self.names.1, cause),
+        }
+    }
+
+    pub(super) fn stop_reading(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn fail(&self, cx: &Context<'_, Bzip2>, sentence: Wording, name: &[u8], cause: Error) {
+        self.stop_reading();
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            cx.problem(Problem::new(sentence).naming(name).because(cause));
+        }
+    }
+
+    /// Warns about trailing garbage.
+    pub(super) fn met_garbage(&self, cx: &Context<'_, Bzip2>) {
+        if !cx.tool().options.quiet {
+            cx.problem(Problem::new(wording::GARBAGE).naming(self.names.0.clone()).as_warning());
+        }
+    }
+
+    /// Ends the job: closes both files and reports. `stop` is why decompression stopped early, if
+    /// it did.
+    pub(super) fn finish(&self, cx: &Context<'_, Bzip2>, stop: Option<Stop>) {
+        let take = |input: &Mutex<Option<Input>>| input.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(cause)) = take(&self.input).map(Input::close) {
+            self.fail(cx, flow_wording::FAILED_TO_CLOSE, &self.names.0, cause);
+        }
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stands = stop.is_none() && !self.failed.load(Ordering::Relaxed);
+        let ended = output.map_or(Some(None), |output| self.finish_output(cx, output, stands));
+        match (stop, ended) {
+            (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(cx, stop),
+            (_, Some(whole)) if stands => self.is_done(cx, whole),
+            _ => {}
+        }
+        if self.settles {
+            cx.tool().is_over(cx);
+            cx.complete(&self.entry);
+        }
+    }
+
+    /// Closes the output, or removes it unless `stands`. Returns `None` on failure; otherwise the
+    /// complete file, if the output is a file.
+    fn finish_output(
+        &self,
+        cx: &Context<'_, Bzip2>,
+        output: Output,
+        stands: bool,
+    ) -> Option<Option<WholeFile>> {
+        let outcome = match output {
+            Output::Nowhere => Ok(None),
+            Output::Stream(fd) => fd.close().map(|()| None),
+            Output::File(file) if stands => {
+                if let Some(Err(cause)) = self.replaced.as_ref().map(|(_, stat)| file.keep(stat)) {
+                    let problem = Problem::new(wording::CANNOT_KEEP).naming(self.names.0.clone());
+                    cx.problem(problem.because(cause));
+                }
+                file.finish().map(Some)
+            }
+            Output::File(file) => file.abandon().map(|()| None),
+        };
+        let told = |cause| {
+            // Report this even if something failed before.
+            self.failed.store(false, Ordering::Relaxed);
+            self.fail(cx, flow_wording::FAILED_TO_CLOSE, &self.names.1, cause);
+        };
+        outcome.map_err(told).ok()
+    }
+
+    /// Completes a job whose output stands: removes the input if the output replaces it.
+    fn is_done(&self, cx: &Context<'_, Bzip2>, whole: Option<WholeFile>) {
+        if let Some((directory, stat)) = &self.replaced
+            && let Some(whole) = whole
+            && !cx.tool().options.keep
+        {
+            self.remove_input(cx, (directory, stat), &whole);
+        }
+        cx.count(Tally { files: 1, ..Tally::default() });
+        let options = &cx.tool().options;
+        if options.verbosity > 0 {
+            let what = match options.action {
+                Action::Compress { .. } => self.ratio(),
+                Action::Decompress => "done".to_owned(),
+                Action::Test => "ok".to_owned(),
+            };
+            self.tell_line(cx, 0, &what);
+        }
+    }
+
+    fn remove_input(&self, cx: &Context<'_, Bzip2>, (directory, stat): (&Fd, &Stat), whole: &WholeFile) {
+        let name = self.entry.name();
+        let (input, output) = &self.names;
+        // If the output is gone, the input may be the only copy left.
+        let lost = match whole.is_there() {
+            Ok(true) => None,
+            Ok(false) => {
+                Some(Problem::new(wording::OUTPUT_GONE).naming(input.clone()).naming(output.clone()))
+            }
+            Err(cause) => Some(Problem::new(wording::CANNOT_REMOVE).naming(input.clone()).because(cause)),
+        };
+        if let Some(problem) = lost {
+            return cx.problem(problem);
+        }
+        // The check follows links as the open did. The removal takes the link itself.
+        let follows = cx.tool().follow(&self.entry);
+        let problem = match stat_path(Some(directory), name, follows) {
+            Ok(now) if is_another(&now, stat) => Problem::new(wording::NOT_REMOVED),
+            looked => match looked.and_then(|_| remove(directory, name)) {
+                Ok(()) => return,
+                Err(cause) => Problem::new(wording::CANNOT_REMOVE).because(cause),
+            },
+        };
+        cx.problem(problem.naming(input.clone()));
+    }
+
+    /// Formats the compression ratio as bzip2 does.
+    fn ratio(&self) -> String {
+        let (read, written) =
+            (self.bytes_read.load(Ordering::Relaxed), self.bytes_written.load(Ordering::Relaxed));
+        if read == 0 {
+            return " no data compressed.".to_owned();
+        }
+        let (from, to) = (read as f64, written as f64);
+        format!(
+            "{:6.3}:1, {:6.3} bits/byte, {:5.2}% saved, {read} in, {written} out.",
+            from / to,
+            8.0 * to / from,
+            100.0 * (1.0 - to / from)
+        )
+    }
+
+    /// Reports why decompression stopped.
+    fn tell_stop(&self, cx: &Context<'_, Bzip2>, stop: Stop) {
+        let options = &cx.tool().options;
+        let is_test = options.action == Action::Test;
+        if options.verbosity > 0 && (is_test || stop == Stop::Foreign) {
+            let what = match stop {
+                Stop::Foreign if is_test => "bad magic number (file not created by bzip2)",
+                Stop::Foreign => "not a bzip2 file.",
+                Stop::Ended => "file ends unexpectedly",
+                Stop::Damaged => "data integrity (CRC) error in data",
+            };
+            return self.tell_line(cx, CORRUPT, what);
+        }
+        let (input, output) = &self.names;
+        let problem = match (stop, is_test) {
+            (Stop::Foreign, false) => Problem::new(wording::NOT_BZIP2),
+            (Stop::Foreign, true) => Problem::new(wording::TEST_NOT_BZIP2),
+            (Stop::Ended, true) => Problem::new(wording::TEST_ENDED),
+            (Stop::Damaged, true) => Problem::new(wording::TEST_DAMAGED),
+            (Stop::Ended, false) => Problem::new(wording::ENDED),
+            (Stop::Damaged, false) => Problem::new(wording::DAMAGED),
+        };
+        cx.problem(problem.naming(input.clone()).naming(output.clone()));
+        cx.emit(&self.entry, vec![CORRUPT]);
+    }
+
+    /// Emits an exit status and a line that begins with the input's name.
+    fn tell_line(&self, cx: &Context<'_, Bzip2>, status: u8, what: &str) {
+        let name = &self.names.0;
+        let pad = " ".repeat(cx.tool().options.longest_name.saturating_sub(name.len()));
+        let line =
+            [&[status], b"  ".as_slice(), name, b": ", pad.as_bytes(), what.as_bytes(), b"\n"].concat();
+        cx.emit(&self.entry, line);
+    }
+}
+
+/// True if a name now refers to another file, or the file has changed.
+fn is_another(now: &Stat, before: &Stat) -> bool {
+    (now.identity, now.size, now.modified) != (before.identity, before.size, before.modified)
+}
+
+/// Reports an input that is skipped. Under `-q`, unimportant reasons only set the exit status.
+pub(super) fn refuse(cx: &Context<'_, Bzip2>, entry: &Entry<Bzip2>, problem: Problem, important: bool) {
+    if important || !cx.tool().options.quiet {
+        cx.problem(problem);
+    } else {
+        cx.emit(entry, vec![TROUBLE]);
+    }
+}
+
+pub(super) fn c_name(name: Vec<u8>) -> CString {
+    // File names come from the kernel and contain no NUL.
+    CString::new(name).unwrap_or_default()
+}

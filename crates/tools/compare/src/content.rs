@@ -1,0 +1,198 @@
+//! Compares the content of regular files.
+//!
+//! The framework reads a file and the same ranges of its counterpart, and each pair of blocks is
+//! compared here. If a file has changed since its `stat`, that is an error: nobody can say what
+//! was compared.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{BLOCK_BYTES, Block, Context, Entry, OpenFile, OpenSource, Problem, Start, Tally};
+use haul_sys::{Buffer, Error, Fd, Open, Stat, read_all, stat};
+
+use super::Comparer;
+use super::attributes::Object;
+use super::beside::{Pair, difference, second_path};
+use super::difference::What;
+use super::findings::Result;
+use super::ranges::Ranges;
+use super::wording;
+
+/// Minimum size of files compared in ranges by all workers, in bytes. Shorter ones are only a
+/// few blocks.
+const RANGES_FROM_BYTES: u64 = 4 << 20;
+
+/// A file whose blocks are being compared.
+pub struct Compared {
+    pub(super) second: Arc<Fd>,
+    second_stat: Stat,
+    /// Position of the first difference found so far.
+    differs_at: AtomicU64,
+}
+
+/// Recycled buffers, at most two per worker.
+#[derive(Default)]
+pub(super) struct Buffers(Mutex<Vec<Buffer>>);
+
+impl Buffers {
+    /// Returns a buffer of [`BLOCK_BYTES`].
+    pub(super) fn take(&self) -> Buffer {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        waiting.unwrap_or_else(|| Buffer::new(BLOCK_BYTES))
+    }
+
+    /// Recycles a buffer.
+    pub(super) fn give_back(&self, buffer: Buffer) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+}
+
+/// Returns the index at which two slices first differ or the shorter one ends.
+pub(super) fn mismatch(one: &[u8], other: &[u8]) -> Option<usize> {
+    if one == other {
+        return None;
+    }
+    let differs = one.iter().zip(other).position(|(one, other)| one != other);
+    Some(differs.unwrap_or_else(|| one.len().min(other.len())))
+}
+
+/// True if a file was replaced or written to since its `stat`.
+pub(super) fn has_changed(file: &Fd, before: &Stat) -> std::result::Result<bool, Error> {
+    let now = stat(file)?;
+    let was = (before.identity, before.size, before.modified);
+    Ok((now.identity, now.size, now.modified) != was)
+}
+
+impl Comparer {
+    pub(super) fn begin_file(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenSource<'_>,
+    ) -> Start<Compared> {
+        cx.count(Tally { files: 1, ..Tally::default() });
+        let Some(pair) = self.pair(cx, entry, opened.stat) else { return Start::Done };
+        let Some(second) = self.open_second(cx, entry, Open::READ) else { return Start::Done };
+        let sizes = (pair.first.size, pair.second.size);
+        if sizes.0 != sizes.1 && !self.names_files(entry) {
+            let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
+            result.differences.push(difference(entry, What::Size(sizes.0, sizes.1)));
+            self.add_attributes(cx, entry, &pair, (opened.source, &second), &mut result);
+            Self::tell(cx, entry, &result);
+            Self::close(cx, second, || second_path(entry));
+            return Start::Done;
+        }
+        if sizes.0 >= RANGES_FROM_BYTES || self.names_files(entry) {
+            Ranges::begin(self, cx, entry.clone(), Arc::clone(opened.source), second, pair);
+            return Start::Deferred;
+        }
+        let second = Arc::new(second);
+        let other = Arc::clone(&second);
+        let own = Compared { second, second_stat: pair.second, differs_at: AtomicU64::new(u64::MAX) };
+        Start::Compare { own, other }
+    }
+
+    /// True if the operands are two files, not two trees.
+    pub(super) fn names_files(&self, entry: &Entry<Self>) -> bool {
+        entry.is_operand()
+    }
+
+    pub(super) fn compare_block(&self, file: &OpenFile<Self>, block: Block<'_>) {
+        if let Some(at) = mismatch(block.bytes, block.other) {
+            file.own.differs_at.fetch_min(block.offset + at as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Completes a file whose blocks were compared.
+    pub(super) fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
+        let (entry, own) = (&file.entry, &file.own);
+        let at = match self.differs_at(file) {
+            Ok(at) => at,
+            Err(cause) => {
+                Self::trouble(cx, wording::ERROR_READING, second_path(entry), cause);
+                return false;
+            }
+        };
+        let pair = Pair { first: file.stat, second: own.second_stat };
+        let mut result = Result { differences: Vec::new(), linked: self.linked(entry, &pair) };
+        result.differences.extend(at.map(|at| difference(entry, What::Content(at))));
+        self.conclude(cx, entry, &pair, (&file.source, &own.second), result)
+    }
+
+    /// Returns the first difference, once all blocks are compared. The counterpart must end
+    /// where the file does; that is checked only if the file's length was not the size the
+    /// kernel reported.
+    fn differs_at(&self, file: &OpenFile<Self>) -> std::result::Result<Option<u64>, Error> {
+        let (own, length) = (&file.own, file.length());
+        let at = own.differs_at.load(Ordering::Relaxed);
+        if at < u64::MAX {
+            return Ok(Some(at));
+        }
+        let is_as_long = length == file.stat.size && length > 0;
+        let goes_on = !is_as_long && read_all(&own.second, length, &mut [0])? > 0;
+        Ok(goes_on.then_some(length))
+    }
+
+    /// Emits the result for two files that were read to the end, and reports those that changed
+    /// meanwhile. Returns true if neither did.
+    pub(super) fn conclude(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        pair: &Pair,
+        (first, second): (&Fd, &Fd),
+        mut result: Result,
+    ) -> bool {
+        let sides = [(first, &pair.first, entry.path()), (second, &pair.second, second_path(entry))];
+        let mut is_certain = true;
+        for (file, stat, path) in sides {
+            match has_changed(file, stat) {
+                Ok(false) => continue,
+                Ok(true) => cx.problem(Problem::new(wording::CHANGED).naming(path)),
+                Err(cause) => Self::trouble(cx, wording::CANNOT_STAT, path, cause),
+            }
+            is_certain = false;
+        }
+        self.add_attributes(cx, entry, pair, (first, second), &mut result);
+        Self::tell(cx, entry, &result);
+        is_certain
+    }
+
+    fn add_attributes(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        pair: &Pair,
+        (first, second): (&Fd, &Fd),
+        result: &mut Result,
+    ) {
+        let objects = (&Object::Open(first), &Object::Open(second));
+        result.differences.extend(self.attributes(cx, entry, pair, objects));
+    }
+
+    /// Closes a file and reports failure.
+    pub(super) fn close(cx: &Context<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {
+        if let Err(cause) = file.close() {
+            Self::trouble(cx, wording::FAILED_TO_CLOSE, path(), cause);
+        }
+    }
+
+    pub(super) fn end_file(cx: &Context<'_, Self>, entry: &Entry<Self>, own: Compared) {
+        if let Some(second) = Arc::into_inner(own.second) {
+            Self::close(cx, second, || second_path(entry));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found_and_an_end_is_one() {
+        assert_eq!(mismatch(b"abc", b"abc"), None);
+        assert_eq!(mismatch(b"abc", b"abd"), Some(2));
+        assert_eq!(mismatch(b"abc", b"ab"), Some(2));
+        assert_eq!(mismatch(b"", b"x"), Some(0));
+    }
+}

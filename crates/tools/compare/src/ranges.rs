@@ -1,0 +1,239 @@
+//! Compares large files, and two file operands, in ranges by all workers.
+//!
+//! The difference that counts is the first in the file, not the first found: results are consumed
+//! in order, and lines before them are counted if a line number is reported. Ranges after a
+//! difference are not read, unless they are already in progress.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{Context, Entry, Stages, Tally};
+use haul_sys::{Advice, Buffer, Error, Fd, Seek, advise_range, read_all};
+
+use super::Comparer;
+use super::attributes::next;
+use super::beside::{Pair, difference, second_path};
+use super::content::mismatch;
+use super::difference::{Side, What};
+use super::findings::Result;
+use super::options::Listing;
+use super::wording;
+
+/// Size of a range, in bytes: large enough to amortise its overhead, small enough to share.
+const RANGE_BYTES: u64 = 2 << 20;
+
+/// Two files being compared.
+pub(super) struct Ranges {
+    entry: Entry<Comparer>,
+    first: Mutex<Option<Arc<Fd>>>,
+    second: Mutex<Option<Arc<Fd>>>,
+    pair: Pair,
+    /// True if lines are counted.
+    counts_lines: bool,
+    position: Mutex<u64>,
+    /// Size of the shorter file; `u64::MAX` if either size is meaningless.
+    end: u64,
+    /// True once the remaining ranges can't change the result.
+    over: AtomicBool,
+    sum: Mutex<Sum>,
+}
+
+/// Combined result of the ranges so far.
+#[derive(Default)]
+struct Sum {
+    lines: u64,
+    ends_with_line: bool,
+    what: Option<What>,
+    failed: bool,
+}
+
+/// A range to compare, with both files.
+pub(super) struct Range {
+    start: u64,
+    length: u64,
+    files: (Arc<Fd>, Arc<Fd>),
+}
+
+/// The result of comparing a range.
+pub(super) struct Outcome {
+    /// Position of the first difference, and the side that ends there, if one does.
+    differs: Option<(u64, Option<Side>)>,
+    failure: Option<(Side, Error)>,
+    /// Number of line ends in the equal part.
+    lines: u64,
+    /// True if the equal part ends with a line end; `None` if it is empty or lines are not counted.
+    ends_with_line: Option<bool>,
+}
+
+impl Ranges {
+    /// Starts comparing two open files. Completes the entry at the end.
+    pub(super) fn begin(
+        tool: &Comparer,
+        cx: &Context<'_, Comparer>,
+        entry: Entry<Comparer>,
+        first: Arc<Fd>,
+        second: Fd,
+        pair: Pair,
+    ) {
+        let (one, other) = (pair.first.size, pair.second.size);
+        // Files of procfs and the like have content although their size is 0.
+        let end = if one == 0 || other == 0 { u64::MAX } else { one.min(other) };
+        let counts_lines =
+            tool.names_files(&entry) && matches!(tool.options.listing, Listing::Full | Listing::Json);
+        let second = Arc::new(second);
+        for file in [&*first, &second] {
+            // Only advice: failure affects nothing but speed.
+            haul_sys::advise(file, Advice::Sequential, 0).unwrap_or_default();
+        }
+        let ranges = Self {
+            entry,
+            first: Mutex::new(Some(first)),
+            second: Mutex::new(Some(second)),
+            pair,
+            counts_lines,
+            position: Mutex::new(0),
+            end,
+            over: AtomicBool::new(false),
+            sum: Mutex::default(),
+        };
+        cx.begin_sequence(Arc::new(ranges), 2 * cx.settings().jobs);
+    }
+
+    fn files(&self) -> Option<(Arc<Fd>, Arc<Fd>)> {
+        let file =
+            |file: &Mutex<Option<Arc<Fd>>>| file.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some((file(&self.first)?, file(&self.second)?))
+    }
+
+    /// Skips what is a hole in both files.
+    fn data_from(&self, position: u64, (first, second): &(Arc<Fd>, Arc<Fd>)) -> u64 {
+        if !self.pair.first.is_sparse() || !self.pair.second.is_sparse() {
+            return position;
+        }
+        let data = |file: &Fd| next(file, Seek::Data, position, self.end).unwrap_or(position);
+        data(first).min(data(second))
+    }
+
+    /// Compares a range block by block.
+    fn compare(&self, range: &Range, buffers: (&mut Buffer, &mut Buffer)) -> Outcome {
+        let mut outcome = Outcome { differs: None, failure: None, lines: 0, ends_with_line: None };
+        let (mut offset, end) = (range.start, range.start + range.length);
+        let block = buffers.0.capacity().min(buffers.1.capacity()) as u64;
+        while offset < end {
+            let length = usize::try_from(block.min(end - offset)).unwrap_or(usize::MAX);
+            let [one, other] = [(&range.files.0, &mut *buffers.0), (&range.files.1, &mut *buffers.1)]
+                .map(|(file, buffer)| read_all(file, offset, &mut buffer.bytes_mut()[..length]));
+            let (one, other) = match (one, other) {
+                (Ok(one), Ok(other)) => (&buffers.0.bytes()[..one], &buffers.1.bytes()[..other]),
+                (Err(cause), _) => return Outcome { failure: Some((Side::First, cause)), ..outcome },
+                (_, Err(cause)) => return Outcome { failure: Some((Side::Second, cause)), ..outcome },
+            };
+            let at = mismatch(one, other);
+            let same = &one[..at.unwrap_or(one.len())];
+            if self.counts_lines {
+                outcome.lines += same.iter().filter(|byte| **byte == b'\n').count() as u64;
+                outcome.ends_with_line = same.last().map(|byte| *byte == b'\n').or(outcome.ends_with_line);
+            }
+            if let Some(at) = at {
+                let shorter = if at == one.len() { Some(Side::First) } else { None };
+                let shorter = shorter.or((at == other.len()).then_some(Side::Second));
+                outcome.differs = Some((offset + at as u64, shorter));
+                self.over.store(true, Ordering::Relaxed);
+                return outcome;
+            }
+            if one.len() < length {
+                // Both end here, before the expected end.
+                self.over.store(true, Ordering::Relaxed);
+                return outcome;
+            }
+            offset += length as u64;
+        }
+        outcome
+    }
+
+    /// Returns the difference in length, given that everything up to the shorter file's end
+    /// is equal.
+    fn at_the_end(&self, sum: &Sum) -> Option<What> {
+        let (one, other) = (self.pair.first.size, self.pair.second.size);
+        let shorter = if one < other { Side::First } else { Side::Second };
+        (self.end != u64::MAX && one != other).then_some(What::Ends(
+            shorter,
+            self.end,
+            sum.lines,
+            sum.ends_with_line,
+        ))
+    }
+}
+
+impl Stages<Comparer> for Ranges {
+    type Piece = Range;
+    type Made = Outcome;
+
+    fn next(&self, _: &Context<'_, Comparer>) -> Option<Range> {
+        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files().filter(|_| !self.over.load(Ordering::Relaxed))?;
+        let start = self.data_from(*position, &files);
+        let length = RANGE_BYTES.min(self.end - start);
+        *position = start + length;
+        if length == 0 {
+            return None;
+        }
+        for file in [&files.0, &files.1] {
+            // Only advice: failure affects nothing but speed.
+            advise_range(&**file, Advice::WillNeed, start, length).unwrap_or_default();
+        }
+        Some(Range { start, length, files })
+    }
+
+    fn work(&self, cx: &Context<'_, Comparer>, range: Range) -> Outcome {
+        let buffers = &cx.tool().buffers;
+        let (mut one, mut other) = (buffers.take(), buffers.take());
+        let outcome = self.compare(&range, (&mut one, &mut other));
+        buffers.give_back(one);
+        buffers.give_back(other);
+        cx.count(Tally { bytes: range.length.min(self.pair.first.size), ..Tally::default() });
+        outcome
+    }
+
+    fn put(&self, cx: &Context<'_, Comparer>, outcome: Outcome) {
+        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        if sum.failed || sum.what.is_some() {
+            return;
+        }
+        sum.lines += outcome.lines;
+        sum.ends_with_line = outcome.ends_with_line.unwrap_or(sum.ends_with_line);
+        if let Some((side, cause)) = outcome.failure {
+            sum.failed = true;
+            self.over.store(true, Ordering::Relaxed);
+            let path = if side == Side::First { self.entry.path() } else { second_path(&self.entry) };
+            Comparer::trouble(cx, wording::ERROR_READING, path, cause);
+        } else if let Some((at, shorter)) = outcome.differs {
+            let named = cx.tool().names_files(&self.entry);
+            sum.what = Some(match shorter {
+                Some(side) if named => What::Ends(side, at, sum.lines, sum.ends_with_line),
+                _ if named => What::Named(at, sum.lines),
+                _ => What::Content(at),
+            });
+        }
+    }
+
+    fn end(&self, cx: &Context<'_, Comparer>) {
+        let tool = cx.tool();
+        let Some((first, second)) = self.files() else { return cx.complete(&self.entry) };
+        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sum.failed {
+            let what = sum.what.take().or_else(|| self.at_the_end(&sum));
+            let mut result = Result { differences: Vec::new(), linked: tool.linked(&self.entry, &self.pair) };
+            result.differences.extend(what.map(|what| difference(&self.entry, what)));
+            tool.conclude(cx, &self.entry, &self.pair, (&first, &second), result);
+        }
+        drop((first, second, sum));
+        for (held, path) in [(&self.first, self.entry.path()), (&self.second, second_path(&self.entry))] {
+            let file = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(file) = file.and_then(Arc::into_inner) {
+                Comparer::close(cx, file, || path);
+            }
+        }
+        cx.complete(&self.entry);
+    }
+}

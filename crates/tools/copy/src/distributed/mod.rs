@@ -1,0 +1,309 @@
+//! Copying by several processes: what a part of a copy needs to be done elsewhere, and what only the process that walks can
+//! decide.
+//!
+//! A process that does a part knows the two directories and the options. It does not know which names are one file (the
+//! table of links is where the walk is), so it gives entries with several names back; the process that walks decides which
+//! name is first, and sends that one again as claimed. Whatever needs to know more of the run does not travel: backups with
+//! numbers, questions to the user, operands that may meet in one place.
+
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
+use haul_flow::layout::Striping;
+use haul_flow::{Context, DirHandle, DirNode, Entry, OpenFile, OpenSource, Problem, is_shared};
+use haul_sys::{Error, FileType, Identity, Open, stat, stat_path};
+use serde::{Deserialize, Serialize};
+
+mod ticket;
+
+use super::Copier;
+use super::creation_mode::CreationModes;
+use super::default_label;
+use super::links::NameClaim;
+use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
+use super::regular::CopiedFile;
+use super::target::{
+    Copy, MadeDirectory, TargetDirectory, open_directory, problem, target_name, target_path,
+};
+use super::wording;
+use ticket::Ticket;
+
+/// What every process of a copy has to know.
+#[derive(Serialize, Deserialize)]
+struct Brief {
+    options: CopyOptions,
+    temporary_names: TemporaryNames,
+}
+
+/// A target directory on its way to another process.
+#[derive(Serialize, Deserialize)]
+struct PackedTarget {
+    held: RemotePath,
+    rename: Option<CString>,
+    index: usize,
+    source: Vec<u8>,
+    target: Vec<u8>,
+    is_new: bool,
+    is_place: bool,
+    is_shared: bool,
+    gives_access_list: bool,
+}
+
+/// A target directory that another process has made, or found: what finishing it takes.
+#[derive(Serialize, Deserialize)]
+struct EnteredTarget {
+    identity: Identity,
+    /// Whether a symbolic link in its place is followed.
+    follow: bool,
+    made: MadeDirectory,
+    gives_access_list: bool,
+}
+
+/// Packs a target directory for the process that will finish it.
+fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
+    let Some(made) = &own.made else { return Vec::new() };
+    let (identity, gives_access_list) = (own.held.identity(), own.gives_access_list);
+    // The fields of an [`EnteredTarget`], in their order, without copies.
+    let packed = (identity, own.follows(), made, gives_access_list);
+    postcard::to_allocvec(&packed).unwrap_or_default()
+}
+
+impl Copier {
+    fn ticket_of(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
+        let entry = &file.entry;
+        let target = stat(file.target.as_ref()?).ok()?;
+        let epoch = self.temporary_names.get().map_or(1, |run| run.epoch);
+        let ticket = match &file.own.temporary_name {
+            Some(name) => Ticket::temporary(name.clone(), &file.stat, &target),
+            None => Ticket::in_place(target_name(entry).to_owned(), &file.stat, &target, epoch),
+        };
+        ticket.pack()
+    }
+
+    fn join_file(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenSource<'_>,
+        ticket: &[u8],
+    ) -> Option<Joined<CopiedFile>> {
+        let Some(ticket) = Ticket::unpack(ticket, opened.stat) else {
+            cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
+            return None;
+        };
+        let target = open_directory(cx, entry).and_then(|directory| {
+            let target = ticket.open(&directory)?;
+            Ok((stat(&target)?.kind, target))
+        });
+        match target {
+            Ok((FileType::Regular, target)) => {
+                let own = CopiedFile::of_member(&self.options);
+                let inspect = own.has_holes;
+                Some(Joined { own, target, inspect })
+            }
+            Ok((_, target)) => {
+                cx.problem(Problem::new(haul_flow::wording::REPLACED).naming(entry.path()));
+                target.close().unwrap_or_default();
+                None
+            }
+            Err(cause) => {
+                cx.problem(problem(entry, wording::CANNOT_CREATE_FILE, cause));
+                None
+            }
+        }
+    }
+}
+
+impl Distributed for Copier {
+    const NAME: &'static str = "cp";
+
+    fn init_message(&self) -> Vec<u8> {
+        let names = || {
+            self.options
+                .temporary_names
+                .unwrap_or_else(|| TemporaryNames { number: rand::random(), epoch: 1 })
+        };
+        let temporary_names = *self.temporary_names.get_or_init(names);
+        let init_message = Brief { options: self.options.clone(), temporary_names };
+        postcard::to_allocvec(&init_message).unwrap_or_default()
+    }
+
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        let Brief { options, temporary_names }: Brief = postcard::from_bytes(init_message).ok()?;
+        if let Label::Given(context) = &options.label {
+            haul_sys::set_creation_label(context).ok()?;
+        }
+        let contexts = default_label::open(&options).ok()?;
+        let temporary_names = OnceLock::from(temporary_names);
+        Some(Self { temporary_names, contexts, ..Self::new(options, false) })
+    }
+
+    fn made<'a>(&self, entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
+        let (held, name) = (&entry.node.own.held, target_name(entry));
+        let is_plain = name != c"." && !name.to_bytes().ends_with(b"/") && !held.is_absent();
+        is_plain.then_some((held, name))
+    }
+
+    fn lost(&self) {
+        self.keeps_temporary.store(true, Ordering::Relaxed);
+    }
+
+    fn leader_counts(&self) -> bool {
+        !self.options.preserve.is_empty()
+    }
+
+    fn striping(&self, file: &OpenFile<Self>) -> Option<Striping> {
+        self.striping_of(file)
+    }
+
+    fn pack_entered(&self, own: &TargetDirectory) -> Vec<u8> {
+        pack_entered(own)
+    }
+
+    fn ticket(&self, file: &OpenFile<Self>) -> Option<Vec<u8>> {
+        self.ticket_of(file)
+    }
+
+    fn join(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenSource<'_>,
+        ticket: &[u8],
+    ) -> Option<Joined<CopiedFile>> {
+        self.join_file(cx, entry, opened, ticket)
+    }
+
+    fn may_travel(&self, node: &DirNode<Self>) -> bool {
+        let existing = &self.options.existing;
+        let is_simple = !existing.backs_up() && !existing.ask && !existing.keep_directory_symlink;
+        is_simple && self.created.is_none() && !node.own.held.is_absent()
+    }
+
+    fn pack(&self, own: &TargetDirectory) -> Vec<u8> {
+        let packed = PackedTarget {
+            held: RemotePath::to(&own.held),
+            rename: own.rename.clone(),
+            index: own.copy.index,
+            source: own.copy.source.clone(),
+            target: own.copy.target.clone(),
+            is_new: own.is_new(),
+            is_place: own.made.is_none(),
+            is_shared: own.is_shared,
+            gives_access_list: own.gives_access_list,
+        };
+        postcard::to_allocvec(&packed).unwrap_or_default()
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        receiver: &ItemReceiver<'_>,
+    ) -> Result<TargetDirectory, (Vec<u8>, Error)> {
+        let unreadable = |_| {
+            let what = "a part of another version".to_owned();
+            (Vec::new(), Error::new(haul_sys::Operation::Read, what, haul_sys::Errno::PROTO))
+        };
+        let packed: PackedTarget = postcard::from_bytes(packed).map_err(unreadable)?;
+        let held = receiver.hold(&packed.held)?;
+        let before = if packed.is_new {
+            None
+        } else {
+            let looked = receiver.cache.open(&held).and_then(|fd| stat(&*fd));
+            Some(looked.map_err(|cause| (packed.held.path(), cause))?)
+        };
+        let made =
+            MadeDirectory { before, plain_mode: None, xattrs: crate::attributes::SourceXattrs::default() };
+        let copy = Copy::new(packed.index, packed.source, packed.target);
+        Ok(TargetDirectory {
+            held,
+            rename: packed.rename,
+            copy: Arc::new(copy),
+            made: (!packed.is_place).then_some(made),
+            reflink_refused: AtomicBool::new(false),
+            is_shared: packed.is_shared,
+            gives_access_list: packed.gives_access_list,
+            creation_modes: CreationModes::default(),
+        })
+    }
+
+    fn may_be_entered_elsewhere(&self, node: &DirNode<Self>, inode: u64) -> bool {
+        // A directory that the run has made, or that is another operand, is refused by identity, which only this process
+        // knows. A named one is recorded when it is entered, and one that was copied is refused.
+        let is_named_here = node.is_operands_place() && self.named.are_kept();
+        let may_be_refused = is_named_here || self.named.may_have(inode) || self.tops.may_be(inode);
+        self.options.dereference != Dereference::Always && !node.own.held.is_absent() && !may_be_refused
+    }
+
+    fn unpack_entered(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        packed: &[u8],
+    ) -> Option<TargetDirectory> {
+        let above = &entry.node.own;
+        let EnteredTarget { identity, follow, made, gives_access_list } = match postcard::from_bytes(packed) {
+            Ok(entered) => entered,
+            Err(_) => {
+                cx.problem(Problem::new(wording::CANNOT_CREATE_DIRECTORY).naming(target_path(entry)));
+                return None;
+            }
+        };
+        // Of the numbers of another host only that of the inode means something here.
+        let identity = Identity { device: above.held.identity().device, ..identity };
+        if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.copy.index) {
+            cx.problem(Problem::new(wording::REPLACED_WHILE_MADE).naming(target_path(entry)));
+            return None;
+        }
+        let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
+        let place = (&above.held, target_name(entry));
+        let held = cx.cache().hold_shown(place, how, identity, None, None);
+        let is_shared = made.before.is_some_and(|before| is_shared(&before, self.process.user));
+        Some(TargetDirectory {
+            held,
+            rename: None,
+            copy: Arc::clone(&above.copy),
+            made: Some(made),
+            reflink_refused: AtomicBool::new(false),
+            is_shared,
+            gives_access_list,
+            creation_modes: CreationModes::default(),
+        })
+    }
+
+    fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
+        let follow = self.follows_here(entry);
+        let looked = cx
+            .cache()
+            .open(&entry.node.source)
+            .and_then(|directory| stat_path(Some(&*directory), entry.name(), follow));
+        let source = match looked {
+            Ok(source) => source,
+            Err(cause) => {
+                cx.problem(Problem::new(wording::CANNOT_STAT).naming(entry.path()).because(cause));
+                cx.complete(entry);
+                return false;
+            }
+        };
+        match self.claim(cx, entry, &source) {
+            NameClaim::First(file) => {
+                entry.seen = file;
+                true
+            }
+            NameClaim::Waits => false,
+            NameClaim::Over => {
+                cx.complete(entry);
+                false
+            }
+        }
+    }
+
+    fn claimed_is_over(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
+        match (entry.seen, stands) {
+            (Some(file), true) => self.complete_link(cx, entry, file, None),
+            (file, _) => self.abandon_link(cx, file),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! POSIX patterns compiled to automata: which lines they select, and where in a line they match.
+//!
+//! There are two questions. *Which line is selected next* is asked of the whole text at once, with
+//! the regex engine's fastest existence check. *Where* is asked only of lines that are shown in
+//! part or in colour. POSIX wants the leftmost-longest match, but the engine prefers the first
+//! alternative. Both start at the same place, so the engine finds the start, and an automaton that
+//! tracks all alternatives runs on from there to the last possible end (`longest.rs`).
+//!
+//! Word matches (`words.rs`) and back-references (`backtrack.rs`) first select candidate lines with
+//! a looser pattern, then check each line.
+
+use std::ops::Range;
+
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::util::look::LookMatcher;
+use regex_automata::{Input, meta};
+use regex_syntax::hir::{Hir, Look};
+
+use super::backtrack::{Backtracker, Exhausted, Places};
+use super::longest::{self, Longest};
+use super::matcher::{Extent, Wanted};
+use super::pattern::{self, Node};
+use super::program::Program;
+use super::words::{self, Letters, Words};
+use haul_patterns::Refused;
+use haul_patterns::bracket::Alphabet;
+
+/// Maximum size of a compiled pattern, in bytes.
+pub(super) const SIZE_MAX: usize = 256 << 20;
+
+/// Maximum size of a lazy DFA's cache, in bytes.
+pub(super) const CACHE_BYTES: usize = 8 << 20;
+
+/// How a candidate line is confirmed.
+enum Exact {
+    /// No check needed: the filter is exact.
+    Sure,
+    /// Check word boundaries.
+    Words(Box<Words>),
+    /// Run the backtracker; `Letters` serves its word checks.
+    Back(Vec<Program>, Letters),
+}
+
+/// Compiled patterns.
+pub(super) struct Expression {
+    filter: meta::Regex,
+    exact: Exact,
+    /// Finds the end of the longest match; `None` for backtracked patterns.
+    longest: Option<Longest>,
+    looks: LookMatcher,
+    alphabet: Alphabet,
+    extent: Extent,
+}
+
+/// A worker's scratch space for an [`Expression`].
+pub(super) struct Cache {
+    filter: meta::Cache,
+    words: Option<words::Cache>,
+    longest: longest::Cache,
+}
+
+impl Expression {
+    /// Compiles the patterns. Appends warnings to `warnings`.
+    ///
+    /// # Errors
+    /// If a pattern is invalid or too big.
+    pub(super) fn new(wanted: &Wanted, warnings: &mut Vec<&'static str>) -> Result<Self, Refused> {
+        let alphabet = wanted.alphabet();
+        let mut looks = LookMatcher::new();
+        looks.set_line_terminator(alphabet.terminator);
+        let nodes = wanted.patterns.iter().map(|text| pattern::read(text, wanted.syntax, alphabet, warnings));
+        let nodes: Vec<Node> = nodes.collect::<Result<_, _>>()?;
+        let plain = Hir::alternation(nodes.iter().map(Node::hir).collect());
+        let whole = around(plain.clone(), places(wanted));
+        let sought = if wanted.extent == Extent::Line { &whole } else { &plain };
+        let filter = regex(sought, alphabet)?;
+        let exact = if nodes.iter().any(Node::refers_back) {
+            Exact::Back(to_be_tried(nodes, wanted.extent), Letters::new(alphabet))
+        } else if wanted.extent == Extent::Words {
+            Exact::Words(Box::new(Words::new((&plain, &whole), &looks, alphabet)?))
+        } else {
+            Exact::Sure
+        };
+        let is_tried = matches!(exact, Exact::Back(..));
+        let longest = if !is_tried { Some(Longest::new(&whole, &looks)?) } else { None };
+        Ok(Self { filter, exact, longest, looks, alphabet, extent: wanted.extent })
+    }
+
+    pub(super) fn cache(&self) -> Cache {
+        let words = match &self.exact {
+            Exact::Words(words) => Some(words.cache()),
+            _ => None,
+        };
+        Cache { filter: self.filter.create_cache(), words, longest: longest::Cache::default() }
+    }
+
+    /// Finds the first selected line at or after `from`, which is the start of a line. The range
+    /// includes the terminator, if there is one.
+    pub(super) fn line(
+        &self,
+        cache: &mut Cache,
+        text: &[u8],
+        mut from: usize,
+    ) -> Result<Option<Range<usize>>, Exhausted> {
+        while from < text.len() {
+            let input = Input::new(text).range(from..).earliest(true);
+            let Some(found) = self.filter.search_half_with(&mut cache.filter, &input) else { break };
+            let end = found.offset();
+            let start = memchr::memrchr(self.alphabet.terminator, &text[from..end])
+                .map_or(from, |before| from + before + 1);
+            if start == text.len() {
+                break;
+            }
+            let content = memchr::memchr(self.alphabet.terminator, &text[end..])
+                .map_or(text.len(), |after| end + after);
+            let line = start..text.len().min(content + 1);
+            if self.selects(cache, text, start..content)? {
+                return Ok(Some(line));
+            }
+            from = line.end;
+        }
+        Ok(None)
+    }
+
+    /// True if a candidate line really matches.
+    fn selects(&self, cache: &mut Cache, text: &[u8], line: Range<usize>) -> Result<bool, Exhausted> {
+        match &self.exact {
+            Exact::Words(words) => Ok(cache.words.as_mut().is_none_or(|words_cache| {
+                words.are_in((&self.filter, &mut cache.filter), words_cache, text, line)
+            })),
+            Exact::Back(programs, letters) => {
+                let found = self.backtracker(text, line.end, letters).find(programs, line.start, false)?;
+                Ok(found.is_some())
+            }
+            Exact::Sure => Ok(true),
+        }
+    }
+
+    fn backtracker<'a>(&'a self, text: &'a [u8], end: usize, letters: &'a Letters) -> Backtracker<'a> {
+        let by_words = self.extent == Extent::Words;
+        Backtracker::new(text, end, Places { looks: &self.looks, letters, by_words }, self.alphabet)
+    }
+
+    /// Finds the leftmost-longest match in a range that ends where a line does.
+    pub(super) fn part(
+        &self,
+        cache: &mut Cache,
+        text: &[u8],
+        within: Range<usize>,
+    ) -> Result<Option<Range<usize>>, Exhausted> {
+        let (start, end) = (within.start, within.end);
+        let found = match (&self.exact, &mut cache.words) {
+            (Exact::Back(programs, letters), _) => {
+                return self.backtracker(text, end, letters).find(programs, start, true);
+            }
+            (Exact::Words(words), Some(words_cache)) => {
+                words.first((&self.filter, &mut cache.filter), words_cache, text, within)
+            }
+            _ => {
+                let found = self.filter.search_with(&mut cache.filter, &Input::new(text).range(within));
+                found.map(|found| (found.range(), false))
+            }
+        };
+        Ok(found.map(|(found, is_longest)| match &self.longest {
+            Some(longest) if !is_longest => {
+                let last = longest.end(&mut cache.longest, text, found.start..end);
+                found.start..last.unwrap_or(found.end)
+            }
+            _ => found,
+        }))
+    }
+}
+
+pub(super) fn too_big<E>(_: E) -> Refused {
+    Refused("Regular expression too big")
+}
+
+/// Returns the assertions required before and after a match, as alternatives.
+fn places(wanted: &Wanted) -> Option<([Look; 2], [Look; 2])> {
+    match wanted.extent {
+        Extent::Part => None,
+        Extent::Line => Some(([Look::StartLF; 2], [Look::EndLF; 2])),
+        // The half assertions never hold next to invalid bytes; the full ones treat such a byte as
+        // not part of a word.
+        Extent::Words if wanted.utf8 => Some((
+            [Look::WordStartHalfUnicode, Look::WordStartUnicode],
+            [Look::WordEndHalfUnicode, Look::WordEndUnicode],
+        )),
+        Extent::Words => Some(([Look::WordStartHalfAscii; 2], [Look::WordEndHalfAscii; 2])),
+    }
+}
+
+fn around(hir: Hir, places: Option<([Look; 2], [Look; 2])>) -> Hir {
+    let either = |looks: [Look; 2]| Hir::alternation(looks.map(Hir::look).to_vec());
+    match places {
+        Some((before, after)) => Hir::concat(vec![either(before), hir, either(after)]),
+        None => hir,
+    }
+}
+
+/// Compiles trees for the backtracker. Patterns without back-references become one program, as in
+/// GNU grep.
+fn to_be_tried(nodes: Vec<Node>, extent: Extent) -> Vec<Program> {
+    let (mut tried, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(Node::refers_back);
+    tried.extend((!others.is_empty()).then_some(Node::Alternate(others)));
+    if extent == Extent::Line {
+        let line = |node| Node::Concat(vec![Node::Look(Look::StartLF), node, Node::Look(Look::EndLF)]);
+        tried = tried.into_iter().map(line).collect();
+    }
+    tried.iter().map(Program::new).collect()
+}
+
+pub(super) fn regex(hir: &Hir, alphabet: Alphabet) -> Result<meta::Regex, Refused> {
+    let config = meta::Config::new()
+        .utf8_empty(false)
+        .line_terminator(alphabet.terminator)
+        .nfa_size_limit(Some(SIZE_MAX))
+        .hybrid_cache_capacity(CACHE_BYTES)
+        .which_captures(WhichCaptures::Implicit);
+    meta::Builder::new().configure(config).build_from_hir(hir).map_err(too_big)
+}

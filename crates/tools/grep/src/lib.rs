@@ -1,0 +1,528 @@
+//! The search tool, `grep`, parallel throughout.
+//!
+//! Patterns are parsed (`pattern.rs`, `bracket.rs`) and compiled (`matcher.rs`, `literals.rs`,
+//! `expression.rs`, `perl.rs`). Finding the selected lines of a text is order-independent and
+//! runs on any worker (`find.rs`, `content.rs`). A file's output is then built from its
+//! selections in order (`page.rs`). [`Grep`] implements the framework's tool trait: files up to a
+//! few MiB are searched block by block, longer ones in pieces by all workers (`large.rs`).
+//! Results are emitted in whole units, in the requested order (`output.rs`). Semantics, output
+//! and messages are GNU grep's.
+//!
+//! Differences from GNU grep:
+//! - `\b` and its relatives use Unicode's definition of a word, which includes marks, and may see
+//!   other word ends next to invalid bytes. `-w` uses the C library's letters (`words.rs`).
+//! - Classes such as `[:alpha:]` hold the C library's characters, except where its Unicode
+//!   version differs from ours.
+//! - Ranges such as `[a-z]` go by code point in every locale.
+//! - A line on which a back-reference takes too long is an error.
+//!
+//! `-P` patterns go to PCRE2 (`perl.rs`).
+
+mod backtrack;
+mod content;
+mod exclude;
+mod expression;
+mod find;
+mod large;
+mod literals;
+mod longest;
+mod matcher;
+mod options;
+mod output;
+mod page;
+mod pattern;
+mod perl;
+mod portable;
+mod program;
+mod spill;
+mod streams;
+mod turns;
+pub mod wording;
+mod words;
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::{
+    Block, Config, Context, DirNode, Enter, Entry, Executor, Failure, Handled, Holes, OpenDir, OpenFile,
+    OpenSource, Plan, Probe, Problem, Report, Reported, Session, Start, Tally, Tool, Transfer, Write,
+};
+use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
+
+pub use exclude::Rule;
+pub use matcher::{Extent, Wanted};
+pub use options::{Binary, Colors, Devices, Directories, GrepOptions, Names, Order, Show};
+pub use pattern::Syntax;
+
+use content::{Search, Stream, Until};
+use exclude::Rules;
+use large::{BUFFER_BYTES_MAX, LARGE_BYTES, Large};
+use matcher::{Matcher, Scratch};
+use output::{Output, Result as Told};
+use page::{Page, Printer};
+use turns::{Ended, Inputs, Turns};
+
+/// An operand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// Standard input.
+    Input,
+    /// A path.
+    Path(std::ffi::CString),
+    /// The current directory, searched because there were no operands. Its paths have no
+    /// `./` prefix.
+    Here,
+}
+
+/// The result of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// True if any line was selected.
+    pub matched: bool,
+}
+
+/// Data the search keeps per directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the operand above this directory.
+    index: usize,
+    kind: PlaceKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+enum PlaceKind {
+    /// An operand given by the user.
+    Plain,
+    /// The implied current directory, whose name is not shown.
+    Here,
+    /// Standard input; the path of the entry is a placeholder.
+    Input,
+}
+
+/// State of a file that is searched as its blocks arrive.
+pub struct Searched(Mutex<Stream>);
+
+/// A search, as the framework drives it.
+pub struct Grep {
+    search: Search,
+    files: Rules,
+    directories: Rules,
+    output: Output,
+    turns: Turns,
+    inputs: Inputs,
+    // Boxed because they are large and move between workers.
+    #[allow(clippy::vec_box)]
+    scratches: Mutex<Vec<Box<Scratch>>>,
+    buffers: Mutex<Vec<Vec<u8>>>,
+    matched: AtomicBool,
+    over: AtomicBool,
+    /// Index of the first operand whose match ended the search.
+    ended_by: AtomicUsize,
+}
+
+impl Grep {
+    /// Compiles the patterns. Appends warnings about them to `warnings`.
+    ///
+    /// # Errors
+    /// If a pattern is invalid: GNU grep's message.
+    pub fn new(options: GrepOptions, warnings: &mut Vec<&'static str>) -> Result<Self, String> {
+        let matcher = Matcher::new(&options.wanted, warnings)?;
+        let mut separator = Page::default();
+        if options.shows_context() {
+            let mut scratch = matcher.scratch();
+            let mut printer = Printer { options: &options, matcher: &matcher, scratch: &mut scratch };
+            printer.separate(&mut separator);
+        }
+        Ok(Self {
+            files: Rules::of_files(&options.files, options.wanted.utf8),
+            directories: Rules::of_directories(&options.directories_excluded, options.wanted.utf8),
+            output: Output::new(options.order, separator.out),
+            turns: Turns::new(options.order),
+            inputs: Inputs::default(),
+            search: Search { options, matcher },
+            scratches: Mutex::default(),
+            buffers: Mutex::default(),
+            matched: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            ended_by: AtomicUsize::new(usize::MAX),
+        })
+    }
+
+    /// Searches the operands; `executor` runs the jobs.
+    ///
+    /// # Errors
+    /// If the requested engine is unavailable.
+    pub fn run(
+        &self,
+        executor: &impl Executor<Self>,
+        named: &[Named],
+        config: &Config,
+        report: &dyn Report,
+    ) -> Result<Outcome, Problem> {
+        let session = Session::begin(config, report)?;
+        let mut operands = Vec::with_capacity(named.len());
+        for (index, named) in named.iter().enumerate() {
+            let (path, kind) = match named {
+                Named::Path(path) => (path.as_c_str(), PlaceKind::Plain),
+                Named::Here => (c".", PlaceKind::Here),
+                Named::Input => (c".", PlaceKind::Input),
+            };
+            match session.operand(path, Place { index, kind }) {
+                Ok(operand) => {
+                    if kind == PlaceKind::Input {
+                        self.inputs.named(index);
+                    }
+                    operands.push(operand);
+                }
+                Err(problem) => {
+                    self.in_turn(index, problem).into_iter().for_each(|problem| report.problem(problem));
+                    self.output.end(report, index);
+                    let problems = self.turns.end(index).problems;
+                    problems.into_iter().for_each(|(_, problem)| report.problem(problem));
+                }
+            }
+        }
+        session.run(executor, self, Vec::new(), operands);
+        self.output.finish(report);
+        Ok(Outcome { matched: self.matched.load(Ordering::Relaxed) })
+    }
+
+    /// Stops the search early; what was found so far stands.
+    pub fn stop(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    fn options(&self) -> &GrepOptions {
+        &self.search.options
+    }
+
+    /// True once nothing more needs to be searched.
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn with_scratch<V>(&self, work: impl FnOnce(&mut Scratch) -> V) -> V {
+        let lock = || self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock().pop();
+        let mut scratch = kept.unwrap_or_else(|| Box::new(self.search.matcher.scratch()));
+        let value = work(&mut scratch);
+        lock().push(scratch);
+        value
+    }
+
+    fn take_buffer(&self) -> Vec<u8> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn return_buffer(&self, buffer: Vec<u8>) {
+        if buffer.capacity() <= BUFFER_BYTES_MAX {
+            self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        }
+    }
+
+    /// Returns an entry's path as it is shown.
+    fn path(&self, entry: &Entry<Self>) -> Vec<u8> {
+        match entry.node.own.kind {
+            PlaceKind::Input => self.options().label.clone(),
+            PlaceKind::Here => {
+                let path = entry.path();
+                path.strip_prefix(b"./").map(<[u8]>::to_vec).unwrap_or(path)
+            }
+            PlaceKind::Plain => entry.path(),
+        }
+    }
+
+    fn is_in_directory(entry: &Entry<Self>) -> bool {
+        !entry.is_operand()
+    }
+
+    /// True if `--include` or `--exclude` rules out this file.
+    fn leaves_out(&self, entry: &Entry<Self>) -> bool {
+        match entry.is_operand() {
+            true => self.files.leave_out(&entry.path(), true),
+            false => self.files.leave_out(entry.name().to_bytes(), false),
+        }
+    }
+
+    fn enters(&self, entry: &Entry<Self>) -> bool {
+        match (entry.is_operand(), entry.node.own.kind) {
+            (true, PlaceKind::Here) => true,
+            (true, _) => {
+                let path = entry.path();
+                let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
+                !self.directories.leave_out(&path[..end], true)
+            }
+            (false, _) => !self.directories.leave_out(entry.name().to_bytes(), false),
+        }
+    }
+
+    /// Decides what to do with an entry of this kind.
+    fn need(&self, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        let is_operand = entry.is_operand();
+        match (kind, self.options().directories, self.options().devices) {
+            _ if is_operand && entry.node.own.kind == PlaceKind::Input => Plan::Handle,
+            _ if self.is_over() => Plan::Skip,
+            (EntryType::Directory, Directories::Skip, _) => Plan::Skip,
+            (EntryType::Directory, ..) if !self.enters(entry) => Plan::Skip,
+            (EntryType::Directory, Directories::Recurse, _) => Plan::Enter,
+            (EntryType::Directory, Directories::Read, _) => Plan::Handle,
+            (EntryType::Symlink | EntryType::Unknown, ..) => Plan::Skip,
+            _ if self.leaves_out(entry) => Plan::Skip,
+            (EntryType::Regular, ..) => Plan::Read(Probe { bytes_max: LARGE_BYTES, ..Probe::ALWAYS }),
+            (EntryType::Special, _, Devices::Read) => Plan::Handle,
+            (EntryType::Special, _, Devices::ReadNamed) if is_operand => Plan::Handle,
+            (EntryType::Special, ..) => Plan::Skip,
+        }
+    }
+
+    fn page(&self, entry: &Entry<Self>, stat: Option<&Stat>) -> Page {
+        let size = stat.filter(|stat| stat.kind == FileType::Regular).map(|stat| stat.size);
+        let mut page = Page::new(self.options(), Self::is_in_directory(entry), size);
+        page.done |= self.is_over();
+        page
+    }
+
+    /// True if the file is also the output, which would feed the search its own results.
+    /// Reports it.
+    fn is_output(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stat: &Stat) -> bool {
+        let options = self.options();
+        let is_output = options.show == Show::Lines
+            && options.max.is_none_or(|max| max > 1)
+            && stat.kind == FileType::Regular
+            && options.is_output(stat.identity);
+        if is_output {
+            cx.problem(Problem::new(wording::IS_OUTPUT).naming(self.path(entry)));
+        }
+        is_output
+    }
+
+    /// Emits what the page holds so far.
+    fn tell_some(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, page: &mut Page) {
+        let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
+        // Only the end decides if the selected lines count: under `-I` the file may still turn
+        // out binary.
+        cx.emit(entry, Told { matched: false, hidden: false, more: true, apart, out }.pack());
+    }
+
+    /// Completes a page and emits the rest of it.
+    fn tell(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, mut page: Page) {
+        if !matches!(self.options().show, Show::Lines | Show::Nothing) {
+            self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(entry)));
+        }
+        if let Some(given_up) = page.given_up {
+            cx.problem(Problem::new(given_up.wording()).naming(self.path(entry)));
+        }
+        let is_told = self.options().show == Show::Lines && self.options().binary == Binary::Tell;
+        let hidden = page.hidden && is_told;
+        let result = Told { matched: page.count > 0, hidden, more: false, apart: page.apart, out: page.out };
+        if result != Told::default() {
+            cx.emit(entry, result.pack());
+        }
+    }
+
+    fn cannot_read(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, cause: Error) {
+        let problem = Problem::new(wording::CANNOT_READ).naming(self.path(entry)).because(cause);
+        self.problem(cx, entry, problem);
+    }
+
+    /// Reports a problem with a file, or holds it back until its operand's turn.
+    fn problem(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, problem: Problem) {
+        let is_ordered = entry.is_operand() && entry.node.owner.is_none();
+        let problem = if is_ordered { self.in_turn(entry.node.own.index, problem) } else { Some(problem) };
+        problem.into_iter().for_each(|problem| cx.problem(problem));
+    }
+
+    /// Returns the problem if it can be reported now. Under `-q`, GNU grep never reaches operands
+    /// behind a file with a selected line, so their problems are held until no earlier operand
+    /// can match.
+    fn in_turn(&self, index: usize, problem: Problem) -> Option<Problem> {
+        match self.options().show {
+            Show::Nothing if !self.is_met(index) => None,
+            Show::Nothing => self.turns.tells_now(index, problem),
+            _ => Some(problem),
+        }
+    }
+
+    /// True if GNU grep would reach this operand: no earlier one ended the search.
+    fn is_met(&self, index: usize) -> bool {
+        index <= self.ended_by.load(Ordering::Relaxed)
+    }
+
+    /// True if the entry must wait, in which case it is kept for a later retry. Under `-q`, an
+    /// input that may block or never end must not start while an earlier operand could still end
+    /// the search.
+    fn waits(&self, entry: &Entry<Self>) -> bool {
+        let is_ordered = entry.is_operand() && entry.node.owner.is_none();
+        is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(entry)
+    }
+
+    /// Marks a file with holes as binary: a hole reads as NULs, whatever else the file holds.
+    fn mark_holes(&self, page: &mut Page, source: impl AsFd, stat: &Stat) {
+        let options = self.options();
+        if options.binary == Binary::Text || options.wanted.null_data || !stat.is_sparse() {
+            return;
+        }
+        if let Ok(Some(hole)) = seek(source, Seek::Hole, 0)
+            && hole < stat.size
+        {
+            self.search.taken_for_binary(page);
+        }
+    }
+
+    /// Passes the turn to a large file that is waiting, if there is one.
+    fn large_is_over(&self, cx: &Context<'_, Self>) {
+        if let Some(entry) = self.turns.over() {
+            cx.retry(entry);
+        }
+    }
+}
+
+impl Grep {
+    /// Called when a file that may have been given the turn is not searched as a large one.
+    fn not_begun(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) {
+        if let Some(next) = self.turns.not_begun(entry) {
+            cx.retry(next);
+        }
+    }
+}
+
+impl Tool for Grep {
+    type Directory = Place;
+    type File = Searched;
+
+    fn follow(&self, entry: &Entry<Self>) -> bool {
+        self.options().dereference || entry.is_operand()
+    }
+
+    fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
+        let need = self.need(entry, kind);
+        if !matches!(need, Plan::Read(_)) {
+            // The search may be over by now, or the large file that was given the turn may have
+            // been replaced by something else. Either way the turn must pass on.
+            self.not_begun(cx, entry);
+        }
+        need
+    }
+
+    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
+        if self.options().dereference && entry.node.is_within(opened.stat.identity) {
+            cx.problem(Problem::new(wording::LOOP).naming(self.path(entry)).as_warning());
+            return Enter::Over;
+        }
+        Enter::Visit(entry.node.own)
+    }
+
+    fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        if !node.is_operands_place() {
+            return;
+        }
+        self.output.end(cx.report(), node.own.index);
+        let Ended { problems, next } = self.turns.end(node.own.index);
+        let met = problems.into_iter().filter(|(index, _)| self.is_met(*index));
+        met.for_each(|(_, problem)| cx.problem(problem));
+        next.into_iter().for_each(|entry| cx.retry(entry));
+    }
+
+    fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Handled {
+        let is_input = entry.node.own.kind == PlaceKind::Input && entry.is_operand();
+        match kind {
+            _ if (is_input || kind != EntryType::Directory) && self.waits(entry) => return Handled::Deferred,
+            _ if is_input => {
+                return self.search_input(cx, entry);
+            }
+            EntryType::Directory => {
+                let problem = Problem::new(wording::IS_A_DIRECTORY).naming(self.path(entry));
+                self.problem(cx, entry, problem);
+                self.tell(cx, entry, self.page(entry, None));
+            }
+            _ => self.search_as_it_comes(cx, entry),
+        }
+        Handled::Over
+    }
+
+    fn open_file(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenSource<'_>,
+    ) -> Start<Searched> {
+        let is_large = opened.stat.size > LARGE_BYTES
+            || (cx.settings().ops.is_some() && opened.stat.size > cx.settings().block_bytes as u64);
+        let is_left_out = self.is_over() || self.is_output(cx, entry, opened.stat);
+        if is_left_out || !is_large {
+            self.not_begun(cx, entry);
+        }
+        if is_left_out {
+            return Start::Done;
+        }
+        if opened.stat.size == 0 {
+            cx.count(Tally { files: 1, ..Tally::default() });
+            self.search_stream(cx, entry, &**opened.source, opened.stat);
+            return Start::Done;
+        }
+        let mut page = self.page(entry, Some(opened.stat));
+        self.mark_holes(&mut page, opened.source, opened.stat);
+        if !is_large {
+            let own = Searched(Mutex::new(Stream::new(page)));
+            return Start::Inspect { own, transfer: Transfer::Blocks(Holes::Read) };
+        }
+        if self.turns.begins(entry) {
+            let selects_empty = self.with_scratch(|scratch| self.search.selects_empty(scratch));
+            let source = Arc::clone(opened.source);
+            let large = Large::new(entry.clone(), source, opened.stat.size, page, selects_empty);
+            cx.begin_sequence(Arc::new(large), 2 * cx.settings().jobs);
+        }
+        Start::Deferred
+    }
+
+    fn block(&self, file: &OpenFile<Self>, Block { offset, bytes, .. }: Block<'_>) -> Write {
+        let is_all = file.stat.size > 0 && offset + bytes.len() as u64 >= file.stat.size;
+        let until = if is_all { Until::End } else { Until::Judged };
+        let mut stream = file.own.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with_scratch(|scratch| {
+            stream.feed(&self.search, scratch, (bytes, until), || self.path(&file.entry))
+        });
+        Write::Nothing
+    }
+
+    fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Searched, _: bool) {
+        let mut stream = own.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if !stream.is_empty() {
+            self.with_scratch(|scratch| {
+                stream.feed(&self.search, scratch, (&[], Until::End), || self.path(entry))
+            });
+        }
+        cx.count(Tally { files: 1, ..Tally::default() });
+        self.tell(cx, entry, stream.page);
+    }
+
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+        if failure.is_before_open_file() || matches!(failure, Failure::Classify(_)) {
+            self.not_begun(cx, entry);
+        }
+        let cause = match failure {
+            // As in GNU grep, what the user named is met before it is looked whether it is left out.
+            Failure::Classify(_) if !entry.is_operand() && self.leaves_out(entry) => return Reported::Yes,
+            Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause) => cause,
+            _ => return Reported::No,
+        };
+        if self.options().show != Show::Nothing || !entry.is_operand() {
+            return Reported::No;
+        }
+        self.cannot_read(cx, entry, cause.clone());
+        Reported::Yes
+    }
+
+    fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
+        let Some(result) = Told::unpack(result) else { return };
+        if result.matched {
+            self.matched.store(true, Ordering::Relaxed);
+            if self.options().show == Show::Nothing {
+                self.ended_by.fetch_min(entry.node.own.index, Ordering::Relaxed);
+                self.stop();
+            }
+        }
+        self.output.take(cx.report(), (entry.node.own.index, &self.path(entry)), result);
+    }
+}

@@ -1,0 +1,435 @@
+//! Parses POSIX and GNU patterns into a tree.
+//!
+//! Covers basic and extended regular expressions with GNU's extensions (`\<`, `\>`, `\b`, `\w`,
+//! ...; `\+`, `\?`, `\|` in basic ones), and GNU's answers to what POSIX leaves open: where `*` is
+//! literal, what an empty alternative matches, which `{` opens an interval. No set contains the
+//! line terminator, so no match spans lines.
+
+use haul_patterns::Refused;
+use regex_syntax::hir::{Class, Hir, Look, Repetition};
+
+use haul_patterns::bracket::{self, Alphabet, Place};
+
+/// Maximum repetition count in an interval.
+const REPETITIONS_MAX: u32 = 32_767;
+
+/// Maximum nesting of groups and repetitions. Bounded because the tree is walked recursively.
+const DEPTH_MAX: usize = 250;
+
+/// The syntax of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Syntax {
+    /// A basic regular expression (`-G`).
+    Basic,
+    /// An extended regular expression (`-E`).
+    Extended,
+    /// A literal string (`-F`).
+    Fixed,
+    /// A Perl-compatible regular expression (`-P`).
+    Perl,
+}
+
+/// A node of a pattern's tree.
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    /// One character of a set.
+    Set(Class),
+    /// One byte that is not part of a character.
+    Byte(u8),
+    /// A zero-width assertion.
+    Look(Look),
+    /// A sequence; if empty, the empty string.
+    Concat(Vec<Node>),
+    /// One of several alternatives.
+    Alternate(Vec<Node>),
+    /// A repetition with its minimum and maximum.
+    Repeat(Box<Node>, u32, Option<u32>),
+    /// A capturing group with its number.
+    Group(usize, Box<Node>),
+    /// A back-reference to a group.
+    Back(usize),
+}
+
+impl Node {
+    /// Lowers the tree for the regex engine. A back-reference becomes anything its group could
+    /// match, so the result matches wherever the pattern does, and maybe elsewhere.
+    pub(super) fn hir(&self) -> Hir {
+        let mut groups = Vec::new();
+        self.lower(&mut groups)
+    }
+
+    fn lower(&self, groups: &mut Vec<(usize, Hir)>) -> Hir {
+        match self {
+            Node::Set(class) => Hir::class(class.clone()),
+            Node::Byte(byte) => Hir::literal([*byte]),
+            Node::Look(look) => Hir::look(*look),
+            Node::Concat(nodes) => Hir::concat(nodes.iter().map(|node| node.lower(groups)).collect()),
+            Node::Alternate(nodes) => Hir::alternation(nodes.iter().map(|node| node.lower(groups)).collect()),
+            Node::Repeat(node, min, max) => Hir::repetition(Repetition {
+                min: *min,
+                max: *max,
+                greedy: true,
+                sub: Box::new(node.lower(groups)),
+            }),
+            Node::Group(number, node) => {
+                let group = node.lower(groups);
+                let anywhere = node.without_places().lower(groups);
+                groups.push((*number, anywhere));
+                group
+            }
+            Node::Back(number) => {
+                let group = groups.iter().rev().find(|(of, _)| of == number);
+                group.map_or_else(Hir::empty, |(_, group)| group.clone())
+            }
+        }
+    }
+
+    /// Drops assertions: a group's text may recur where its assertions don't hold.
+    fn without_places(&self) -> Node {
+        let each = |nodes: &[Node]| nodes.iter().map(Node::without_places).collect();
+        match self {
+            Node::Look(_) => Node::Concat(Vec::new()),
+            Node::Concat(nodes) => Node::Concat(each(nodes)),
+            Node::Alternate(nodes) => Node::Alternate(each(nodes)),
+            Node::Repeat(node, min, max) => Node::Repeat(Box::new(node.without_places()), *min, *max),
+            Node::Group(_, node) => node.without_places(),
+            other => other.clone(),
+        }
+    }
+
+    /// True if the pattern contains a back-reference.
+    pub(super) fn refers_back(&self) -> bool {
+        match self {
+            Node::Back(_) => true,
+            Node::Concat(nodes) | Node::Alternate(nodes) => nodes.iter().any(Node::refers_back),
+            Node::Repeat(node, ..) | Node::Group(_, node) => node.refers_back(),
+            Node::Set(_) | Node::Byte(_) | Node::Look(_) => false,
+        }
+    }
+}
+
+/// Parses a pattern. Appends warnings to `warnings`.
+///
+/// # Errors
+/// If the pattern is invalid.
+pub(super) fn read(
+    text: &[u8],
+    syntax: Syntax,
+    alphabet: Alphabet,
+    warnings: &mut Vec<&'static str>,
+) -> Result<Node, Refused> {
+    let extended = syntax == Syntax::Extended;
+    let mut parser =
+        Parser { text, at: 0, extended, alphabet, groups: 0, open: 0, closed: Vec::new(), warnings };
+    if syntax == Syntax::Fixed {
+        return Ok(parser.literal());
+    }
+    let node = parser.alternation()?;
+    if parser.at < text.len() {
+        return Err(Refused("Unmatched ) or \\)"));
+    }
+    Ok(node)
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+    extended: bool,
+    alphabet: Alphabet,
+    groups: usize,
+    open: usize,
+    closed: Vec<usize>,
+    warnings: &'a mut Vec<&'static str>,
+}
+
+/// A lexical token; `Other` covers everything without a meaning in repetition or grouping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    Open,
+    Close,
+    Bar,
+    Star,
+    Plus,
+    Question,
+    Brace,
+    /// Any other character, literal or not.
+    Other,
+}
+
+impl Parser<'_> {
+    /// Reads the rest of the text literally.
+    fn literal(&mut self) -> Node {
+        let mut nodes = Vec::new();
+        while let Some(node) = self.character() {
+            nodes.push(node);
+        }
+        Node::Concat(nodes)
+    }
+
+    fn character(&mut self) -> Option<Node> {
+        let (first, length) = self.alphabet.first(&self.text[self.at..])?;
+        self.at += length;
+        Some(first.map_or_else(Node::Byte, |character| Node::Set(self.alphabet.one(character))))
+    }
+
+    /// Returns the token at the current position and its length.
+    fn token(&self) -> (Token, usize) {
+        let rest = &self.text[self.at..];
+        let (byte, escaped, length) = match rest {
+            [b'\\', byte, ..] => (*byte, true, 2),
+            [byte, ..] => (*byte, false, 1),
+            [] => return (Token::Other, 0),
+        };
+        let token = match byte {
+            b'*' if !escaped => Token::Star,
+            b'(' if escaped != self.extended => Token::Open,
+            b')' if escaped != self.extended && (self.open > 0 || !self.extended) => Token::Close,
+            b'|' if escaped != self.extended => Token::Bar,
+            b'+' if escaped != self.extended => Token::Plus,
+            b'?' if escaped != self.extended => Token::Question,
+            b'{' if escaped != self.extended => Token::Brace,
+            _ => Token::Other,
+        };
+        (token, length)
+    }
+
+    fn alternation(&mut self) -> Result<Node, Refused> {
+        let before = self.closed.clone();
+        let mut branches = vec![self.branch()?];
+        while let (Token::Bar, length) = self.token() {
+            self.at += length;
+            // Groups closed in one branch can be referenced within it and after the alternation,
+            // but not in sibling branches.
+            let others = std::mem::replace(&mut self.closed, before.clone());
+            branches.push(self.branch()?);
+            self.closed.extend(others);
+        }
+        Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternate(branches) })
+    }
+
+    fn branch(&mut self) -> Result<Node, Refused> {
+        let mut nodes = Vec::new();
+        let begin = self.at;
+        while self.at < self.text.len() {
+            match self.token().0 {
+                Token::Bar | Token::Close => break,
+                _ => {
+                    let first = self.at == begin;
+                    // Assertions don't end the start-of-branch context.
+                    let begins = nodes.iter().all(|node| matches!(node, Node::Look(_)));
+                    let node = self.piece(first, begins)?;
+                    nodes.push(node);
+                }
+            }
+        }
+        Ok(Node::Concat(nodes))
+    }
+
+    /// Parses an atom and its repetitions. `first` is true for the first atom of a branch, `begins`
+    /// if nothing before it can be repeated.
+    fn piece(&mut self, first: bool, begins: bool) -> Result<Node, Refused> {
+        let mut node = if begins { self.beginning(first)? } else { self.atom(first)? };
+        let is_nothing = match &node {
+            Node::Look(_) => begins,
+            Node::Concat(nodes) => nodes.is_empty(),
+            _ => false,
+        };
+        if matches!(node, Node::Look(_)) {
+            self.check_close()?;
+        }
+        let mut depth = 0;
+        while (self.extended || !is_nothing) && self.at < self.text.len() {
+            let token = self.token().0;
+            let Some((least, most)) = self.repetition()? else { break };
+            if is_nothing {
+                self.warn_of(token);
+            }
+            depth += 1;
+            if depth > DEPTH_MAX {
+                return Err(Refused("Regular expression too big"));
+            }
+            node = Node::Repeat(Box::new(node), least, most);
+        }
+        Ok(node)
+    }
+
+    /// Parses an atom where nothing before it can be repeated.
+    fn beginning(&mut self, first: bool) -> Result<Node, Refused> {
+        self.check_close()?;
+        let (token, length) = self.token();
+        if !matches!(token, Token::Star | Token::Plus | Token::Question | Token::Brace) {
+            return self.atom(first);
+        }
+        if !self.extended {
+            self.at += length - 1;
+            return Ok(self.character().unwrap_or(Node::Concat(Vec::new())));
+        }
+        let here = self.at;
+        let is_one = self.repetition()?.is_some();
+        self.at = here;
+        if !is_one {
+            return self.atom(first);
+        }
+        Ok(Node::Concat(Vec::new()))
+    }
+
+    /// Rejects a group that ends right after dangling repetitions: the C library consumes that `)`
+    /// as a literal and then reports a missing one.
+    fn check_close(&self) -> Result<(), Refused> {
+        let rest = &self.text[self.at..];
+        let often = rest.iter().take_while(|byte| b"*+?{".contains(byte)).count();
+        if self.extended && self.open > 0 && often > 0 && rest.get(often) == Some(&b')') {
+            return Err(Refused("Unmatched ( or \\("));
+        }
+        Ok(())
+    }
+
+    /// Warns about a dangling repetition operator.
+    fn warn_of(&mut self, token: Token) {
+        self.warnings.extend(match token {
+            Token::Star => Some("warning: * at start of expression"),
+            Token::Plus => Some("warning: + at start of expression"),
+            Token::Question => Some("warning: ? at start of expression"),
+            Token::Brace => Some("warning: {...} at start of expression"),
+            _ => None,
+        });
+    }
+
+    /// Parses a repetition operator, if there is one.
+    fn repetition(&mut self) -> Result<Option<(u32, Option<u32>)>, Refused> {
+        let (token, length) = self.token();
+        let often = match token {
+            Token::Star => (0, None),
+            Token::Plus => (1, None),
+            Token::Question => (0, Some(1)),
+            Token::Brace => return self.interval(length),
+            _ => return Ok(None),
+        };
+        self.at += length;
+        Ok(Some(often))
+    }
+
+    /// Parses an interval. An invalid one is literal text in extended syntax, an error in basic.
+    fn interval(&mut self, opening: usize) -> Result<Option<(u32, Option<u32>)>, Refused> {
+        let mut at = self.at + opening;
+        let mut number = || {
+            let begin = at;
+            while self.text.get(at).is_some_and(u8::is_ascii_digit) {
+                at += 1;
+            }
+            let digits = std::str::from_utf8(&self.text[begin..at]).unwrap_or_default();
+            let value = digits.parse::<u32>().unwrap_or(u32::MAX);
+            let comma = self.text.get(at) == Some(&b',');
+            if comma {
+                at += 1;
+            }
+            ((!digits.is_empty()).then_some(value), comma)
+        };
+        let (least, comma) = number();
+        let (most, second_comma) = if comma { number() } else { (least, false) };
+        let closing: &[u8] = if self.extended { b"}" } else { b"\\}" };
+        let is_closed = self.text[at..].starts_with(closing);
+        if !is_closed || second_comma || (least.is_none() && !comma) {
+            return match (self.extended, at == self.text.len() || self.text[at..] == *b"\\") {
+                (true, _) => Ok(None),
+                (false, true) => Err(Refused("Unmatched \\{")),
+                (false, false) => Err(Refused("Invalid content of \\{\\}")),
+            };
+        }
+        let least = least.unwrap_or(0);
+        if most.is_some_and(|most| least > most) {
+            return Err(Refused("Invalid content of \\{\\}"));
+        }
+        if least.max(most.unwrap_or(0)) > REPETITIONS_MAX {
+            return Err(Refused("Regular expression too big"));
+        }
+        self.at = at + closing.len();
+        Ok(Some((least, most)))
+    }
+
+    fn atom(&mut self, first: bool) -> Result<Node, Refused> {
+        if let (Token::Open, length) = self.token() {
+            self.at += length;
+            return self.group();
+        }
+        match &self.text[self.at..] {
+            [b'[', rest @ ..] => {
+                if rest.is_empty() {
+                    return Err(Refused("Invalid regular expression"));
+                }
+                let (class, length) = bracket::read(rest, self.alphabet, Place::Expression)?;
+                self.at += 1 + length;
+                Ok(Node::Set(class))
+            }
+            [b'.', ..] => {
+                self.at += 1;
+                Ok(Node::Set(self.alphabet.any()))
+            }
+            [b'^', ..] if self.extended || first => {
+                self.at += 1;
+                Ok(Node::Look(Look::StartLF))
+            }
+            [b'$', ..] if self.extended || self.ends_after(1) => {
+                self.at += 1;
+                Ok(Node::Look(Look::EndLF))
+            }
+            [b'\\'] => Err(Refused("Trailing backslash")),
+            [b'\\', byte, ..] => {
+                self.at += 1;
+                match self.escape(*byte)? {
+                    Some(node) => {
+                        self.at += 1;
+                        Ok(node)
+                    }
+                    None => Ok(self.character().unwrap_or(Node::Concat(Vec::new()))),
+                }
+            }
+            _ => Ok(self.character().unwrap_or(Node::Concat(Vec::new()))),
+        }
+    }
+
+    /// True if a branch may end after this many bytes, so that `$` is an anchor there.
+    fn ends_after(&self, bytes: usize) -> bool {
+        let rest = &self.text[self.at + bytes..];
+        rest.is_empty() || rest.starts_with(b"\\)") || rest.starts_with(b"\\|")
+    }
+
+    fn escape(&self, byte: u8) -> Result<Option<Node>, Refused> {
+        let words = |look: Look, ascii: Look| Node::Look(if self.alphabet.utf8 { look } else { ascii });
+        Ok(Some(match byte {
+            b'<' => words(Look::WordStartUnicode, Look::WordStartAscii),
+            b'>' => words(Look::WordEndUnicode, Look::WordEndAscii),
+            b'b' => words(Look::WordUnicode, Look::WordAscii),
+            b'B' => words(Look::WordUnicodeNegate, Look::WordAsciiNegate),
+            b'`' => Node::Look(Look::StartLF),
+            b'\'' => Node::Look(Look::EndLF),
+            b'w' => Node::Set(self.alphabet.class(b"word", false)),
+            b'W' => Node::Set(self.alphabet.class(b"word", true)),
+            b's' => Node::Set(self.alphabet.class(b"space", false)),
+            b'S' => Node::Set(self.alphabet.class(b"space", true)),
+            b'1'..=b'9' => {
+                let number = usize::from(byte - b'0');
+                if !self.closed.contains(&number) {
+                    return Err(Refused("Invalid back reference"));
+                }
+                Node::Back(number)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn group(&mut self) -> Result<Node, Refused> {
+        self.groups += 1;
+        self.open += 1;
+        if self.open > DEPTH_MAX {
+            return Err(Refused("Regular expression too big"));
+        }
+        let number = self.groups;
+        let node = self.alternation()?;
+        let (Token::Close, length) = self.token() else { return Err(Refused("Unmatched ( or \\(")) };
+        self.at += length;
+        self.open -= 1;
+        self.closed.push(number);
+        Ok(Node::Group(number, Box::new(node)))
+    }
+}

@@ -1,0 +1,145 @@
+//! Content of files: writes bytes that came with a piece, or a range of the archive, to
+//! their offsets.
+
+use std::sync::{Arc, Mutex};
+
+use haul_sys::{Cache, Errno, Error, Fd, Operation, read, write};
+
+use super::lock;
+use crate::read::sparse::Extent;
+
+/// Bytes read from the archive at a time.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// Location of the bytes that a member stores.
+#[derive(Clone, Debug)]
+pub(super) enum Stored<'a> {
+    /// In memory.
+    Bytes(&'a [u8]),
+    /// In a seekable archive: offset and length.
+    Archive(&'a Seekable, u64, u64),
+}
+
+/// A seekable archive, with recycled blocks to read it into: as many as were in use at once.
+#[derive(Debug)]
+pub(super) struct Seekable {
+    file: Arc<Fd>,
+    blocks: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Seekable {
+    pub(super) fn new(file: Arc<Fd>) -> Self {
+        Self { file, blocks: Mutex::default() }
+    }
+}
+
+/// Extents of a sparse file, searchable by stored offset.
+#[derive(Clone, Debug)]
+pub(super) struct Map {
+    extents: Vec<Extent>,
+    /// Bytes stored before each extent.
+    before: Vec<u64>,
+}
+
+impl Map {
+    /// Creates a map from extents that were checked.
+    pub(super) fn new(extents: Vec<Extent>) -> Self {
+        let mut sum = 0;
+        let before = extents.iter().map(|extent| {
+            let before = sum;
+            sum += extent.length;
+            before
+        });
+        let before = before.collect();
+        Self { extents, before }
+    }
+
+    /// Returns the file offset of the `stored`-th stored byte, and how many bytes follow it there.
+    fn place(&self, stored: u64) -> Option<(u64, u64)> {
+        let index = self.before.partition_point(|before| *before <= stored).checked_sub(1)?;
+        let (extent, inside) = (self.extents[index], stored - self.before[index]);
+        (inside < extent.length).then(|| (extent.offset + inside, extent.length - inside))
+    }
+}
+
+/// Reason that content was not copied.
+pub(super) enum Failure {
+    /// The file cannot be written.
+    Write(Error),
+    /// The archive cannot be read.
+    Read(Error),
+    /// The archive is shorter than its headers say.
+    Ended,
+}
+
+/// Writes stored bytes to their offsets in the file; `start` is the stored offset of the first one.
+pub(super) fn put(file: &Fd, stored: &Stored<'_>, start: u64, map: Option<&Map>) -> Result<(), Failure> {
+    match *stored {
+        Stored::Bytes(bytes) => put_bytes(file, bytes, start, map).map_err(Failure::Write),
+        Stored::Archive(archive, at, length) => {
+            let block = lock(&archive.blocks).pop();
+            let mut block = block.unwrap_or_else(|| vec![0; BLOCK_BYTES]);
+            let outcome = put_range(file, (&archive.file, at, length), start, map, &mut block);
+            lock(&archive.blocks).push(block);
+            outcome
+        }
+    }
+}
+
+/// Copies a range of the archive, block by block.
+fn put_range(
+    file: &Fd,
+    (archive, at, length): (&Fd, u64, u64),
+    start: u64,
+    map: Option<&Map>,
+    block: &mut [u8],
+) -> Result<(), Failure> {
+    let mut done = 0;
+    while done < length {
+        let wanted = block.len().min(usize::try_from(length - done).unwrap_or(block.len()));
+        let count = read(archive, at + done, &mut block[..wanted], Cache::Keep).map_err(Failure::Read)?;
+        if count == 0 {
+            return Err(Failure::Ended);
+        }
+        put_bytes(file, &block[..count], start + done, map).map_err(Failure::Write)?;
+        done += count as u64;
+    }
+    Ok(())
+}
+
+fn put_bytes(file: &Fd, mut bytes: &[u8], mut start: u64, map: Option<&Map>) -> Result<(), Error> {
+    while !bytes.is_empty() {
+        let (offset, room) = match map {
+            None => (start, u64::MAX),
+            // A map that was checked has an offset for every byte.
+            Some(map) => map.place(start).ok_or_else(misplaced)?,
+        };
+        let length = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let written = write(file, offset, &bytes[..length], Cache::Keep)?;
+        if written == 0 {
+            return Err(Error::new(Operation::Write, "0 bytes".to_owned(), Errno::NOSPC));
+        }
+        bytes = &bytes[written..];
+        start += written as u64;
+    }
+    Ok(())
+}
+
+fn misplaced() -> Error {
+    Error::new(Operation::Write, "outside of the map".to_owned(), Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_has_a_place_for_every_stored_byte_and_no_other() {
+        let map = Map::new(vec![Extent { offset: 10, length: 5 }, Extent { offset: 100, length: 1 }]);
+        assert_eq!(map.place(0), Some((10, 5)));
+        assert_eq!(map.place(4), Some((14, 1)));
+        assert_eq!(map.place(5), Some((100, 1)));
+        assert_eq!(map.place(6), None);
+        assert_eq!(Map::new(vec![]).place(0), None);
+    }
+}

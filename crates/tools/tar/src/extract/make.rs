@@ -1,0 +1,392 @@
+//! Makes one member: a file, link, special file or directory.
+//!
+//! Existing entries are treated as in GNU tar. By default they are removed; a directory in the
+//! place of something else is only removed if it is empty, and once everything before it in the
+//! archive is complete.
+//!
+//! Nothing here follows a link: files are created with `O_EXCL`, or opened with `O_NOFOLLOW` for
+//! `--overwrite`. Anything else is pinned before it gets attributes and, where others may exchange
+//! it, checked to be what was made ([`Creation`]).
+
+use std::ffi::CStr;
+
+use haul_flow::{Context, Creation, Problem, Tally, Wording};
+use haul_sys::{
+    Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
+    make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
+};
+
+use super::Extractor;
+use super::attributes::{Object, Wanted};
+use super::content::{self, Map, Stored};
+use super::places::{Spot, c_string};
+use crate::read::member::{Kind, Member};
+use crate::{Existing, wording};
+
+/// Time at which a member is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// While earlier members may be in flight.
+    Early,
+    /// After all earlier members.
+    InTurn,
+}
+
+/// Outcome of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It was made, was skipped as requested, or failed and was reported.
+    Over,
+    /// It has to wait until all earlier members are complete.
+    Waits,
+}
+
+/// Outcome of making a name.
+pub(super) enum Place<T> {
+    /// It was made.
+    New(T),
+    /// An existing entry stays, as requested.
+    Kept,
+    /// A directory is in the way, and may only be removed in turn.
+    Waits,
+}
+
+/// A new file; `is_born` is true if it has its owner and mode already.
+pub(super) struct NewFile {
+    pub(super) fd: Fd,
+    pub(super) is_born: bool,
+}
+
+impl Extractor {
+    /// Makes a name with `make`, which must fail with `EEXIST` if there is one, and deals with an
+    /// existing entry.
+    pub(super) fn in_place<T>(
+        &self,
+        directory: &Fd,
+        name: &CStr,
+        when: When,
+        make: impl Fn() -> Result<T, Error>,
+    ) -> Result<Place<T>, Error> {
+        let taken = match make() {
+            Err(cause) if cause.is(Errno::EXIST) => cause,
+            outcome => return outcome.map(Place::New),
+        };
+        match self.options.existing {
+            Existing::Keep => return Err(taken),
+            Existing::Skip => return Ok(Place::Kept),
+            Existing::Replace | Existing::Overwrite => {}
+        }
+        match remove(directory, name) {
+            Ok(()) => {}
+            Err(cause) if cause.is(Errno::NOENT) => {}
+            Err(cause) if cause.is(Errno::ISDIR) || cause.is(Errno::PERM) => {
+                if when == When::Early {
+                    return Ok(Place::Waits);
+                }
+                if remove_directory(directory, name).is_err() {
+                    return Err(taken);
+                }
+            }
+            Err(_) => return Err(taken),
+        }
+        make().map(Place::New)
+    }
+
+    /// Creates the file of a member, empty.
+    pub(super) fn new_file(
+        &self,
+        (spot, directory): (&Spot, &Fd),
+        name: &CStr,
+        wanted: &Wanted,
+        when: When,
+    ) -> Result<Place<NewFile>, Error> {
+        let can_be_born = self.rights.can_be_born(wanted);
+        let may_be_born = can_be_born && spot.births_may_be_as_asked();
+        let is_born = can_be_born && spot.is_born_as_asked(wanted.mode());
+        let mode = if may_be_born { wanted.mode() } else { private(wanted.mode()) };
+        if self.options.existing == Existing::Overwrite
+            && let Some(fd) = overwritten(directory, name)?
+        {
+            return Ok(Place::New(NewFile { fd, is_born: false }));
+        }
+        let place = self.in_place(directory, name, when, || open(directory, name, Open::create(mode)))?;
+        Ok(match place {
+            Place::New(fd) => {
+                let mut file = NewFile { fd, is_born };
+                if may_be_born && !is_born {
+                    let as_asked = stat(&file.fd).is_ok_and(|made| self.rights.is_ours(&made, mode));
+                    spot.learn(mode, as_asked);
+                    file.is_born = as_asked;
+                }
+                Place::New(file)
+            }
+            Place::Kept => Place::Kept,
+            Place::Waits => Place::Waits,
+        })
+    }
+
+    /// Makes a regular file with all of its content.
+    pub(super) fn make_file(
+        &self,
+        cx: &Context<'_, Self>,
+        (spot, directory, name): (&Spot, &Fd, &CStr),
+        (member, wanted, path): (&mut Member, &Wanted, &[u8]),
+        stored: &Stored<'_>,
+        when: When,
+    ) -> Made {
+        let file = match self.new_file((spot, directory), name, wanted, when) {
+            Ok(Place::New(file)) => file,
+            Ok(Place::Kept) => return self.kept(cx),
+            Ok(Place::Waits) => return Made::Waits,
+            Err(cause) => return fail(cx, Problem::new(wording::CANNOT_OPEN).naming(path).because(cause)),
+        };
+        let map = member.map.take().map(Map::new);
+        let sized = if map.is_some() { truncate(&file.fd, member.size) } else { Ok(()) };
+        let outcome = sized
+            .map_err(content::Failure::Write)
+            .and_then(|()| content::put(&file.fd, stored, 0, map.as_ref()));
+        self.end_file(cx, file, wanted, path, outcome, member.size);
+        Made::Over
+    }
+
+    /// Sets the attributes of a file after its content, and closes it.
+    pub(super) fn end_file(
+        &self,
+        cx: &Context<'_, Self>,
+        file: NewFile,
+        wanted: &Wanted,
+        path: &[u8],
+        outcome: Result<(), content::Failure>,
+        size: u64,
+    ) {
+        let is_whole = outcome.is_ok();
+        if let Err(failure) = outcome {
+            cx.problem(self.content_problem(failure, path));
+        }
+        self.give(cx, Object::Open(&file.fd), wanted, path, file.is_born);
+        if let Err(cause) = file.fd.close() {
+            cx.problem(Problem::new(wording::CANNOT_CLOSE).naming(path).because(cause));
+        } else if is_whole {
+            cx.count(Tally { files: 1, bytes: size, ..Tally::default() });
+        }
+    }
+
+    /// Returns the problem of content that is missing.
+    pub(super) fn content_problem(&self, failure: content::Failure, path: &[u8]) -> Problem {
+        match failure {
+            content::Failure::Write(cause) => Problem::new(wording::CANNOT_WRITE).naming(path).because(cause),
+            content::Failure::Read(cause) => Problem::new(wording::CANNOT_READ).naming(path).because(cause),
+            content::Failure::Ended => Problem::new(wording::UNEXPECTED_END),
+        }
+    }
+
+    /// Makes a symbolic link or a special file.
+    pub(super) fn make_other(
+        &self,
+        cx: &Context<'_, Self>,
+        (spot, directory, name): (&Spot, &Fd, &CStr),
+        (member, wanted, path): (&Member, &Wanted, &[u8]),
+        when: When,
+    ) -> Made {
+        let (wording, tally) = match member.kind {
+            Kind::Symlink => (wording::CANNOT_MAKE_SYMLINK, Tally { symlinks: 1, ..Tally::default() }),
+            Kind::Fifo => (wording::CANNOT_MAKE_FIFO, Tally { specials: 1, ..Tally::default() }),
+            _ => (wording::CANNOT_MAKE_NODE, Tally { specials: 1, ..Tally::default() }),
+        };
+        let outcome = match member.kind {
+            Kind::Symlink => c_string(&member.link).and_then(|text| {
+                self.in_place(directory, name, when, || {
+                    let creation = Creation::begin(SYMLINK, spot.is_shared(directory));
+                    make_symlink(&text, directory, name).map(|()| creation)
+                })
+            }),
+            kind => {
+                let special = Special {
+                    kind: match kind {
+                        Kind::Fifo => FileType::Fifo,
+                        Kind::Character => FileType::CharacterDevice,
+                        _ => FileType::BlockDevice,
+                    },
+                    mode: private(wanted.mode()),
+                    device_number: haul_sys::device_number(member.device.0, member.device.1),
+                };
+                self.in_place(directory, name, when, || {
+                    let creation = Creation::begin(special, spot.is_shared(directory));
+                    make_special(directory, name, special).map(|()| creation)
+                })
+            }
+        };
+        match outcome {
+            Ok(Place::New(creation)) => {
+                match creation.pin(directory, name, spot.is_shared(directory)) {
+                    Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
+                    Err(cause) => return fail(cx, way_problem(path, cause)),
+                }
+                cx.count(tally);
+                Made::Over
+            }
+            Ok(Place::Kept) => self.kept(cx),
+            Ok(Place::Waits) => Made::Waits,
+            Err(cause) => {
+                let problem = Problem::new(wording).naming(path);
+                let problem = if member.kind == Kind::Symlink {
+                    problem.naming(member.link.as_slice())
+                } else {
+                    problem
+                };
+                fail(cx, problem.because(cause))
+            }
+        }
+    }
+
+    /// Makes a hard link to a member that was made.
+    pub(super) fn make_link(
+        &self,
+        cx: &Context<'_, Self>,
+        (directory, name): (&Fd, &CStr),
+        (source_spot, above, leads_to): (&Spot, &Fd, &CStr),
+        (path, shown): (&[u8], &[u8]),
+        when: When,
+    ) -> Made {
+        let are_one = || {
+            let (one, other) = (stat_at(directory, name).ok(), stat_at(above, leads_to).ok());
+            one.zip(other).is_some_and(|(one, other)| one.identity == other.identity)
+        };
+        let source = match self.link_source((source_spot, above, leads_to)) {
+            Ok(source) => source,
+            Err(cause) if cause.is(Errno::STALE) => return fail(cx, way_problem(shown, cause)),
+            Err(cause) => {
+                let problem = Problem::new(wording::CANNOT_LINK).naming(path).naming(shown);
+                return fail(cx, problem.because(cause));
+            }
+        };
+        let link = || match &source {
+            None => link(above, leads_to, directory, name),
+            Some(pinned) => pinned.link(directory, name),
+        };
+        let outcome = match link() {
+            Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(Place::New(())),
+            Err(cause) if cause.is(Errno::EXIST) => self.in_place(directory, name, when, link),
+            outcome => outcome.map(Place::New),
+        };
+        match outcome {
+            Ok(Place::New(())) => {
+                cx.count(Tally { hard_links: 1, ..Tally::default() });
+                Made::Over
+            }
+            Ok(Place::Kept) => self.kept(cx),
+            Ok(Place::Waits) => Made::Waits,
+            Err(cause) => {
+                let problem = Problem::new(wording::CANNOT_LINK).naming(path).naming(shown);
+                fail(cx, problem.because(cause))
+            }
+        }
+    }
+
+    /// Pins the source of a hard link where others may exchange it; `None` where they cannot.
+    fn link_source(&self, (spot, above, leads_to): (&Spot, &Fd, &CStr)) -> Result<Option<Pinned>, Error> {
+        if !spot.is_shared(above) {
+            return Ok(None);
+        }
+        let pinned = Pinned::open(above, leads_to)?;
+        self.rights.check_linked(above, &pinned.stat()?)?;
+        Ok(Some(pinned))
+    }
+
+    /// Makes a directory, or uses an existing one. The outer `None` means that no directory gets
+    /// attributes, the inner one that the directory existed.
+    pub(super) fn make_directory_at(
+        &self,
+        cx: &Context<'_, Self>,
+        (directory, name): (&Fd, &CStr),
+        path: &[u8],
+    ) -> Option<Option<Creation>> {
+        let make = || {
+            let creation = Creation::begin(directory_of(Mode::OWNER), true);
+            make_directory(directory, name, Mode::OWNER).map(|()| creation)
+        };
+        let outcome = match make() {
+            Err(cause) if cause.is(Errno::EXIST) => match stat_at(directory, name).map(|there| there.kind) {
+                Ok(FileType::Directory) => {
+                    let replaces = matches!(self.options.existing, Existing::Replace | Existing::Overwrite);
+                    return replaces.then_some(None);
+                }
+                Ok(FileType::Symlink)
+                    if self.options.keep_directory_symlink && leads_to_directory(directory, name) =>
+                {
+                    return None;
+                }
+                _ => self.in_place(directory, name, When::InTurn, make),
+            },
+            outcome => outcome.map(Place::New),
+        };
+        match outcome {
+            Ok(Place::New(creation)) => Some(Some(creation)),
+            Ok(_) => {
+                self.kept(cx);
+                None
+            }
+            Err(cause) => {
+                cx.problem(Problem::new(wording::CANNOT_MAKE_DIRECTORY).naming(path).because(cause));
+                None
+            }
+        }
+    }
+
+    fn kept(&self, cx: &Context<'_, Self>) -> Made {
+        cx.count(Tally { skipped: 1, ..Tally::default() });
+        Made::Over
+    }
+}
+
+/// Creation request of a symbolic link.
+const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, device_number: 0 };
+
+/// Returns the creation request of a directory.
+pub(super) fn directory_of(mode: Mode) -> Special {
+    Special { kind: FileType::Directory, mode, device_number: 0 }
+}
+
+/// True if a link leads to a directory, wherever that is. It is only examined: whoever goes through
+/// the link resolves it below the root.
+fn leads_to_directory(directory: &Fd, name: &CStr) -> bool {
+    stat_path(Some(directory), name, true).is_ok_and(|there| there.kind == FileType::Directory)
+}
+
+/// Opens an existing regular file to be overwritten; `None` if there is none, so that one is to
+/// be created.
+fn overwritten(directory: &Fd, name: &CStr) -> Result<Option<Fd>, Error> {
+    let fd = match open(directory, name, Open::WRITE) {
+        Ok(fd) => fd,
+        // `ELOOP` is a symbolic link, `ENXIO` a FIFO without a reader or a socket.
+        Err(cause) if matches!(cause.errno(), Errno::NOENT | Errno::LOOP | Errno::NXIO) => {
+            return Ok(None);
+        }
+        Err(cause) => return Err(cause),
+    };
+    if stat(&fd)?.kind != FileType::Regular {
+        return Ok(None);
+    }
+    truncate(&fd, 0)?;
+    Ok(Some(fd))
+}
+
+/// Returns the owner's bits of a mode: a new entry has no others until its owner is set.
+fn private(mode: Mode) -> Mode {
+    mode.and(Mode::OWNER).or(Mode::OWNER_WRITE)
+}
+
+pub(super) fn fail(cx: &Context<'_, Extractor>, problem: Problem) -> Made {
+    cx.problem(problem);
+    Made::Over
+}
+
+/// Returns the problem of a path that cannot be resolved.
+pub(super) fn way_problem(path: &[u8], cause: Error) -> Problem {
+    let wording: Wording = match cause.errno() {
+        Errno::XDEV => wording::LEADS_OUT,
+        Errno::STALE => wording::REPLACED_WHILE_MADE,
+        _ => return Problem::new(wording::CANNOT_OPEN).naming(path).because(cause),
+    };
+    Problem::new(wording).naming(path)
+}

@@ -1,0 +1,92 @@
+//! Work that the reader hands to the workers.
+
+use std::ffi::CString;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use super::attributes::Wanted;
+use super::content::Map;
+use super::flight::Trace;
+use super::make::NewFile;
+use super::places::Spot;
+use crate::read::input::Chunk;
+use crate::read::member::Member;
+
+/// Some members, or a part of one.
+pub(super) struct Piece {
+    pub(super) load: Load,
+    /// Names that it touches. They are in flight until it was put.
+    pub(super) names: Vec<Trace>,
+}
+
+/// Contents of a piece.
+pub(super) enum Load {
+    /// Whole members, in order.
+    Members(Vec<Item>),
+    /// A part of a large file.
+    Part(Part),
+}
+
+/// A member to make.
+pub(super) struct Item {
+    /// The member; its attributes are in `wanted`.
+    pub(super) member: Member,
+    /// Attributes to set.
+    pub(super) wanted: Wanted,
+    /// Path below the root.
+    pub(super) path: Vec<u8>,
+    /// Index of the root.
+    pub(super) root: usize,
+    pub(super) at: At,
+    /// Content, if the reader has read it. Otherwise whoever makes the member reads it from
+    /// the archive.
+    pub(super) content: Option<Chunk>,
+    /// Names that it touches.
+    pub(super) names: Vec<Trace>,
+}
+
+/// Location of a member, as far as the reader knows it.
+pub(super) enum At {
+    /// A name in a directory.
+    Here(Arc<Spot>, CString),
+    /// A name in a directory, as a hard link to the other one.
+    Link(Arc<Spot>, CString, Arc<Spot>, CString),
+    /// To be resolved when it is its turn.
+    InTurn,
+}
+
+/// A large file being made.
+pub(super) struct Large {
+    /// Its member, attributes and location.
+    pub(super) item: Mutex<Item>,
+    /// Attributes to set.
+    pub(super) wanted: Wanted,
+    /// Offsets of its parts, if it has holes.
+    pub(super) map: Option<Map>,
+    /// The file; `None` before it is created, or if it cannot be.
+    pub(super) file: Mutex<Option<Arc<NewFile>>>,
+    /// The first failure, which leaves the file incomplete.
+    pub(super) failed: Mutex<Option<super::content::Failure>>,
+    /// True if everything is done in turn.
+    pub(super) in_turn: bool,
+}
+
+/// Location of a part's bytes.
+pub(super) enum PartBytes {
+    /// In memory.
+    Read(Chunk),
+    /// In the archive.
+    InArchive(Range<u64>),
+    /// Already in the file.
+    Put,
+}
+
+/// A part of a large file.
+pub(super) struct Part {
+    pub(super) large: Arc<Large>,
+    /// Stored offset of its first byte.
+    pub(super) start: u64,
+    pub(super) bytes: PartBytes,
+    pub(super) is_first: bool,
+    pub(super) is_last: bool,
+}

@@ -1,0 +1,442 @@
+//! The reader: goes through the members, makes directories as they come, and cuts the rest
+//! into pieces.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use haul_flow::{Context, Problem, Report, Wording};
+use haul_sys::{Errno, Error, Operation, Standard};
+
+use super::attributes::Wanted;
+use super::content::Map;
+use super::flight::Trace;
+use super::make::{Place, When, way_problem};
+use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
+use super::places::{Following, Missing, Places, Resolved};
+use super::{Extractor, FAILED, Roots, State, lock};
+use crate::list::Lines;
+use crate::naming::Naming;
+use crate::read::archive;
+use crate::read::input::{self, BUFFER_BYTES};
+use crate::read::member::{Kind, Member};
+use crate::read::members::Members;
+use crate::read::select::{Selection, confined};
+use crate::{Confinement, Options, wording};
+
+/// Maximum members of one piece.
+const MEMBERS_MAX: usize = 256;
+/// Memory that content and members of a full piece take, in bytes.
+const PIECE_BYTES: usize = 1 << 20;
+/// Maximum content that the reader reads along with the headers around it, in bytes.
+const SMALL_BYTES: usize = 64 << 10;
+/// Files longer than this are made in parts of this length, in bytes.
+const RANGE_BYTES: u64 = 4 << 20;
+
+/// Reader of a member's content.
+enum Reading {
+    /// The archive's reader: this many bytes.
+    Here(usize),
+    /// Whoever makes the member. The archive has this many bytes from there on.
+    There(u64),
+    /// Several workers, in parts.
+    InParts,
+}
+
+/// Goes through an archive.
+pub(super) struct Reader {
+    members: Members,
+    options: Arc<Options>,
+    selection: Selection,
+    naming: Naming,
+    lines: Lines,
+    roots: Roots,
+    /// Resolvers by root, for members and for the targets of hard links.
+    places: [Vec<Places>; 2],
+    /// True if everything is made in turn, because links on the path make two names one.
+    in_turn: bool,
+    large: Option<(Arc<Large>, Vec<Trace>, u64, u64)>,
+    over: bool,
+}
+
+impl Reader {
+    pub(super) fn new(
+        members: Members,
+        options: &Arc<Options>,
+        places: [Vec<Places>; 2],
+        roots: Roots,
+        following: Following,
+    ) -> Self {
+        Self {
+            members,
+            selection: Selection::new(options),
+            naming: Naming::new(options.confinement),
+            lines: Lines::new(options.verbose, options.numeric_owner),
+            options: Arc::clone(options),
+            roots,
+            places,
+            in_turn: following != Following::Never,
+            large: None,
+            over: false,
+        }
+    }
+
+    pub(super) fn is_in_turn(&self) -> bool {
+        self.in_turn
+    }
+
+    /// Reports operands that were not found; returns true if there are any.
+    pub(super) fn tell_missing(&self, report: &dyn Report) -> bool {
+        self.selection.tell_missing(report)
+    }
+
+    /// Cuts off the next piece.
+    pub(super) fn next(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Piece> {
+        if self.large.is_some() {
+            return self.next_part(cx, state);
+        }
+        // When groups are sent, whoever makes a member reads its content.
+        let (goes_out, mut weight) = (state.out.is_open(), 0_usize);
+        let (mut items, mut names) = (Vec::new(), Vec::new());
+        while !self.over && items.len() < MEMBERS_MAX && weight < PIECE_BYTES {
+            let Some(member) = self.next_member(cx, state) else { break };
+            let is_directory = member.kind == Kind::Directory;
+            let Some(mut item) = self.prepare(cx, state, member) else {
+                // The next members are in another directory, so another worker can start on them.
+                if is_directory && (weight >= PIECE_BYTES / 4 || items.len() >= MEMBERS_MAX / 4) {
+                    break;
+                }
+                continue;
+            };
+            item.names.iter().for_each(|name| state.flight.begin(*name));
+            match self.reading(&item.member, goes_out) {
+                Reading::Here(length) => {
+                    let (chunk, outcome) = self.members.chunk(length);
+                    outcome.unwrap_or_else(|failure| self.broken(cx, state, failure));
+                    item.content = Some(chunk);
+                }
+                Reading::InParts => {
+                    self.begin_large(cx, state, item);
+                    if self.large.is_some() {
+                        break;
+                    }
+                    // It was skipped or cannot be made: go on after it.
+                    continue;
+                }
+                // A shortfall at the end is reported when the reader gets there.
+                Reading::There(there) => item.member.stored = item.member.stored.min(there),
+            }
+            if !goes_out {
+                names.append(&mut item.names);
+            }
+            let stored = usize::try_from(item.member.stored).unwrap_or(PIECE_BYTES);
+            weight = weight.saturating_add(stored).saturating_add(item.member.weight());
+            items.push(item);
+        }
+        match items.is_empty() {
+            false => Some(Piece { load: Load::Members(items), names }),
+            true if self.large.is_some() => self.next_part(cx, state),
+            true => None,
+        }
+    }
+
+    /// Decides who reads a member's content.
+    fn reading(&self, member: &Member, goes_out: bool) -> Reading {
+        let input = self.members.input();
+        match (usize::try_from(member.stored), input.size()) {
+            _ if !member.is_file() => Reading::Here(0),
+            (_, Some(size)) if goes_out => Reading::There(size.saturating_sub(member.content_at)),
+            (Ok(stored), _) if stored <= input.ready().max(SMALL_BYTES) => Reading::Here(stored),
+            (Ok(stored), None) if stored <= BUFFER_BYTES => Reading::Here(stored),
+            (_, Some(size)) if member.stored <= RANGE_BYTES => {
+                Reading::There(size.saturating_sub(member.content_at))
+            }
+            _ => Reading::InParts,
+        }
+    }
+
+    /// Reads the header of the next member.
+    fn next_member(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Member> {
+        let mut problems = Vec::new();
+        let next = self.members.next(&mut problems);
+        problems.into_iter().for_each(|problem| cx.problem(problem));
+        match next {
+            Ok(Some(member)) => return Some(member),
+            Ok(None) => {
+                self.over = true;
+                match archive::finish(&mut self.members, &self.options) {
+                    Ok(warning) => warning.into_iter().for_each(|warning| cx.problem(warning)),
+                    Err(failure) => self.broken(cx, state, failure),
+                }
+            }
+            Err(failure) => self.broken(cx, state, failure),
+        }
+        None
+    }
+
+    /// Ends reading an archive that cannot be read further.
+    fn broken(&mut self, cx: &Context<'_, Extractor>, state: &State, failure: input::Failure) {
+        self.over = true;
+        state.broken.store(true, Ordering::Relaxed);
+        cx.problem(archive::problem(&self.options, failure));
+    }
+
+    /// Prepares a member: decides what to make and which names that touches. Directories are made
+    /// immediately, if possible.
+    fn prepare(&mut self, cx: &Context<'_, Extractor>, state: &State, mut member: Member) -> Option<Item> {
+        let operand = self.selection.wants(&member.name)?;
+        if member.refused || member.kind == Kind::Volume {
+            return None;
+        }
+        if member.kind == Kind::Continued {
+            let problem = Problem::new(wording::CONTINUED).naming(member.name.as_slice());
+            cx.problem(problem);
+            return None;
+        }
+        let path = self.path(cx, &member.name)?;
+        if self.options.verbose > 0 {
+            cx.report().line(self.lines.line(&member));
+        }
+        if let Kind::Unknown(letter) = member.kind {
+            let problem = Problem::new(wording::UNKNOWN_KIND).naming(member.name.as_slice()).naming([letter]);
+            cx.problem(problem.as_warning());
+        }
+        if member.kind == Kind::HardLink {
+            let link = self.confined(cx, &member.link, wording::REMOVING_LINK_PREFIX);
+            let Some(link) = stripped(link, self.options.strip_components) else {
+                // It leads to a member whose name was stripped completely, so there is no
+                // such file.
+                let absent = Error::new(Operation::Linkat, String::new(), Errno::NOENT);
+                cx.problem(Problem::new(wording::CANNOT_LINK).naming(path).naming("").because(absent));
+                return None;
+            };
+            member.link = link;
+        }
+        let root = self.roots.of(&self.options, operand);
+        let wanted = cx.tool().rights.wanted(&mut member);
+        let item = Item { member, wanted, path, root, at: At::InTurn, content: None, names: Vec::new() };
+        if self.in_turn {
+            return Some(item);
+        }
+        self.place(cx, state, item)
+    }
+
+    fn confined<'a>(&self, cx: &Context<'_, Extractor>, name: &'a [u8], wording: Wording) -> &'a [u8] {
+        confined(&self.naming, &self.options, name, wording, cx.report())
+    }
+
+    /// Returns the path of a member below the root; `None` if it is not extracted.
+    fn path(&self, cx: &Context<'_, Extractor>, name: &[u8]) -> Option<Vec<u8>> {
+        let path = match name.is_empty() {
+            true => &b"."[..],
+            false => self.confined(cx, name, wording::REMOVING_PREFIX),
+        };
+        let leads_up = name.split(|byte| *byte == b'/').any(|component| component == b"..");
+        if leads_up && self.options.confinement == Confinement::Confined {
+            cx.problem(Problem::new(wording::DOT_DOT).naming(name));
+            return None;
+        }
+        stripped(path, self.options.strip_components)
+    }
+
+    /// Resolves the path of a member. A directory is made immediately, if possible.
+    fn place(&mut self, cx: &Context<'_, Extractor>, state: &State, mut item: Item) -> Option<Item> {
+        let (cache, flight) = (cx.cache(), Some(&state.flight));
+        let [members, links] = &mut self.places;
+        let places = &mut members[item.root];
+        let (spot, name) = match places.find(cache, &item.path, Missing::Make, flight) {
+            Ok(Resolved::To(spot, name)) => (spot, name),
+            Ok(Resolved::Root(spot)) => {
+                root_is(cx, state, &item, spot);
+                return None;
+            }
+            Ok(Resolved::Busy) => return Some(in_turn(item)),
+            Err(cause) => {
+                cx.problem(way_problem(&item.path, cause));
+                return None;
+            }
+        };
+        let trace = spot.trace.of(name.to_bytes());
+        if state.flight.has(trace) {
+            return Some(in_turn(item));
+        }
+        match item.member.kind {
+            Kind::Directory => {
+                cx.tool().make_directory_member(cx, (places, &state.directories), &item, (&spot, &name));
+                None
+            }
+            Kind::HardLink => match links[item.root].find(cache, &item.member.link, Missing::Fail, flight) {
+                Ok(Resolved::To(above, leads_to)) => {
+                    item.names = vec![trace, above.trace.of(leads_to.to_bytes())];
+                    item.at = At::Link(spot, name, above, leads_to);
+                    Some(item)
+                }
+                Ok(Resolved::Busy | Resolved::Root(_)) | Err(_) => Some(in_turn(item)),
+            },
+            _ => {
+                item.at = At::Here(spot, name);
+                item.names = vec![trace];
+                Some(item)
+            }
+        }
+    }
+
+    /// Creates a large file, to be handed out in parts.
+    fn begin_large(&mut self, cx: &Context<'_, Extractor>, state: &State, mut item: Item) {
+        let names = std::mem::take(&mut item.names);
+        let early = match &item.at {
+            At::Here(spot, name) => {
+                cx.tool().make_large(cx, &item, (Arc::clone(spot), name.clone()), When::Early)
+            }
+            _ => Some(Place::Waits),
+        };
+        let (file, in_turn) = match early {
+            Some(Place::New(file)) => (Some(Arc::new(file)), false),
+            Some(Place::Waits) => (None, true),
+            Some(Place::Kept) | None => return state.flight.end(&names),
+        };
+        let map = item.member.map.take().map(Map::new);
+        let wanted: Wanted = item.wanted.clone();
+        let stored = item.member.stored;
+        let large = Large { item: item.into(), wanted, map, file: file.into(), failed: None.into(), in_turn };
+        self.large = Some((Arc::new(large), names, 0, stored));
+    }
+
+    /// Cuts off the next part of a large file.
+    fn next_part(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Piece> {
+        let (large, names, start, stored) = self.large.take()?;
+        let left = stored - start;
+        let (bytes, length) = match self.members.input().size() {
+            Some(size) => {
+                let at = lock(&large.item).member.content_at + start;
+                // A header may claim more than there is.
+                let there = size.saturating_sub(at).min(left).min(RANGE_BYTES);
+                if there == 0 {
+                    self.broken(cx, state, input::Failure::Ended);
+                }
+                (PartBytes::InArchive(at..at + there), there)
+            }
+            None => {
+                let (chunk, outcome) = self.members.chunk(BUFFER_BYTES);
+                outcome.unwrap_or_else(|failure| self.broken(cx, state, failure));
+                let length = chunk.len() as u64;
+                (PartBytes::Read(chunk), length)
+            }
+        };
+        let is_last = length == left || self.over;
+        let part = Part { large: Arc::clone(&large), start, bytes, is_first: start == 0, is_last };
+        let mut piece = Piece { load: Load::Part(part), names: Vec::new() };
+        match is_last {
+            true => piece.names = names,
+            false => self.large = Some((large, names, start + length, stored)),
+        }
+        Some(piece)
+    }
+}
+
+/// Records what the archive says about the root itself. Only a directory can be there.
+pub(super) fn root_is(
+    cx: &Context<'_, Extractor>,
+    state: &State,
+    item: &Item,
+    spot: Arc<super::places::Spot>,
+) {
+    match item.member.kind {
+        Kind::Directory => lock(&state.directories).record(spot, item.wanted.clone(), item.path.clone()),
+        _ => cx.problem(Problem::new(wording::IS_ROOT).naming(item.path.as_slice())),
+    }
+}
+
+/// Leaves a member to its turn: every name on its path is in flight until then.
+fn in_turn(mut item: Item) -> Item {
+    let names = &mut item.names;
+    let mut record = |path: &[u8]| {
+        let mut trace = Trace::ROOT;
+        for component in path.split(|byte| *byte == b'/') {
+            if !component.is_empty() && component != b"." {
+                trace = trace.of(component);
+                names.push(trace);
+            }
+        }
+    };
+    record(&item.path);
+    if item.member.kind == Kind::HardLink {
+        record(&item.member.link);
+    }
+    item
+}
+
+/// Strips leading components; `None` if nothing is left.
+fn stripped(path: &[u8], count: usize) -> Option<Vec<u8>> {
+    let mut rest = path;
+    for _ in 0..count {
+        let slash = rest.iter().position(|byte| *byte == b'/')?;
+        let behind = rest[slash..].iter().position(|byte| *byte != b'/')?;
+        rest = &rest[slash + behind..];
+    }
+    Some(rest.to_vec())
+}
+
+/// Writes the content of regular files to standard output, one after the other (`-O`).
+pub(super) fn to_standard_output(mut members: Members, options: &Options, report: &dyn Report) -> u8 {
+    let (selection, mut lines) =
+        (Selection::new(options), Lines::new(options.verbose, options.numeric_owner));
+    let (mut problems, mut failed) = (Vec::new(), false);
+    loop {
+        let next = members.next(&mut problems);
+        failed |= archive::tell(&mut problems, report);
+        let outcome = match next {
+            Ok(Some(member)) => {
+                let is_wanted = selection.wants(&member.name).is_some()
+                    && stripped(&member.name, options.strip_components).is_some();
+                if is_wanted && options.verbose > 0 {
+                    report.line(lines.line(&member));
+                }
+                match is_wanted && member.is_file() && !member.refused {
+                    true => put_out(&mut members, &member, report),
+                    false => Ok(()),
+                }
+            }
+            Ok(None) => break,
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = outcome {
+            report.problem(archive::problem(options, failure));
+            return FAILED;
+        }
+    }
+    failed |= archive::end(&mut members, options, report);
+    failed |= selection.tell_missing(report);
+    if failed { FAILED } else { 0 }
+}
+
+/// Writes one file to standard output, with zeros for its holes.
+fn put_out(members: &mut Members, member: &Member, report: &dyn Report) -> Result<(), input::Failure> {
+    let copy = |members: &mut Members, mut length: u64| {
+        while length > 0 {
+            let mut bytes = Vec::new();
+            members.content(PIECE_BYTES.min(usize::try_from(length).unwrap_or(PIECE_BYTES)), &mut bytes)?;
+            if bytes.is_empty() {
+                return Err(input::Failure::Ended);
+            }
+            length -= bytes.len() as u64;
+            report.output(Standard::Output, &bytes);
+        }
+        Ok(())
+    };
+    let Some(map) = &member.map else { return copy(members, member.stored) };
+    let mut at = 0;
+    let zeros = |mut length: u64| {
+        while length > 0 {
+            let part = length.min(PIECE_BYTES as u64);
+            report.output(Standard::Output, &vec![0; part as usize]);
+            length -= part;
+        }
+    };
+    for extent in map {
+        zeros(extent.offset - at);
+        copy(members, extent.length)?;
+        at = extent.offset + extent.length;
+    }
+    zeros(member.size - at);
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Stages of an extraction: pieces are cut off, made by all workers, and members that had to wait
+//! are made in turn.
+
+use std::ffi::CString;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use haul_flow::{Context, Problem, Stages};
+use haul_sys::truncate;
+
+use super::content::{self, Stored};
+use super::directories::Directories;
+use super::make::{Made, NewFile, Place, When, way_problem};
+use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
+use super::places::{Missing, Places, Resolved, Spot};
+use super::reader::root_is;
+use super::{Extractor, State, lock};
+use crate::read::member::Kind;
+use crate::wording;
+
+impl Stages<Extractor> for State {
+    type Piece = Piece;
+    type Made = Piece;
+
+    fn next(&self, cx: &Context<'_, Extractor>) -> Option<Piece> {
+        lock(&self.reader).next(cx, self)
+    }
+
+    fn work(&self, cx: &Context<'_, Extractor>, piece: Piece) -> Piece {
+        let Piece { load, names } = piece;
+        let load = match load {
+            Load::Members(items) if self.out.is_open() => {
+                let (rest, names) = self.send(cx, items);
+                return Piece { load: Load::Members(rest), names };
+            }
+            Load::Members(mut items) => {
+                items.retain_mut(|item| self.make_early(cx, item) == Made::Waits);
+                Load::Members(items)
+            }
+            Load::Part(mut part) => {
+                if !part.large.in_turn {
+                    self.put_part(cx, &part);
+                    part.bytes = PartBytes::Put;
+                }
+                Load::Part(part)
+            }
+        };
+        Piece { load, names }
+    }
+
+    fn put(&self, cx: &Context<'_, Extractor>, made: Piece) {
+        match made.load {
+            Load::Members(items) if self.out.is_open() => {
+                if !items.is_empty() {
+                    self.make_waiting(cx, Some((items, made.names)), false);
+                }
+                return;
+            }
+            Load::Members(items) => {
+                if !items.is_empty() {
+                    lock(&self.late).iter_mut().for_each(Places::reset);
+                }
+                items.into_iter().for_each(|item| self.make_in_turn(cx, item));
+            }
+            Load::Part(part) => self.end_part(cx, &part),
+        }
+        self.flight.end(&made.names);
+    }
+
+    fn end(&self, cx: &Context<'_, Extractor>) {
+        match self.out.is_open() {
+            true => self.make_waiting(cx, None, true),
+            false => self.finish(cx),
+        }
+    }
+}
+
+impl State {
+    /// Finishes the directories, once everything else is complete.
+    pub(super) fn finish(&self, cx: &Context<'_, Extractor>) {
+        cx.tool().finish_directories(cx, &self.directories);
+        if let Some(entry) = lock(&self.entry).take() {
+            cx.complete(&entry);
+        }
+    }
+
+    /// Makes a member in parallel with others.
+    fn make_early(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> Made {
+        // Moved out so that the item can be changed, and restored in case it has to wait.
+        let at = std::mem::replace(&mut item.at, At::InTurn);
+        let made = match &at {
+            At::InTurn => Made::Waits,
+            // Its source may be in flight, for example in this very piece.
+            At::Link(..) => Made::Waits,
+            At::Here(spot, name) => self.make(cx, item, (spot, name), When::Early),
+        };
+        item.at = at;
+        made
+    }
+
+    /// Makes a member after all earlier ones.
+    pub(super) fn make_in_turn(&self, cx: &Context<'_, Extractor>, mut item: Item) {
+        let at = std::mem::replace(&mut item.at, At::InTurn);
+        match at {
+            At::Here(spot, name) => {
+                self.make(cx, &mut item, (&spot, &name), When::InTurn);
+            }
+            At::Link(spot, name, above, leads_to) => {
+                self.link(cx, &item, (&spot, &name), (&above, &leads_to));
+            }
+            At::InTurn => {
+                let Some((spot, name)) = self.find(cx, &mut item) else { return };
+                match item.member.kind {
+                    Kind::HardLink => self.find_and_link(cx, &item, (&spot, &name)),
+                    Kind::Directory => {
+                        let places = &mut lock(&self.late)[item.root];
+                        cx.tool().make_directory_member(
+                            cx,
+                            (places, &self.directories),
+                            &item,
+                            (&spot, &name),
+                        );
+                    }
+                    _ => {
+                        self.make(cx, &mut item, (&spot, &name), When::InTurn);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Resolves the path of a member, once nothing on it is in flight.
+    fn find(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> Option<(Arc<Spot>, CString)> {
+        let found = lock(&self.late)[item.root].find(cx.cache(), &item.path, Missing::Make, None);
+        match found {
+            Ok(Resolved::To(spot, name)) => return Some((spot, name)),
+            Ok(Resolved::Root(spot)) => root_is(cx, self, item, spot),
+            // Never: no names in flight were passed.
+            Ok(Resolved::Busy) => {}
+            Err(cause) => cx.problem(way_problem(&item.path, cause)),
+        }
+        None
+    }
+
+    /// Makes any member but a directory or a hard link.
+    fn make(
+        &self,
+        cx: &Context<'_, Extractor>,
+        item: &mut Item,
+        (spot, name): (&Arc<Spot>, &CString),
+        when: When,
+    ) -> Made {
+        let directory = match cx.cache().open(&spot.held) {
+            Ok(directory) => directory,
+            Err(cause) => return super::make::fail(cx, way_problem(&item.path, cause)),
+        };
+        let (extractor, Item { member, wanted, path, content, .. }) = (cx.tool(), item);
+        if !member.is_file() {
+            return extractor.make_other(cx, (spot, &directory, name), (member, wanted, path), when);
+        }
+        let stored = match (content, extractor.archive.get()) {
+            (Some(chunk), _) => Stored::Bytes(chunk),
+            (None, Some(archive)) => Stored::Archive(archive, member.content_at, member.stored),
+            (None, None) => {
+                let problem = extractor.content_problem(content::Failure::Ended, path);
+                return super::make::fail(cx, problem);
+            }
+        };
+        extractor.make_file(cx, (spot, &directory, name), (member, wanted, path), &stored, when)
+    }
+
+    /// Resolves the source of a hard link, and makes it.
+    fn find_and_link(&self, cx: &Context<'_, Extractor>, item: &Item, (spot, name): (&Arc<Spot>, &CString)) {
+        let found = lock(&self.late)[item.root].find(cx.cache(), &item.member.link, Missing::Fail, None);
+        match found {
+            Ok(Resolved::To(above, leads_to)) => self.link(cx, item, (spot, name), (&above, &leads_to)),
+            outcome => {
+                let problem = Problem::new(wording::CANNOT_LINK)
+                    .naming(item.path.as_slice())
+                    .naming(item.member.link.as_slice());
+                cx.problem(match outcome {
+                    Err(cause) => problem.because(cause),
+                    Ok(_) => problem,
+                });
+            }
+        }
+    }
+
+    fn link(
+        &self,
+        cx: &Context<'_, Extractor>,
+        item: &Item,
+        (spot, name): (&Arc<Spot>, &CString),
+        (above, leads_to): (&Arc<Spot>, &CString),
+    ) {
+        let opened = cx.cache().open(&spot.held).and_then(|one| Ok((one, cx.cache().open(&above.held)?)));
+        match opened {
+            Ok((directory, opened)) => {
+                let shown = (item.path.as_slice(), item.member.link.as_slice());
+                let source = (&**above, &*opened, leads_to.as_c_str());
+                cx.tool().make_link(cx, (&directory, name), source, shown, When::InTurn);
+            }
+            Err(cause) => cx.problem(way_problem(&item.path, cause)),
+        }
+    }
+
+    fn put_part(&self, cx: &Context<'_, Extractor>, part: &Part) {
+        let large = &part.large;
+        let Some(file) = lock(&large.file).clone() else { return };
+        let stored = match (&part.bytes, cx.tool().archive.get()) {
+            (PartBytes::Read(chunk), _) => Stored::Bytes(chunk),
+            (PartBytes::InArchive(range), Some(archive)) => {
+                Stored::Archive(archive, range.start, range.end - range.start)
+            }
+            _ => return,
+        };
+        let outcome = content::put(&file.fd, &stored, part.start, large.map.as_ref());
+        if let Err(failure) = outcome {
+            lock(&large.failed).get_or_insert(failure);
+        }
+    }
+
+    /// Takes a part in its turn; the last one finishes the file.
+    fn end_part(&self, cx: &Context<'_, Extractor>, part: &Part) {
+        let large = &part.large;
+        if large.in_turn {
+            if part.is_first {
+                *lock(&large.file) = self.begin_in_turn(cx, large);
+            }
+            self.put_part(cx, part);
+        }
+        if !part.is_last {
+            return;
+        }
+        let Some(file) = lock(&large.file).take().and_then(Arc::into_inner) else { return };
+        let failed = lock(&large.failed).take();
+        if matches!(failed, Some(content::Failure::Ended)) {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+        let item = lock(&large.item);
+        let outcome = failed.map_or(Ok(()), Err);
+        cx.tool().end_file(cx, file, &large.wanted, &item.path, outcome, item.member.size);
+    }
+
+    fn begin_in_turn(&self, cx: &Context<'_, Extractor>, large: &Large) -> Option<Arc<NewFile>> {
+        let mut item = lock(&large.item);
+        let place = match std::mem::replace(&mut item.at, At::InTurn) {
+            At::Here(spot, name) => Some((spot, name)),
+            _ => {
+                lock(&self.late).iter_mut().for_each(Places::reset);
+                self.find(cx, &mut item)
+            }
+        };
+        match cx.tool().make_large(cx, &item, place?, When::InTurn)? {
+            Place::New(file) => Some(Arc::new(file)),
+            Place::Kept | Place::Waits => None,
+        }
+    }
+}
+
+impl Extractor {
+    /// Creates the file of a large member, at full length if it has holes. `None` if that fails,
+    /// which is reported.
+    pub(super) fn make_large(
+        &self,
+        cx: &Context<'_, Self>,
+        item: &Item,
+        (spot, name): (Arc<Spot>, CString),
+        when: When,
+    ) -> Option<Place<NewFile>> {
+        let made = cx.cache().open(&spot.held).and_then(|directory| {
+            let place = self.new_file((&spot, &directory), &name, &item.wanted, when)?;
+            if let (Place::New(file), Some(_)) = (&place, &item.member.map) {
+                truncate(&file.fd, item.member.size)?;
+            }
+            Ok(place)
+        });
+        made.map_err(|cause| {
+            cx.problem(Problem::new(wording::CANNOT_OPEN).naming(item.path.as_slice()).because(cause));
+        })
+        .ok()
+    }
+
+    /// Makes a directory of the archive, and records it to get its attributes at the end.
+    pub(super) fn make_directory_member(
+        &self,
+        cx: &Context<'_, Self>,
+        (places, directories): (&mut Places, &Mutex<Directories>),
+        item: &Item,
+        (spot, name): (&Arc<Spot>, &CString),
+    ) {
+        let directory = match cx.cache().open(&spot.held) {
+            Ok(directory) => directory,
+            Err(cause) => return cx.problem(way_problem(&item.path, cause)),
+        };
+        let Some(new) = self.make_directory_at(cx, (&directory, name), &item.path) else { return };
+        match places.take(cx.cache(), spot, name, new) {
+            Ok(made) => lock(directories).record(made, item.wanted.clone(), item.path.clone()),
+            Err(cause) => cx.problem(way_problem(&item.path, cause)),
+        }
+    }
+}

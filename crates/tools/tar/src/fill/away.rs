@@ -1,0 +1,177 @@
+//! Spans made by other processes.
+//!
+//! Each group of files is then a span of its own. It is sent with its header blocks, the wanted
+//! part of each file, and the path to the archive. The process that receives it puts the content
+//! between the headers and writes the span at its offset. The outcome of each file is sent back to
+//! the process that walks ([`Outcome`](super::wanted::Outcome)). A span that was lost with its
+//! process is made again, and written to the same place.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use haul_cluster::{Distributed, ItemReceiver, RemotePath};
+use haul_flow::{Context, DirHandle, DirNode, Problem, Split};
+use haul_sys::{Errno, Error, Open, Operation, open};
+use serde::{Deserialize, Serialize};
+
+use super::wanted::Wanted;
+use super::{Fill, Filling, Group, Whole, lock};
+use crate::format::BLOCK_BYTES;
+use crate::look::ExitStatus;
+use crate::options::{self, Options};
+use crate::output::write_all;
+use crate::wording;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Location of the archive: its directory, and its name there.
+#[derive(Clone)]
+pub(super) struct Archive {
+    directory: Arc<DirHandle>,
+    name: CString,
+}
+
+/// A group as it is sent.
+#[derive(Serialize, Deserialize)]
+struct PackedGroup {
+    archive: RemotePath,
+    name: CString,
+    /// Offset in the archive and length of the span.
+    offset: u64,
+    length: usize,
+    /// Contents before any file is read: runs of blocks, each with its offset in the span.
+    blocks: Vec<(usize, Vec<u8>)>,
+    files: Vec<Wanted>,
+}
+
+impl Fill {
+    /// Lets other processes make spans if they can find the archive; returns its directory then.
+    pub(crate) fn share(&mut self, cache: &haul_flow::DirCache) -> Option<Arc<DirHandle>> {
+        let whole = self.whole.as_mut()?;
+        let options::Archive::File(path) = &self.options.archive else { return None };
+        let split = Split::of(path);
+        let directory = split.hold(cache).ok().filter(|_| whole.output.has_places())?;
+        let name = CString::new(split.base()).ok()?;
+        whole.archive = Some(Archive { directory: Arc::clone(&directory), name });
+        Some(directory)
+    }
+}
+
+impl Group {
+    /// Writes the span to the archive, in the process that received it.
+    pub(super) fn write_there(&self, cx: &Context<'_, Fill>) {
+        let Some(archive) = &self.archive else { return };
+        let bytes = std::mem::take(&mut *lock(&self.filling.bytes));
+        let written = cx.cache().open(&archive.directory).and_then(|directory| {
+            let file = open(&*directory, &archive.name, Open::WRITE.following())?;
+            let written = write_all(&file, self.filling.offset, &bytes);
+            // A write error may still surface when the file is closed.
+            written.and(file.close())
+        });
+        if let Err(cause) = written {
+            let path = archive.directory.path_of(&archive.name);
+            cx.problem(Problem::new(wording::CANNOT_WRITE).naming(path).because(cause));
+        }
+    }
+}
+
+/// Returns the blocks of a span that are not all zeros.
+fn blocks_of(bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
+    let mut runs: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (number, block) in bytes.chunks(BLOCK).enumerate() {
+        if block.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let at = number * BLOCK;
+        match runs.last_mut() {
+            Some((begins, run)) if *begins + run.len() == at => run.extend_from_slice(block),
+            _ => runs.push((at, block.to_vec())),
+        }
+    }
+    runs
+}
+
+/// Restores a span from its blocks; `None` if they do not fit.
+fn span_of(length: usize, blocks: Vec<(usize, Vec<u8>)>) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    for (at, run) in blocks {
+        bytes.get_mut(at..at.checked_add(run.len())?)?.copy_from_slice(&run);
+    }
+    Some(bytes)
+}
+
+impl Distributed for Fill {
+    const NAME: &'static str = "tar-fill";
+
+    fn init_message(&self) -> Vec<u8> {
+        postcard::to_allocvec(&*self.options).unwrap_or_default()
+    }
+
+    fn from_init(init_message: &[u8]) -> Option<Self> {
+        let options: Options = postcard::from_bytes(init_message).ok()?;
+        Some(Self { options: Arc::new(options), status: Arc::new(ExitStatus::default()), whole: None })
+    }
+
+    fn may_travel(&self, node: &haul_flow::DirNode<Self>) -> bool {
+        node.own.archive.is_some()
+    }
+
+    fn finish_part(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
+        node.own.write_there(cx);
+    }
+
+    fn pack(&self, own: &Group) -> Vec<u8> {
+        let (Some(archive), Some(Whole { plan, .. })) = (&own.archive, &self.whole) else {
+            return Vec::new();
+        };
+        own.filling.away.store(true, Ordering::Relaxed);
+        let span = &plan.spans[own.filling.number];
+        let headers = self.whole.as_ref().map(|whole| whole.headers(span, &self.options)).unwrap_or_default();
+        let packed = PackedGroup {
+            archive: RemotePath::to(&archive.directory),
+            name: archive.name.clone(),
+            offset: own.filling.offset,
+            length: headers.len(),
+            blocks: blocks_of(&headers),
+            files: own.files.clone(),
+        };
+        postcard::to_allocvec(&packed).unwrap_or_default()
+    }
+
+    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Group, (Vec<u8>, Error)> {
+        let invalid = || (Vec::new(), Error::new(Operation::Openat, String::new(), Errno::INVAL));
+        let packed: PackedGroup = postcard::from_bytes(packed).map_err(|_| invalid())?;
+        let bytes = span_of(packed.length, packed.blocks).ok_or_else(invalid)?;
+        let filling = Filling {
+            number: 0,
+            offset: packed.offset,
+            bytes: Mutex::new(bytes),
+            groups: AtomicUsize::new(1),
+            away: AtomicBool::new(false),
+        };
+        let archive = Archive { directory: receiver.hold(&packed.archive)?, name: packed.name };
+        Ok(Group { filling: Arc::new(filling), files: packed.files, archive: Some(archive) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_back_where_they_were() {
+        let mut bytes = vec![0; 20 * BLOCK];
+        bytes[..700].fill(1);
+        bytes[5 * BLOCK + 3] = 2;
+        bytes[19 * BLOCK..].fill(3);
+        let blocks = blocks_of(&bytes);
+        assert_eq!(
+            blocks.iter().map(|(at, run)| (*at / BLOCK, run.len() / BLOCK)).collect::<Vec<_>>(),
+            [(0, 2), (5, 1), (19, 1)]
+        );
+        assert_eq!(span_of(bytes.len(), blocks.clone()), Some(bytes));
+        assert_eq!(span_of(19 * BLOCK, blocks), None);
+        assert_eq!(blocks_of(&[0; 3 * BLOCK]), []);
+    }
+}

@@ -1,0 +1,125 @@
+//! Opens an archive for reading, and reports why one cannot be read further.
+
+use std::sync::Arc;
+
+use std::ffi::OsString;
+
+use haul_flow::{Problem, Report};
+use haul_sys::{Error, Fd, FileType, Filter, Open, open_path, read_on, standard_input, stat};
+
+use super::decompress;
+use super::input::{Failure, Input, Plain, Stream};
+use super::members::Members;
+use crate::{Archive, Options, wording};
+
+/// Opens the archive that the options name.
+///
+/// # Errors
+/// The reason, to be reported.
+pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
+    let file = match &options.archive {
+        Archive::Standard => standard_input(),
+        Archive::File(path) => open_path(path, Open::READ.following().blocking()),
+    };
+    let cannot_open = |cause| Problem::new(wording::ARCHIVE_OPEN).naming(name(options)).because(cause);
+    let file = file.map_err(cannot_open)?;
+    if let [program, ..] = options.program.as_slice() {
+        let filtered = Filtered::of(&options.program, file).map_err(|cause| {
+            Problem::new(wording::CANNOT_START).naming(program.as_encoded_bytes()).because(cause)
+        })?;
+        return Ok(Members::new(Input::of_stream(Box::new(filtered)), None, options.ignore_zeros));
+    }
+    let input = input(file).map_err(cannot_open)?;
+    let (plain, packed) = decompress::plain(input).map_err(|failure| problem(options, failure))?;
+    Ok(Members::new(plain, packed, options.ignore_zeros))
+}
+
+/// Output of the user's program (`-I`), which decompresses the archive.
+struct Filtered {
+    output: Fd,
+    program: String,
+    filter: Option<Filter>,
+}
+
+impl Filtered {
+    /// Starts the program to decompress, with `-d` added, as GNU tar does.
+    fn of(program: &[OsString], archive: Fd) -> Result<Self, Error> {
+        let mut words = program.to_vec();
+        words.push("-d".into());
+        let (filter, output) = Filter::reading(&words, archive)?;
+        let program = program.first().map_or_else(String::new, |word| word.display().to_string());
+        Ok(Self { output, program, filter: Some(filter) })
+    }
+}
+
+impl Stream for Filtered {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+        let length = read_on(&self.output, bytes)?;
+        if length == 0
+            && !bytes.is_empty()
+            && let Some(filter) = self.filter.take()
+            && let Err(status) = filter.finish()?
+        {
+            return Err(Failure::Damaged(std::io::Error::other(format!("{}: {status}", self.program))));
+        }
+        Ok(length)
+    }
+}
+
+fn input(file: Fd) -> Result<Input, Error> {
+    let seen = stat(&file)?;
+    let file = Arc::new(file);
+    Ok(match seen.kind {
+        FileType::Regular => Input::of_file(file, seen.size),
+        _ => Input::of_stream(Box::new(Plain(file))),
+    })
+}
+
+/// Returns the archive's name, for messages.
+fn name(options: &Options) -> &[u8] {
+    match &options.archive {
+        Archive::Standard => b"-",
+        Archive::File(path) => path.as_bytes(),
+    }
+}
+
+/// Returns the problem of an archive that cannot be read further.
+pub(crate) fn problem(options: &Options, failure: Failure) -> Problem {
+    match failure {
+        Failure::System(cause) => Problem::new(wording::ARCHIVE_READ).naming(name(options)).because(cause),
+        Failure::Damaged(cause) => {
+            Problem::new(wording::DAMAGED).naming(name(options)).naming(cause.to_string())
+        }
+        Failure::Unsupported(program) => {
+            Problem::new(wording::UNKNOWN_COMPRESSION).naming(program).naming(program)
+        }
+        Failure::Ended => Problem::new(wording::UNEXPECTED_END),
+    }
+}
+
+/// Reads an archive to EOF, past its last member; returns a warning about trailing garbage.
+///
+/// # Errors
+/// When it cannot be read, or compressed data is damaged there.
+pub(crate) fn finish(members: &mut Members, options: &Options) -> Result<Option<Problem>, Failure> {
+    members.finish()?;
+    let warning = || Problem::new(wording::TRAILING_GARBAGE).naming(name(options)).as_warning();
+    Ok(members.input().has_trailing_garbage().then(warning))
+}
+
+/// Reads an archive to EOF as [`finish`] does, and reports the result; returns true if it is
+/// an error.
+pub(crate) fn end(members: &mut Members, options: &Options, report: &dyn Report) -> bool {
+    let problem = finish(members, options).unwrap_or_else(|failure| Some(problem(options, failure)));
+    tell(&mut problem.into_iter().collect(), report)
+}
+
+/// Reports problems; returns true if any of them is an error.
+pub(crate) fn tell(problems: &mut Vec<Problem>, report: &dyn Report) -> bool {
+    let mut failed = false;
+    for problem in problems.drain(..) {
+        failed |= problem.severity == haul_flow::Severity::Error;
+        report.problem(problem);
+    }
+    failed
+}

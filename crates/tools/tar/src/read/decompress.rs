@@ -1,0 +1,263 @@
+//! Decompression: archives are recognized by their first bytes, as in GNU tar, and decompressed
+//! while they are read.
+//!
+//! Neither the archive's name nor an option decides. The archive's end is not the end of the
+//! compressed stream, whose checksum comes last, so all of the stream is read ([`Input::finish`]).
+//!
+//! Memory is bounded: a stream that asks for more than [`MEMORY_KIB_MAX`] is refused.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flate2::bufread::GzDecoder;
+use haul_sys::{Errno, Error, Operation};
+use lzma_rust2::{LzipReader, LzmaReader, XzReader};
+
+use super::header::{BLOCK, Block, Verdict, header};
+use super::input::{BUFFER_BYTES, Failure, Input, Stream};
+use super::lzw::Lzw;
+
+/// Maximum memory of an LZMA decoder, in KiB: the largest dictionary of lzip is 512 MiB, that of
+/// `xz -9` 64 MiB.
+const MEMORY_KIB_MAX: u32 = 640 << 10;
+
+/// Compression format of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packed {
+    Gzip,
+    Bzip2,
+    Zstd,
+    Xz,
+    Lzip,
+    Lzma,
+    Compress,
+    Lzop,
+}
+
+impl Packed {
+    /// Recognizes a format by the first bytes of an archive. `None` if they are a tar header,
+    /// whatever its name looks like.
+    fn of(first: &[u8]) -> Option<Self> {
+        let block = first.get(..BLOCK).and_then(|block| Block::try_from(block).ok());
+        if block.is_some_and(|block| matches!(header(&block), Verdict::Header(_))) {
+            return None;
+        }
+        Some(match first {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Bzip2,
+            // The second is a skippable frame, which may hold an index.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [b'L', b'Z', b'I', b'P', ..] => Self::Lzip,
+            [0x5d, 0, 0, ..] => Self::Lzma,
+            [0x1f, 0x9d, ..] => Self::Compress,
+            [0x89, b'L', b'Z', b'O', ..] => Self::Lzop,
+            _ => return None,
+        })
+    }
+
+    /// Returns the name of the format's own program.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Bzip2 => "bzip2",
+            Self::Zstd => "zstd",
+            Self::Xz => "xz",
+            Self::Lzip => "lzip",
+            Self::Lzma => "lzma",
+            Self::Compress => "compress",
+            Self::Lzop => "lzop",
+        }
+    }
+}
+
+/// Returns a decompressing input, or `input` itself if it is not compressed, and the format.
+///
+/// # Errors
+/// When the first bytes cannot be read, or the format is not supported.
+pub(crate) fn plain(mut input: Input) -> Result<(Input, Option<Packed>), Failure> {
+    let Some(packed) = Packed::of(input.first(BLOCK)?) else { return Ok((input, None)) };
+    let source = Source(input);
+    let garbage = Arc::new(AtomicBool::new(false));
+    let decoder: Box<dyn Read + Send> = match packed {
+        Packed::Gzip => Box::new(Gzip::new(source)),
+        Packed::Bzip2 => {
+            Box::new(Bzip2 { reader: haul_bzip2_codec::Reader::new(source), garbage: Arc::clone(&garbage) })
+        }
+        Packed::Zstd => Box::new(zstd::stream::read::Decoder::new(source).map_err(failure)?),
+        Packed::Xz => Box::new(XzReader::new_mem_limit(source, true, MEMORY_KIB_MAX)),
+        Packed::Lzip => Box::new(Lzip { reader: LzipReader::new(source), garbage: Arc::clone(&garbage) }),
+        Packed::Lzma => Box::new(Lzma::of(source).map_err(failure)?),
+        Packed::Compress => Box::new(Lzw::new(source).map_err(failure)?),
+        Packed::Lzop => return Err(Failure::Unsupported(packed.name())),
+    };
+    Ok((Input::of_stream(Box::new(Decompressed { decoder, garbage })), Some(packed)))
+}
+
+/// The compressed bytes, as the decoders' source.
+struct Source(Input);
+
+impl Read for Source {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.some(bytes).map_err(|failure| match failure {
+            Failure::System(cause) => io::Error::from_raw_os_error(cause.errno().raw_os_error()),
+            Failure::Damaged(cause) => cause,
+            Failure::Unsupported(program) => io::Error::other(program),
+            Failure::Ended => ErrorKind::UnexpectedEof.into(),
+        })
+    }
+}
+
+/// Streams of bzip2. Trailing garbage is ignored, as bzip2 does.
+struct Bzip2 {
+    reader: haul_bzip2_codec::Reader<Source>,
+    garbage: Arc<AtomicBool>,
+}
+
+impl Read for Bzip2 {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.read(bytes)?;
+        self.garbage.store(self.reader.has_garbage(), Ordering::Relaxed);
+        Ok(length)
+    }
+}
+
+/// Members of gzip. Zeros after the last one fill up a block of a tape; anything else is damage.
+struct Gzip {
+    decoder: Option<GzDecoder<BufReader<Source>>>,
+}
+
+impl Gzip {
+    fn new(source: Source) -> Self {
+        Self { decoder: Some(GzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, source))) }
+    }
+}
+
+impl Read for Gzip {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while let Some(decoder) = &mut self.decoder {
+            let length = decoder.read(bytes)?;
+            if length > 0 || bytes.is_empty() {
+                return Ok(length);
+            }
+            let Some(mut source) = self.decoder.take().map(GzDecoder::into_inner) else { break };
+            match what_follows(&mut source)? {
+                Follows::Member => self.decoder = Some(GzDecoder::new(source)),
+                Follows::Nothing => {}
+                Follows::Garbage => return Err(ErrorKind::InvalidData.into()),
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Input after a member.
+enum Follows {
+    /// Another member, or bytes that are taken for one.
+    Member,
+    /// End of input, or zeros up to there.
+    Nothing,
+    /// Zeros, then something else.
+    Garbage,
+}
+
+/// Skips zeros, and classifies the input behind them.
+fn what_follows(source: &mut BufReader<Source>) -> io::Result<Follows> {
+    let mut has_zeros = false;
+    loop {
+        let ready = source.fill_buf()?;
+        let zeros = ready.iter().take_while(|byte| **byte == 0).count();
+        has_zeros |= zeros > 0;
+        if zeros < ready.len() {
+            return Ok(if has_zeros { Follows::Garbage } else { Follows::Member });
+        }
+        if zeros == 0 {
+            return Ok(Follows::Nothing);
+        }
+        source.consume(zeros);
+    }
+}
+
+/// Members of an lzip stream. Trailing garbage is ignored, as lzip does.
+struct Lzip {
+    reader: LzipReader<Source>,
+    garbage: Arc<AtomicBool>,
+}
+
+impl Read for Lzip {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.garbage.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        match self.reader.read(bytes) {
+            // The first member has its magic bytes, or the format would not have been recognized.
+            Err(cause) if cause.to_string().contains("magic bytes") => {
+                self.garbage.store(true, Ordering::Relaxed);
+                io::copy(self.reader.inner_mut(), &mut io::sink())?;
+                Ok(0)
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// A stream in the format of `lzma`, which allows nothing behind it.
+struct Lzma(Option<LzmaReader<Source>>);
+
+impl Lzma {
+    fn of(source: Source) -> io::Result<Self> {
+        LzmaReader::new_mem_limit(source, MEMORY_KIB_MAX, None).map(Some).map(Self)
+    }
+}
+
+impl Read for Lzma {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let Some(reader) = &mut self.0 else { return Ok(0) };
+        let length = reader.read(bytes)?;
+        if length > 0 || bytes.is_empty() {
+            return Ok(length);
+        }
+        let Some((mut source, unread)) = self.0.take().map(LzmaReader::into_parts) else { return Ok(0) };
+        match unread.is_empty() && source.read(&mut [0])? == 0 {
+            true => Ok(0),
+            false => Err(io::Error::new(ErrorKind::InvalidData, "lzma: trailing garbage")),
+        }
+    }
+}
+
+struct Decompressed {
+    decoder: Box<dyn Read + Send>,
+    garbage: Arc<AtomicBool>,
+}
+
+impl Stream for Decompressed {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+        loop {
+            match self.decoder.read(bytes) {
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                outcome => return outcome.map_err(failure),
+            }
+        }
+    }
+
+    fn has_trailing_garbage(&self) -> bool {
+        self.garbage.load(Ordering::Relaxed)
+    }
+}
+
+/// Distinguishes read errors from damage.
+fn failure(cause: io::Error) -> Failure {
+    match cause.raw_os_error() {
+        Some(number) => {
+            let errno = Errno::from_raw_os_error(number);
+            Failure::System(Error::new(Operation::Read, "of what is compressed".to_owned(), errno))
+        }
+        None if cause.kind() == ErrorKind::UnexpectedEof => Failure::Ended,
+        None if cause.kind() == ErrorKind::OutOfMemory => {
+            let limit = format!("decompressing this needs more than {} MiB of memory", MEMORY_KIB_MAX >> 10);
+            Failure::Damaged(io::Error::other(limit))
+        }
+        None => Failure::Damaged(cause),
+    }
+}

@@ -1,0 +1,173 @@
+//! A member of an archive, whatever the format.
+
+use haul_flow::Problem;
+use haul_sys::{Mode, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::header::{Dialect, Header};
+use super::number::Number;
+use super::pax::Extended;
+use super::sparse::Extent;
+use crate::wording;
+
+/// Type of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Regular,
+    /// A hard link to an earlier member.
+    HardLink,
+    Symlink,
+    Character,
+    Block,
+    Directory,
+    Fifo,
+    /// The name of the volume, not a file.
+    Volume,
+    /// The rest of a file that began on another volume.
+    Continued,
+    /// Any other type, extracted as a regular file.
+    Unknown(u8),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) kind: Kind,
+    /// Name as it is in the archive.
+    pub(crate) name: Vec<u8>,
+    /// Target of a link.
+    pub(crate) link: Vec<u8>,
+    pub(crate) mode: Mode,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    /// Name of the owner; empty if there is none.
+    pub(crate) user_name: Vec<u8>,
+    /// Name of the group; empty if there is none.
+    pub(crate) group_name: Vec<u8>,
+    pub(crate) modified: Timestamp,
+    /// Major and minor number of a device.
+    pub(crate) device: (u32, u32),
+    /// Length of the file, in bytes.
+    pub(crate) size: u64,
+    /// Bytes of it that the archive holds.
+    pub(crate) stored: u64,
+    /// Extents that the stored bytes go to, if the file has holes.
+    pub(crate) map: Option<Vec<Extent>>,
+    pub(crate) extras: Option<Box<Extras>>,
+    /// Offset of its content in the archive.
+    pub(crate) content_at: u64,
+    /// True if it is not extracted, because its name or the layout of its content is unknown.
+    pub(crate) refused: bool,
+}
+
+/// Attributes that few members have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Extras {
+    /// Extended attributes: keys and values.
+    pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Access list, as text.
+    pub(crate) access_list: Option<Vec<u8>>,
+    /// Access list that new entries of a directory inherit, as text.
+    pub(crate) default_access_list: Option<Vec<u8>>,
+}
+
+impl Member {
+    /// Merges a header with the extended headers before it.
+    pub(crate) fn of(header: Header, extended: Extended, problems: &mut Vec<Problem>) -> Self {
+        let name = extended.path.unwrap_or(header.name);
+        let kind = kind(header.kind, &name);
+        let mut bad = |field: &'static str, number: Number| match number {
+            Number::Is(value) => value,
+            Number::Blank => 0,
+            Number::Bad => {
+                problems.push(Problem::new(wording::BAD_NUMBER).naming(name.as_slice()).naming(field));
+                0
+            }
+        };
+        let mut natural = |field, number, limit: u64| {
+            let value = bad(field, number);
+            u64::try_from(value).ok().filter(|value| *value <= limit).unwrap_or_default()
+        };
+        let mode = natural("mode_t", header.mode, u64::MAX);
+        let (user, group) = (extended.user.map(Ok), extended.group.map(Ok));
+        let number = |number: Result<u64, ()>| number.ok().and_then(|number| u32::try_from(number).ok());
+        // A number that no user can have is nobody's (`(uid_t) -2`).
+        let user = number(user.unwrap_or_else(|| Ok(natural("uid_t", header.user, u64::MAX))));
+        let group = number(group.unwrap_or_else(|| Ok(natural("gid_t", header.group, u64::MAX))));
+        let is_device = matches!(kind, Kind::Character | Kind::Block);
+        let mut part =
+            |number| if is_device { natural("dev_t", number, u64::from(u32::MAX)) as u32 } else { 0 };
+        let device = (part(header.device.0), part(header.device.1));
+        let modified = extended
+            .modified
+            .unwrap_or_else(|| Timestamp { seconds: bad("time_t", header.modified), nanoseconds: 0 });
+        // A hard link has no content of its own, whatever size an old tar gives it.
+        let declared = if kind == Kind::HardLink { 0 } else { header.size.natural().unwrap_or_default() };
+        let stored = extended.size.unwrap_or(declared);
+        let extras = Extras {
+            xattrs: extended.xattrs,
+            access_list: extended.access_list,
+            default_access_list: extended.default_access_list,
+        };
+        Self {
+            kind,
+            link: extended.link.unwrap_or(header.link),
+            mode: Mode::new((mode & 0o7777) as u32),
+            user: user.unwrap_or(u32::MAX - 1),
+            group: group.unwrap_or(u32::MAX - 1),
+            user_name: extended.user_name.unwrap_or(header.user_name),
+            group_name: extended.group_name.unwrap_or(header.group_name),
+            modified,
+            device,
+            size: stored,
+            stored,
+            map: None,
+            extras: (extras != Extras::default()).then(|| Box::new(extras)),
+            content_at: 0,
+            refused: false,
+            name,
+        }
+    }
+
+    /// True if it is extracted as a regular file.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.kind, Kind::Regular | Kind::Unknown(_))
+    }
+
+    /// Returns its approximate memory use, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        let extras = self.extras.as_ref().map_or(0, |extras| {
+            extras.xattrs.iter().map(|(key, value)| key.len() + value.len() + 64).sum::<usize>()
+                + [&extras.access_list, &extras.default_access_list]
+                    .into_iter()
+                    .map(|list| list.as_ref().map_or(0, Vec::len))
+                    .sum::<usize>()
+        });
+        let map = self.map.as_ref().map_or(0, |map| map.len() * size_of::<Extent>());
+        size_of::<Self>() + self.name.len() + self.link.len() + extras + map
+    }
+}
+
+/// Returns the type that a header's letter means.
+fn kind(letter: u8, name: &[u8]) -> Kind {
+    match letter {
+        // Before directories had a letter, their names ended in a slash.
+        b'0' | 0 | b'7' | b'S' if name.ends_with(b"/") => Kind::Directory,
+        b'0' | 0 | b'7' | b'S' => Kind::Regular,
+        b'1' => Kind::HardLink,
+        b'2' => Kind::Symlink,
+        b'3' => Kind::Character,
+        b'4' => Kind::Block,
+        b'5' | b'D' => Kind::Directory,
+        b'6' => Kind::Fifo,
+        b'V' => Kind::Volume,
+        b'M' => Kind::Continued,
+        letter => Kind::Unknown(letter),
+    }
+}
+
+impl Header {
+    /// True if it is an old GNU header of a sparse file.
+    pub(crate) fn is_old_sparse(&self) -> bool {
+        self.kind == b'S' && self.dialect == Dialect::Gnu
+    }
+}

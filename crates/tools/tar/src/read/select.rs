@@ -1,0 +1,107 @@
+//! Selection of members: those that the user named, with everything below them, but not
+//! those excluded.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_flow::{Problem, Report, Wording};
+
+use crate::naming::{Naming, unsafe_prefix};
+use crate::{Confinement, Excludes, Options, wording};
+
+/// Operands and exclusions.
+pub(crate) struct Selection {
+    excludes: Excludes,
+    /// Names without trailing slashes, and the indices of their operands.
+    named: HashMap<Vec<u8>, usize>,
+    /// Length of the longest of them.
+    longest: usize,
+    found: Vec<(Vec<u8>, AtomicBool)>,
+}
+
+impl Selection {
+    pub(crate) fn new(options: &Options) -> Self {
+        let excludes = Excludes::new(options);
+        let names: Vec<_> = options.named.iter().map(|named| named.name.as_bytes().to_vec()).collect();
+        let named = names.iter().enumerate().map(|(index, name)| (without_slashes(name).to_vec(), index));
+        Self {
+            excludes,
+            longest: names.iter().map(|name| without_slashes(name).len()).max().unwrap_or_default(),
+            named: named.collect(),
+            found: names.into_iter().map(|name| (name, AtomicBool::new(false))).collect(),
+        }
+    }
+
+    /// Returns `None` if a member is not wanted; otherwise the operand that selects it, if there
+    /// are operands.
+    pub(crate) fn wants(&self, name: &[u8]) -> Option<Option<usize>> {
+        let operand = match self.named.is_empty() {
+            true => None,
+            false => Some(self.operand(without_slashes(name))?),
+        };
+        if let Some((_, found)) = operand.and_then(|index| self.found.get(index)) {
+            found.store(true, Ordering::Relaxed);
+        }
+        (self.excludes.is_empty() || !self.excludes.leaves_out(name)).then_some(operand)
+    }
+
+    fn operand(&self, name: &[u8]) -> Option<usize> {
+        let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        // From the shortest prefix on, but none longer than the longest operand.
+        let mut ends = ends.chain([name.len()]).take_while(|end| *end <= self.longest);
+        ends.find_map(|end| self.named.get(&name[..end]).copied())
+    }
+
+    /// Reports operands that were not found; returns true if there are any.
+    pub(crate) fn tell_missing(&self, report: &dyn Report) -> bool {
+        let mut any = false;
+        for (name, _) in self.found.iter().filter(|(_, found)| !found.load(Ordering::Relaxed)) {
+            any = true;
+            report.problem(Problem::new(wording::NOT_FOUND).naming(name.as_slice()));
+        }
+        any
+    }
+}
+
+/// Returns a name without a prefix that leads out of the extraction directory, which is reported
+/// by `wording`.
+pub(crate) fn confined<'a>(
+    naming: &Naming,
+    options: &Options,
+    name: &'a [u8],
+    wording: Wording,
+    report: &dyn Report,
+) -> &'a [u8] {
+    if options.confinement == Confinement::Absolute {
+        return name;
+    }
+    naming.tell_stripped(name, wording, report);
+    let kept = &name[unsafe_prefix(name)..];
+    if kept.is_empty() { b"." } else { kept }
+}
+
+fn without_slashes(name: &[u8]) -> &[u8] {
+    match name.iter().rposition(|byte| *byte != b'/') {
+        Some(last) => &name[..=last],
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Named;
+
+    #[test]
+    fn a_name_selects_itself_and_what_is_below() {
+        let names = [c"a/b", c"c/"].map(|name| Named { directory: None, name: name.to_owned() });
+        let options = Options { named: names.to_vec(), ..Options::default() };
+        let selection = Selection::new(&options);
+        for wanted in ["a/b", "a/b/", "a/b/c", "c", "c/d"] {
+            assert!(selection.wants(wanted.as_bytes()).is_some(), "{wanted}");
+        }
+        for other in ["a", "a/", "a/bc", "b", "x/c"] {
+            assert!(selection.wants(other.as_bytes()).is_none(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The end of an archive that supports positioned writes: all workers get room for members there,
+//! in the right order (`order.rs`).
+//!
+//! A member's position in the order is fixed when it is added, under one lock that is held while
+//! its headers are copied. Its content comes later, from any worker. A segment with an offset and
+//! all its content is written in one call. Content too large for a segment has its room between two
+//! of them and is written there directly.
+//!
+//! Invariant: each segment is written once, when no room in it is open any more
+//! (test: `members_are_where_their_headers_are`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_flow::Gauge;
+
+use super::order::{Order, PutOff, WAITING_BYTES};
+use super::output::Output;
+use super::segment::{Content, Room, Segment};
+
+/// Deferred entries that are due for a retry.
+#[must_use]
+pub(super) struct Due<L>(pub(super) Vec<L>);
+
+/// The end of an archive; `L` is a deferred entry.
+pub(super) struct Tail<L> {
+    output: Output,
+    order: Mutex<Order<L>>,
+    waiting: Gauge,
+    written: AtomicUsize,
+}
+
+impl<L> Tail<L> {
+    pub(super) fn new(output: Output) -> Self {
+        let order = Order::new(Arc::clone(&output.memory), WAITING_BYTES);
+        let waiting = Gauge::new(WAITING_BYTES as u64 / 2);
+        Self { output, order: Mutex::new(order), waiting, written: AtomicUsize::new(0) }
+    }
+
+    /// True if writing has failed; then nothing more needs to be added.
+    pub(super) fn is_broken(&self) -> bool {
+        self.output.is_broken()
+    }
+
+    /// Begins a directory found in `above`, or the parent directory of an operand, which has no
+    /// headers; returns its number. The walk meets siblings in the order of `place`.
+    pub(super) fn begin(&self, above: usize, place: u64, headers: Vec<u8>) -> (usize, Due<L>) {
+        self.change(|order| order.begin(above, place, headers))
+    }
+
+    /// Completes a directory: everything in it was added.
+    pub(super) fn end(&self, directory: usize) -> Due<L> {
+        self.change(|order| order.end(directory)).1
+    }
+
+    /// Adds a member found in a directory: its headers, and its content or room for it. A member
+    /// without `may_wait` is never buffered: it goes to the end of the archive, or is deferred.
+    pub(super) fn add(
+        &self,
+        found_in: usize,
+        headers: &[u8],
+        content: &Content<'_>,
+        may_wait: bool,
+        later: impl FnOnce() -> L,
+    ) -> (Result<Option<Room>, PutOff>, Due<L>) {
+        self.change(|order| order.add(found_in, headers, content, may_wait, later))
+    }
+
+    /// True if members found in a directory are appended to the archive now.
+    pub(super) fn is_last(&self, found_in: usize) -> bool {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner).is_last(found_in)
+    }
+
+    /// Bytes in the buffer. The gauge is over its limit when half of the buffer is used; the other
+    /// half is for members in flight.
+    pub(super) fn waiting(&self) -> Gauge {
+        self.waiting.clone()
+    }
+
+    /// Writes content to its room, `position` bytes into it. Bytes that are never written
+    /// are zeros.
+    pub(super) fn put(&self, room: &Room, position: u64, content: &[u8]) {
+        match room {
+            Room::Within(segment, begins) => {
+                let begins = begins + position as usize;
+                segment.bytes()[begins..begins + content.len()].copy_from_slice(content);
+            }
+            Room::Between(offset) => self.output.write(offset + position, content),
+        }
+    }
+
+    /// Releases a room whose content is complete, or will not come.
+    pub(super) fn release(&self, room: Room) {
+        if let Room::Within(segment, _) = room {
+            self.let_go(&segment);
+        }
+    }
+
+    /// Writes the rest once all directories are complete and all rooms released; returns the
+    /// archive's length, the number of deferrals, and the output.
+    pub(super) fn finish(self) -> (u64, usize, Output) {
+        let ((end, times_put_off), _) = self.change(|order| (order.finish(), order.times_put_off));
+        (end, times_put_off, self.output)
+    }
+
+    /// Applies a change to the order, and drops the references to segments that it allocated. Any
+    /// change can make deferred entries due.
+    fn change<R>(&self, change: impl FnOnce(&mut Order<L>) -> R) -> (R, Due<L>) {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut order);
+        let (placed, due) = (order.take_placed(), Due(order.take_due()));
+        self.waiting.set(order.waiting_bytes as u64);
+        drop(order);
+        placed.into_iter().for_each(|segment| self.let_go(&segment));
+        (result, due)
+    }
+
+    /// Drops a reference to a segment; the last one writes it.
+    fn let_go(&self, segment: &Segment) {
+        if let Some((offset, bytes)) = segment.let_go() {
+            self.output.take_in_turn(self.written.fetch_add(1, Ordering::Relaxed), offset, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+    use crate::format::in_blocks;
+    use crate::options::{Archive, Options};
+    use crate::order::TOP;
+    use crate::segment::SEGMENT_BYTES;
+
+    #[test]
+    fn members_are_where_their_headers_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("archive");
+        let archive = Archive::File(CString::new(path.to_str().unwrap()).unwrap());
+        let tail = Tail::<()>::new(Output::create(&Options { archive, ..Options::default() }).unwrap());
+        let sizes = [
+            0,
+            1,
+            512,
+            513,
+            100_000,
+            200_000,
+            SEGMENT_BYTES,
+            SEGMENT_BYTES + 1,
+            3,
+            20 * SEGMENT_BYTES,
+            0,
+            70_000,
+        ];
+        let members: Vec<_> = sizes.iter().cycle().take(60).zip(1_u8..).collect();
+        let (directory, _) = tail.begin(TOP, 0, Vec::new());
+        // Four workers add members, write the content in two halves, and release the rooms late and
+        // in another order.
+        std::thread::scope(|scope| {
+            for share in members.chunks(15) {
+                let tail = &tail;
+                scope.spawn(move || {
+                    let mut held = Vec::new();
+                    for (size, number) in share {
+                        let added =
+                            tail.add(directory, &[*number; 512], &Content::Later(**size as u64), true, || ());
+                        let room = added.0.unwrap();
+                        assert_eq!(room.is_some(), **size > 0);
+                        held.extend(room.map(|room| (room, **size, *number)));
+                    }
+                    for (room, size, number) in held.into_iter().rev() {
+                        let content = vec![number; size];
+                        let (first, second) = content.split_at(size / 2);
+                        tail.put(&room, first.len() as u64, second);
+                        tail.put(&room, 0, first);
+                        tail.release(room);
+                    }
+                });
+            }
+        });
+        assert!(tail.end(directory).0.is_empty());
+        let (end, _, output) = tail.finish();
+        output.finish(end, &[0; 512]).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, end + 512);
+        bytes.truncate(end as usize);
+        let (mut at, mut met) = (0, vec![false; members.len() + 1]);
+        while at < bytes.len() {
+            let number = bytes[at];
+            let size = *members[usize::from(number) - 1].0;
+            let after = at + 512 + in_blocks(size as u64) as usize;
+            assert!(bytes[at..at + 512 + size].iter().all(|byte| *byte == number), "member {number} at {at}");
+            assert!(bytes[at + 512 + size..after].iter().all(|byte| *byte == 0));
+            assert!(
+                !std::mem::replace(&mut met[usize::from(number)], true),
+                "member {number} is there twice"
+            );
+            at = after;
+        }
+        assert_eq!(met.iter().filter(|met| **met).count(), members.len());
+    }
+}
