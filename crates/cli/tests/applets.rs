@@ -1,4 +1,4 @@
-//! What holds for every command of haul, by whatever name it is called: it tells its version, and refuses options it doesn't have.
+//! Every applet, under each of its names, prints its version and rejects unknown options.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,7 +17,7 @@ fn run<S: AsRef<OsStr>>(program: &Path, words: &[S]) -> Output {
     Command::new(program).args(words).env("LC_ALL", "C").stdin(Stdio::null()).output().unwrap()
 }
 
-/// The commands, with the exit status of a wrong use.
+/// Each applet and its exit status on a usage error.
 const APPLETS: [(&str, i32); 9] = [
     ("cp", 1),
     ("bzip2", 1),
@@ -65,7 +65,7 @@ fn every_command_refuses_options_it_does_not_have() {
             assert!(errors.contains("option") && output.stdout.is_empty(), "{name} {option}: {errors}");
         }
     }
-    // Options of GNU's programs that the tools leave out.
+    // Options of the GNU programs that haul does not implement.
     for words in [
         &["tar", "-cV", "label", "file"][..],
         &["tar", "-rf", "archive"],

@@ -1,6 +1,7 @@
-//! Which extended attributes are copied: `/etc/xattr.conf`, and SELinux contexts.
+//! Selection of extended attributes: `/etc/xattr.conf` and SELinux contexts.
 //!
-//! Each case runs in a mount namespace of its own, where another list, or a kernel that seems to have SELinux, is in place.
+//! Each case runs in its own mount namespace, with another `xattr.conf` mounted, or with a
+//! `/sys/fs` that makes SELinux seem enabled.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,13 +16,13 @@ fn needs_namespaces() -> Option<String> {
     needs::root().or_else(|| needs::tool("unshare")).or_else(|| needs::tool("setfattr")).or(list)
 }
 
-/// Runs a script in an own mount namespace; `command` becomes `$@`.
+/// Runs a shell script in its own mount namespace; `command` becomes `$@`.
 fn privately(sandbox: &Sandbox, script: &str, command: &[&str]) -> Outcome {
     let run = Run::new(&needs::find_tool("unshare").unwrap()).args(["-m", "sh", "-c", script, "sh"]);
     run.args(command).in_folder(sandbox.path()).finish().unwrap()
 }
 
-/// Makes a tree with attributes of many names.
+/// Builds a tree whose entries have many attributes.
 fn tree(sandbox: &Sandbox) {
     sandbox
         .script(
@@ -40,7 +41,7 @@ fn tree(sandbox: &Sandbox) {
         .unwrap();
 }
 
-/// Lists of rules: good ones, and ones that libattr refuses.
+/// Rule lists, both valid and ones that libattr rejects.
 const LISTS: [&str; 9] = [
     "user.a skip\nuser.b permissions # c\n# x\n  user.[cd]*\tskip\nuser.c1 permissions\nuser.e\\* skip\nuser.f?g skip\n",
     "*\tskip\nuser.a permissions\n",
@@ -56,7 +57,7 @@ const LISTS: [&str; 9] = [
 const WAYS: [&str; 6] =
     ["-a", "-r --preserve=xattr", "-r --preserve=mode,xattr", "-rp", "-r --preserve=all", "-r"];
 
-/// Copies with every list in every way, and lists what attributes there are.
+/// Copies with one list and one set of options, and prints the attributes of the result.
 const COPY: &str = r#"
     mount --bind "$LIST" /etc/xattr.conf || exit 9
     rm -rf t; "$@" $WAY s t; echo "status $?"
@@ -78,7 +79,7 @@ fn the_list_of_attributes_holds_as_for_gnu_cp() {
     };
     let has_permissions = gnu_copies_permissions(&sandbox, &gnu);
     for (number, list) in LISTS.iter().enumerate() {
-        // GNU cp 9.1 does not copy what belongs to the mode, unless it is an access list that it knows.
+        // Before 9.2, GNU cp skips `permissions` attributes unless it knows them as an ACL.
         if list.contains("permissions") && !has_permissions {
             continue;
         }
@@ -90,13 +91,13 @@ fn the_list_of_attributes_holds_as_for_gnu_cp() {
             let (expected, expected_words) = copy(&[gnu.path().to_str().unwrap()], way);
             let (found, words) = copy(&command, way);
             assert_eq!(found, expected, "{way} with {list:?}: {words:?}");
-            // GNU cp says the same once for each attribute.
+            // GNU cp repeats the message for each attribute, so only compare whether there is one.
             assert_eq!(words.is_empty(), expected_words.is_empty(), "{way} with {list:?}: {words:?}");
         }
     }
 }
 
-/// True for GNU cp since 9.2.
+/// True for GNU cp 9.2 and later.
 fn gnu_copies_permissions(sandbox: &Sandbox, gnu: &Program) -> bool {
     fs::write(sandbox.join("list"), "user.a permissions\n").unwrap();
     let script = COPY.replace("$LIST", "list").replace("$WAY", "-rp");
@@ -121,11 +122,11 @@ fn attributes_that_belong_to_the_mode_are_copied_with_it() {
     }
 }
 
-/// What takes a kernel for one with SELinux, and what would set the context of new files.
+/// Makes SELinux seem enabled: a tmpfs over `/sys/fs` with `selinux/enforce`.
 const LABELLED: &str =
     "mount -t tmpfs none /sys/fs && mkdir /sys/fs/selinux && touch /sys/fs/selinux/enforce && ";
 
-/// The kernel here has no SELinux, but the attribute can be stored: what is copied can be tested, policies can't.
+/// The kernel has no SELinux but stores the attribute, so copying can be tested and policy can't.
 #[test]
 fn contexts_are_kept_where_there_are_any() {
     require!(needs_namespaces());
@@ -150,7 +151,7 @@ fn contexts_are_kept_where_there_are_any() {
     }
     let outcome = copy("-a --no-preserve=context,xattr");
     assert!(!outcome.printed().contains("selinux"), "{}", outcome.printed());
-    // A source without a context is an error only where one was asked for.
+    // A source without a context is an error only if a context was requested.
     sandbox.script("setfattr -h -x security.selinux s/f").unwrap();
     assert_eq!(copy("-a").errors(), "f: security.selinux: No such attribute\n");
     let outcome = copy("-r --preserve=context");
@@ -161,7 +162,7 @@ fn contexts_are_kept_where_there_are_any() {
     assert!(outcome.status() == Some(1) && outcome.errors().contains(reason), "{}", outcome.errors());
 }
 
-/// Stands in for libselinux: the type is that of the file, and what is asked is noted.
+/// Stand-in for libselinux: derives the type from the file mode and logs each lookup.
 const LIBSELINUX: &str = r#"
     #include <errno.h>
     #include <stdio.h>
@@ -184,7 +185,8 @@ const LIBSELINUX: &str = r#"
     void freecon(char *context) { free(context); }
 "#;
 
-/// New files have no context without SELinux, so it shows on those that were there, and for new ones in what was looked up.
+/// Without SELinux, new files get no context: the result shows on existing files, and for new ones
+/// in the log of lookups.
 #[test]
 fn copies_get_the_type_of_their_path() {
     require!(needs_namespaces());

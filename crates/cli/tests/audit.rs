@@ -1,11 +1,13 @@
-//! The system calls of real runs, read from strace.
+//! System calls of real runs, as recorded by strace.
 //!
-//! Promised: below the roots nothing is reached by a path. Each name is looked up once, as a single component in an open directory,
-//! not following links; metadata is set through descriptors; what is made is made exclusively and never wider than its final mode.
-//! And small files are cheap: a new one costs at most eight calls. The same audit run on GNU cp finds violations, which shows
-//! that it can.
+//! Below the roots, nothing is reached by path. Each name is looked up once, as a single component
+//! relative to an open directory, without following links. Metadata is set through descriptors.
+//! Entries are created exclusively, never wider than their final mode. Small files are cheap: a new
+//! one costs at most eight calls. The same audit finds violations in GNU cp, which proves that it
+//! can find them.
 //!
-//! io_uring's operations do not show in strace: these runs use the synchronous engine, whose calls pass the same gate.
+//! io_uring operations don't show up in strace, so these runs use the synchronous engine, whose
+//! calls pass through the same gate.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -22,7 +24,7 @@ use haul_testkit::spec::{Kind, Node, Spec};
 use haul_testkit::strace::{Call, record};
 use haul_testkit::{Program, Sandbox, needs, note, program, require};
 
-/// Where the directory descriptor and the name stand in a call, and where its flags, for calls that take a name.
+/// Argument positions of each (directory descriptor, name) pair of a call that accepts names.
 fn names_of(call: &Call) -> Vec<(usize, usize)> {
     match call.name.as_str() {
         "openat" | "openat2" | "newfstatat" | "statx" | "mkdirat" | "mknodat" | "unlinkat" | "readlinkat"
@@ -34,7 +36,7 @@ fn names_of(call: &Call) -> Vec<(usize, usize)> {
     }
 }
 
-/// Calls that have no form with a directory descriptor: any use of them below the roots is a violation.
+/// Calls without a directory descriptor: any use below the roots is a violation.
 const BY_PATH: [&str; 34] = [
     "open",
     "creat",
@@ -72,18 +74,18 @@ const BY_PATH: [&str; 34] = [
     "swapon",
 ];
 
-/// What a run does, by which some rules differ.
+/// Kind of run; some rules depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
     /// A new copy without metadata: modes come from the source and the umask.
     Plain,
-    /// A new copy with metadata: what is made belongs to its owner alone until it is complete.
+    /// A new copy with metadata: entries are private to their owner until complete.
     Archive,
-    /// Onto an older copy. As with GNU cp, a file that is written over may lie behind a link in the target.
+    /// Onto an older copy. Like GNU cp, this may overwrite a file behind a link in the target.
     OntoOlder,
 }
 
-/// The audit of one run.
+/// Audit of one run.
 struct Audit<'a> {
     roots: [&'a Path; 2],
     scene: Scene,
@@ -102,7 +104,7 @@ impl<'a> Audit<'a> {
     }
 
     fn violation(&mut self, rule: &str, call: &Call) {
-        // One entry for each rule and call, with an example.
+        // One entry per rule and call; only the first is printed, as an example.
         let key = format!("{rule}: {}", call.name);
         let count = self.violations.entry(key.clone()).or_default();
         *count += 1;
@@ -133,7 +135,7 @@ impl<'a> Audit<'a> {
         }
         let Some(base) = call.descriptor_path(directory) else { return };
         let whole = Path::new(base).join(OsStr::from_bytes(&text));
-        // With an empty name the descriptor itself is meant, and no name is looked up.
+        // An empty name means the descriptor itself: no name is looked up.
         if text.is_empty() || !self.is_below(&whole) {
             return;
         }
@@ -147,7 +149,7 @@ impl<'a> Audit<'a> {
         self.look_at_flags(call, &text, &whole);
     }
 
-    /// Says whether the call may follow a link, because GNU cp writes through links that lie in the target.
+    /// True if the call may follow a link, since GNU cp writes through links in the target.
     fn may_follow(&self, call: &Call, whole: &Path) -> bool {
         let writes = call.name == "statx" || call.name == "newfstatat" || call.has_flag(2, "O_WRONLY");
         let makes = call.has_flag(2, "O_CREAT") || call.has_flag(2, "O_DIRECTORY");
@@ -161,7 +163,8 @@ impl<'a> Audit<'a> {
         match call.name.as_str() {
             "openat" => {
                 self.descents += 1;
-                // `..` is how an evicted directory is found again; it is no link, and device and inode are checked.
+                // An evicted directory is reopened through `..`, which is no link; device and inode
+                // are checked.
                 if !call.has_flag(2, "O_NOFOLLOW") && text != b".." {
                     self.violation("opened without O_NOFOLLOW", call);
                 }
@@ -172,7 +175,7 @@ impl<'a> Audit<'a> {
                     self.look_at_mode(call, call.octal(3), whole);
                 }
             }
-            // A directory's set-group-id bit grants nothing; the kernel hands it down anyway.
+            // On a directory, set-group-ID grants nothing, and the kernel passes it down anyway.
             "mkdirat" => self.look_at_mode(call, call.octal(2).map(|mode| mode & !0o2000), whole),
             "mknodat" => {
                 let mode =
@@ -185,7 +188,7 @@ impl<'a> Audit<'a> {
             "statx" if !call.has_flag(2, "AT_SYMLINK_NOFOLLOW") => {
                 self.violation("a link would be followed", call)
             }
-            // By now the name may lead to something that this run did not make.
+            // By now the name may refer to something that this run did not create.
             "fchownat" | "utimensat" | "fchmodat" | "fchmodat2" | "setxattrat" | "removexattrat" => {
                 self.violation("metadata set by name", call);
             }
@@ -193,8 +196,9 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// While it is filled, what is made is never set-id, and its owner's alone; only a file that is born with its owner may
-    /// have its final mode from the beginning, unless that mode is the mask of an access list.
+    /// Checks that an entry is created without set-ID bits and private to its owner. Only a file
+    /// created with its final owner may have its final mode from the start, unless that mode is an
+    /// ACL mask.
     fn look_at_mode(&mut self, call: &Call, mode: Option<u32>, made: &Path) {
         const OTHERS_AND_SET_ID: u32 = 0o6077;
         let too_wide = |mode: u32| mode & OTHERS_AND_SET_ID != 0 && !is_born_right(made, mode);
@@ -203,13 +207,13 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Says whether a path lies strictly below one of the roots.
+    /// True if a path lies strictly below one of the roots.
     fn is_below(&self, path: &Path) -> bool {
         self.roots.iter().any(|root| path != *root && path.starts_with(root))
     }
 }
 
-/// Says whether a file was made by its owner, with the mode it has now and no access list.
+/// True if a file belongs to this process, has exactly this mode, and has no ACL.
 fn is_born_right(made: &Path, mode: u32) -> bool {
     let process = haul_testkit::rustix::process::geteuid().as_raw();
     let listed = haul_testkit::rustix::fs::lgetxattr(made, ACCESS_ACL, &mut [0u8; 256][..]).is_ok();
@@ -217,7 +221,8 @@ fn is_born_right(made: &Path, mode: u32) -> bool {
         .is_ok_and(|now| now.is_file() && now.uid() == process && now.mode() & 0o7777 == mode && !listed)
 }
 
-/// Says whether a path goes through a descriptor to another file. The descriptor alone is that file itself.
+/// True if a path goes through a descriptor to another file. The descriptor alone is the
+/// file itself.
 fn is_below_descriptor(path: &[u8]) -> bool {
     let inner = [b"/proc/self/fd/".as_slice(), b"/proc/thread-self/fd/"];
     inner.iter().filter_map(|prefix| path.strip_prefix(*prefix)).any(|rest| rest.contains(&b'/'))
@@ -227,7 +232,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Copies the tree of everything under strace and gives the audit.
+/// Copies the tree of everything under strace and audits the calls.
 fn audit_run(program: &Program, scene: Scene) -> (usize, usize, BTreeMap<String, usize>) {
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
@@ -284,16 +289,16 @@ fn the_audit_finds_what_gnu_cp_does() {
     assert!(broken("a call that takes a path"), "{violations:?}");
 }
 
-/// Makes `files` small files in one directory.
+/// Creates `files` small files in one directory.
 fn small_files(root: &Path, files: usize) {
     let nodes = (0..files).map(|index| Node::file(0, format!("file-{index}"), index as u64, 1000)).collect();
     Spec { nodes }.build(root).unwrap();
 }
 
-/// Held while calls are counted: dropping what is cached would change the count of another test.
+/// Held while counting calls: dropping caches would change another test's count.
 static COUNTING: Mutex<()> = Mutex::new(());
 
-/// Counts the calls of a plain copy of `files` small files; waits on locks and for memory are not calls for a file.
+/// Counts the calls of a plain copy of `files` small files, excluding locks and memory management.
 fn count_calls(program: &Program, own: &[&str], sandbox: &Sandbox, files: usize, cold: bool) -> usize {
     let (source, target) = (sandbox.join(format!("source-{files}")), sandbox.join("target"));
     if !source.exists() {
@@ -337,9 +342,9 @@ fn a_new_small_file_costs_at_most_eight_calls() {
             if cold && !droppable {
                 continue;
             }
-            // A ring is waited for more often where the machine is busy with other things.
+            // On a busy machine a ring is waited for more often, so retry.
             let each = (0..3).map(|_| calls_for_a_file(own, &sandbox, cold)).find(|each| *each <= 8.05);
-            // Reading the directory is a call for every few hundred files.
+            // Reading the directory costs one more call per few hundred files.
             let each = each.unwrap_or(f64::INFINITY);
             assert!(each <= 8.05, "{each} calls for each new file with {own:?}, cold: {cold}");
             assert!(each >= 1.0, "the count is not believable: {each} with {own:?}");
@@ -347,8 +352,8 @@ fn a_new_small_file_costs_at_most_eight_calls() {
     }
 }
 
-/// What everything costs that `-a` keeps, in trees that have nothing special: one question for extended attributes and
-/// access lists together, and setting the times.
+/// On a tree without special metadata, `-a` adds one call for extended attributes and ACLs
+/// together, and one for the times.
 #[test]
 fn keeping_everything_costs_two_calls_more() {
     require!(needs::tool("strace"));
@@ -396,7 +401,7 @@ fn a_special_file_is_made_and_never_opened() {
     let made = calls.iter().filter(|call| call.name.starts_with("mknod")).count();
     assert_eq!(made, special.len());
     for call in calls.iter().filter(|call| call.name == "openat") {
-        // O_PATH gives a handle on the name and does not open the device.
+        // O_PATH refers to the name without opening the device.
         let opens = call.path(1).is_some_and(|path| ends_special(&path)) && !call.has_flag(2, "O_PATH");
         assert!(!opens, "{}", call.line());
     }

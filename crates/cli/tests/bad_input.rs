@@ -1,7 +1,8 @@
-//! What goes wrong in the files: missing, forbidden, full, changing, tangled.
+//! Bad input: entries that are missing, forbidden, full, changing or cyclic.
 //!
-//! Promised for each: a message worded as GNU's that names the entry, status 1, everything else copied, never a hang. Where GNU cp
-//! has an answer it is run beside; where it has none (it would hang, or follow), the test says what is right.
+//! Each case gets a GNU-style message that names the entry and exit status 1; everything else is
+//! copied, and nothing hangs. GNU cp runs alongside where it has an answer. Where it doesn't (it
+//! would hang, or follow a link), the test states the right result.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -24,12 +25,12 @@ use haul_testkit::spec::{Kind, Node, Spec};
 use haul_testkit::verdict::{Verdict, judge};
 use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, note, program, require};
 
-/// Runs one command line beside GNU cp in every way, and fails on any difference.
+/// Runs one command line alongside GNU cp with each of `WAYS`, and fails on any difference.
 fn same_as_gnu(prepare: &dyn Fn(&Path) -> io::Result<()>, arguments: &[&str], status: i32) {
     compare_with_gnu(prepare, arguments, status, true);
 }
 
-/// Runs beside GNU cp, and compares trees only where GNU cp's does not depend on the order of a directory.
+/// Runs alongside GNU cp; compares trees only if GNU cp's result is independent of directory order.
 fn compare_with_gnu(
     prepare: &dyn Fn(&Path) -> io::Result<()>,
     arguments: &[&str],
@@ -54,7 +55,7 @@ fn compare_with_gnu(
     }
 }
 
-/// A tree with a bit of everything harmless in it.
+/// A small tree of files and directories.
 fn plain_tree() -> Spec {
     let mut nodes = vec![Node::new(0, "one", Kind::Directory), Node::new(1, "two", Kind::Directory)];
     nodes.extend(
@@ -81,7 +82,8 @@ fn a_missing_source_is_named_and_the_others_are_copied() {
 fn a_target_inside_of_its_source_is_refused() {
     let prepare = |folder: &Path| plain_tree().build(&folder.join("source"));
     for target in ["source/new", "source", "source/one", "source/one/two/new"] {
-        // GNU cp stops when it meets its target: how much it has copied until then is a matter of chance.
+        // GNU cp stops when it reaches its target; how much it has copied by then is a matter
+        // of chance.
         compare_with_gnu(&prepare, &["-r", "source", target], 1, false);
     }
     let linked = |folder: &Path| {
@@ -156,7 +158,7 @@ fn a_directory_that_cannot_be_read_is_named() {
                 "{}",
                 outcome.errors()
             );
-            // Everything else is there.
+            // Everything else was copied.
             let facts = Facts::CONTENT;
             let differences = compare_paths(&source, &target, facts).unwrap();
             let lost: Vec<_> = differences
@@ -211,7 +213,8 @@ fn a_read_only_target_is_named() {
     assert_eq!(fs::read(mount.join("old/file-0")).unwrap(), b"kept");
 }
 
-/// A file system of 24 MiB gets more than fits. What is not right is named once; what would still have fitted is there.
+/// Copies more than fits onto a 24 MiB filesystem. Each failed entry is reported once; whatever
+/// still fits is copied.
 #[test]
 fn a_full_disk_loses_nothing_in_silence() {
     require!(needs::loop_mount("ext4"));
@@ -240,7 +243,7 @@ fn a_full_disk_loses_nothing_in_silence() {
         }
         assert!(lines.iter().all(|line| line.ends_with(": No space left on device")), "{lines:?}");
         assert_eq!(lines.len(), differences.list.len(), "{lines:?}\n{differences}");
-        // The file system keeps about half a MiB for itself that it counts as free.
+        // ext4 reserves about half a MiB that it counts as free.
         let free = mount.free_bytes().unwrap();
         let small_lost = differences.list.iter().filter(|d| d.path.starts_with(b"small/")).count();
         note!(
@@ -266,7 +269,7 @@ fn names_of_any_bytes_and_of_255_bytes() {
     };
     same_as_gnu(&prepare, &["-a", "source", "target"], 0);
     same_as_gnu(&prepare, &["-rv", "source", "target"], 0);
-    // In the way lies a directory of each name, so that each name comes up in a message.
+    // A directory of each name is in the way, so each name appears in a message.
     let in_the_way = |folder: &Path| {
         prepare(folder)?;
         let names = haul_testkit::everything::odd_name_list();
@@ -276,7 +279,8 @@ fn names_of_any_bytes_and_of_255_bytes() {
     same_as_gnu(&in_the_way, &["-rT", "source", "target"], 1);
 }
 
-/// GNU cp would wait for a reader for ever. Right is an end: the file in place of the FIFO, or a message that names it.
+/// GNU cp would wait forever for a reader. Either result is right: the file replaces the FIFO, or a
+/// message names it.
 #[test]
 fn a_fifo_where_the_target_file_goes_is_no_trap() {
     let ours = program!();
@@ -330,11 +334,11 @@ fn files_of_the_kernel_without_a_size_are_copied_whole() {
     }
 }
 
-/// Changes the source as fast as it can until told to stop, and counts the rounds.
+/// Changes the source as fast as possible until `stop` is set, counting rounds.
 fn disturb(source: &Path, stop: &AtomicBool, rounds: &AtomicU64) -> io::Result<()> {
     while !stop.load(Ordering::Relaxed) {
         let round = rounds.fetch_add(1, Ordering::Relaxed);
-        // Every version of a file is of one letter, so that a mixture shows.
+        // Each version of a file repeats one letter, so that a mixture is visible.
         let letter = b'a' + u8::try_from(round % 26).unwrap_or(0);
         let replacement = source.join("new");
         fs::write(&replacement, vec![letter; 50_000])?;
@@ -355,7 +359,7 @@ fn a_source_that_changes_and_vanishes_meanwhile() {
     copy_while_it_changes(&Sandbox::in_memory().unwrap(), ways);
 }
 
-/// Past the page cache a file's end is met by transfers of whole sectors, several at a time.
+/// With direct I/O, several whole-sector transfers in flight reach a file's end.
 #[test]
 fn a_source_that_changes_while_it_is_read_past_the_page_cache() {
     require!(needs::loop_mount("ext4"));
@@ -364,7 +368,7 @@ fn a_source_that_changes_while_it_is_read_past_the_page_cache() {
     copy_while_it_changes(&Sandbox::below(disk.path()).unwrap(), direct.collect());
 }
 
-/// Copies a source again and again while it changes; the ways take turns.
+/// Copies a source repeatedly while it changes, cycling through the option sets.
 fn copy_while_it_changes(sandbox: &Sandbox, ways: Vec<Vec<&'static str>>) {
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     let mut nodes = plain_tree().nodes;
@@ -401,9 +405,9 @@ fn copy_while_it_changes(sandbox: &Sandbox, ways: Vec<Vec<&'static str>>) {
     assert!(rounds > 300, "the source hardly changed: {rounds} rounds");
 }
 
-/// Says what is wrong with a copy of the disturbed source, if anything is.
+/// Returns what is wrong with a copy of the changing source, if anything.
 fn look_at_disturbed(source: &Path, target: &Path, outcome: &haul_testkit::Outcome) -> Option<String> {
-    // A status of 1 needs a message, and whatever was left alone must be right.
+    // Status 1 needs a message, and entries that nobody changed must be right.
     if !outcome.succeeded() && outcome.stderr.is_empty() {
         return Some("status 1 without a message".to_owned());
     }

@@ -1,7 +1,9 @@
-//! Files that are made with their final mode, because they are born with their owner: the result is the same as ever.
+//! Files created with their final mode, since they are created with their final owner: the result
+//! stays the same.
 //!
-//! Many files in each directory, as the first of a directory is what the others are judged by; directories, masks and
-//! mounts that give new files another owner, mode or access list than was asked for.
+//! Each directory has many files, since its first file decides how the rest are created. Some
+//! directories, umasks and mounts give new files an owner, mode or ACL other than the
+//! requested one.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,10 +17,10 @@ use haul_testkit::spec::{Kind, Node, Spec, acl};
 use haul_testkit::strace::record;
 use haul_testkit::{Facts, Sandbox, needs, program, require};
 
-/// The modes of the files of each directory, in turns.
+/// File modes, used in turn in each directory.
 const MODES: [u32; 10] = [0o644, 0o600, 0o755, 0o664, 0o444, 0o777, 0, 0o4755, 0o2711, 0o640];
 
-/// Directories of every kind that matters here, with the same files in each.
+/// One directory of each kind that affects creation, all with the same files.
 fn tree() -> Spec {
     let directory = |name: &str, mode| Node::new(0, name, Kind::Directory).mode(mode);
     let directories = vec![
@@ -44,7 +46,7 @@ fn tree() -> Spec {
     Spec { nodes }
 }
 
-/// Copies the tree in every way and looks for differences.
+/// Copies the tree with each umask and set of options, and compares the result.
 fn copies_are_right(source: &Path, target: &Path) {
     for mask in [0, 0o022, 0o077, 0o777] {
         for options in [["-a", "-j1"], ["-a", "-j4"], ["-rp", "-j1"], ["-rp", "--engine=io-uring"]] {
@@ -68,7 +70,7 @@ fn attributes_are_right_wherever_files_are_born() {
     let source = sandbox.join("source");
     tree().build(&source).unwrap();
     copies_are_right(&source, &sandbox.join("target"));
-    // A target whose directories give files their own group, and one that gives an access list.
+    // One target directory passes its group on to new files, another a default ACL.
     for (name, node) in [
         ("of-a-group", Node::new(0, "of-a-group", Kind::Directory).mode(0o2777).owner(0, 9)),
         (
@@ -80,14 +82,14 @@ fn attributes_are_right_wherever_files_are_born() {
         copies_are_right(&source, &sandbox.join(name).join("target"));
     }
     require!(needs::loop_mount("ext4"));
-    // Mounted so that files take the group of their directory.
+    // With `grpid`, files get their directory's group.
     let disk = Mount::image("ext4", 64 << 20).unwrap();
     disk.remount("grpid").unwrap();
     Spec { nodes: vec![Node::new(0, "top", Kind::Directory).owner(0, 9)] }.build(disk.path()).unwrap();
     copies_are_right(&source, &disk.join("top/target"));
 }
 
-/// Not only right, but with nothing set again; a file of another owner is closed to others until it has its owner.
+/// No mode is set twice, and a file of another owner stays private until it is chowned.
 #[test]
 fn born_files_need_no_chmod() {
     require!(needs::tool("strace"));
@@ -109,13 +111,13 @@ fn born_files_need_no_chmod() {
         })
         .map(|call| call.octal(3).unwrap())
         .collect();
-    // One is learned from; the others of our own are born right.
+    // The first file is the probe; the other files of our own are created with their final mode.
     let (open, closed) = (
         made.iter().filter(|mode| **mode == 0o644).count(),
         made.iter().filter(|mode| **mode == 0o600).count(),
     );
     assert_eq!((open, closed), (39, 11), "{made:?}");
     let changed = calls.iter().filter(|call| call.name == "fchmod").count();
-    // Those eleven, and two directories.
+    // Eleven files and two directories.
     assert_eq!(changed, 13, "calls of fchmod");
 }

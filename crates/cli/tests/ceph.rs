@@ -1,11 +1,13 @@
-//! Copies on a real CephFS: layouts, trees, and files that several processes with mounts of their own copy together.
+//! Copies on a real CephFS: layouts, trees, and files copied jointly by several processes, each
+//! with its own mount.
 //!
-//! The cluster is one monitor, three storage daemons with their data in memory, a metadata server, and three mounts; the tests
-//! that run at a time share it. Promised: with `--copy-layout` a copy has its source's stripes, pool and namespace, also where
-//! its directory says otherwise; without, what its directory has; what another cluster has not is told, once; `-c` and `-n` of
-//! `spdcp` are as docs/cluster.md says; the copy is as GNU cp's in any case.
+//! The cluster is one monitor, three in-memory OSDs, a metadata server and three mounts, shared by
+//! the tests that run at the same time. With `--copy-layout` a copy has its source's striping, pool
+//! and namespace, even if its directory sets another layout; without it, it inherits the
+//! directory's. What another cluster lacks is reported once. `spdcp -c` and `-n` behave as
+//! docs/cluster.md says. The copy always matches GNU cp's.
 //!
-//! Ceph is known by the type of the mount: nothing here sets `HAUL_TEST_STRIPED` for it.
+//! haul recognises Ceph by the filesystem type: only one test sets `HAUL_TEST_STRIPED`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -31,15 +33,15 @@ use haul_testkit::{Ceph, Facts, Program, Sandbox, everything, needs, program, re
 
 const OF_FILE: &str = "ceph.file.layout";
 const OF_DIRECTORY: &str = "ceph.dir.layout";
-/// What files get where nothing else was said.
+/// Default layout of a new file.
 const USUAL: &str = "stripe_unit=4194304 stripe_count=1 object_size=4194304 pool=data";
-/// Stripes of 64 KiB over three objects of 1 MiB.
+/// 64 KiB stripes over three objects of 1 MiB.
 const STRIPED: &str = "stripe_unit=65536 stripe_count=3 object_size=1048576";
 const MEBIBYTE: u64 = 1 << 20;
-/// No copy of these takes so long.
+/// Time limit of each copy.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The cluster, as long as a test uses it, and a folder of the test's own in it.
+/// The shared cluster, alive while any test uses it, and a directory of this test's own.
 struct Ground {
     ceph: Arc<Ceph>,
     name: String,
@@ -65,7 +67,7 @@ impl Ground {
     }
 }
 
-/// A layout of the pool `data`.
+/// The striped layout in the pool `data`.
 fn striped() -> String {
     format!("{STRIPED} pool={POOL}")
 }
@@ -87,7 +89,7 @@ fn of_file(path: &Path) -> String {
     layout(path, OF_FILE).unwrap()
 }
 
-/// Makes a file with a layout.
+/// Creates a file with a layout.
 fn make(path: &Path, layout: &str, length: u64) {
     fs::write(path, "").unwrap();
     give(path, OF_FILE, layout);
@@ -98,7 +100,7 @@ fn copy(options: &[&str], source: &Path, target: &Path) -> Outcome {
     program!().run_with(options).arg(source).arg(target).within(LIMIT).finish().unwrap()
 }
 
-/// Copies, and nothing is told.
+/// Copies, and asserts success without any message.
 fn copy_well(options: &[&str], source: &Path, target: &Path) {
     let outcome = copy(options, source, target);
     assert!(outcome.succeeded() && outcome.errors().is_empty(), "{options:?}: {}", outcome.errors());
@@ -148,11 +150,11 @@ fn the_bytes_are_in_the_objects_of_the_layout() {
     copy_well(&["--copy-layout"], &source, &target);
     fs::File::open(&target).unwrap().sync_all().unwrap();
     let inode = fs::metadata(&target).unwrap().ino();
-    // Three objects of a mebibyte are full; over three more the rest goes round.
+    // Three objects of 1 MiB are full; the rest is striped over three more.
     assert_eq!(ground.ceph.objects(OTHER_POOL, inode).unwrap(), 6);
 }
 
-/// A layout that was changed keeps everybody from writing for up to five seconds, if nobody synchronises the file.
+/// Unless the file is synced, a changed layout blocks writers for up to five seconds.
 #[test]
 fn a_layout_is_set_only_where_it_differs_and_synchronised_then() {
     needed!();
@@ -172,7 +174,7 @@ fn a_layout_is_set_only_where_it_differs_and_synchronised_then() {
     }
 }
 
-/// A file in a directory with a namespace begins with that.
+/// A new file starts with the layout of its directory, namespace included.
 #[test]
 fn what_a_directory_hands_down_is_replaced() {
     needed!();
@@ -213,7 +215,7 @@ fn directories_hand_their_layouts_on_only_when_asked() {
     }
 }
 
-/// Fewer objects where a file does not fill its stripes; the first object's place is Ceph's choice in any case.
+/// A file too short for all its stripes gets fewer objects. Ceph always places the first object.
 #[test]
 fn spdcp_reduces_stripes_and_leaves_the_first_target_to_ceph() {
     needed!();
@@ -257,7 +259,7 @@ fn what_another_cluster_has_not_is_told_once() {
     let outcome = copy(&["-r", "--copy-layout"], &source, &target);
     let told = outcome.errors();
     assert!(outcome.succeeded() && told.lines().count() == 1 && told.ends_with(": another pool\n"), "{told}");
-    // The stripes are kept all the same.
+    // The striping is kept nevertheless.
     assert_eq!(layout(&target, OF_DIRECTORY), Some(striped()));
     assert_eq!(of_file(&target.join("file-1")), striped());
     assert_eq!(of_file(&target.join("there")), USUAL);
@@ -269,7 +271,8 @@ fn what_another_cluster_has_not_is_told_once() {
     assert_eq!(of_file(&ground.join("back/file-1")), USUAL);
 }
 
-/// Ceph answers to `lustre.lov` too: it must not be taken for Lustre, even by whoever expects a stand-in.
+/// Ceph answers `lustre.lov` too; it must not be mistaken for Lustre, not even with a
+/// stand-in configured.
 #[test]
 fn ceph_is_known_by_its_type() {
     needed!();
@@ -281,14 +284,14 @@ fn ceph_is_known_by_its_type() {
     assert_eq!(of_file(&target), striped());
 }
 
-/// Everything that a tree can hold, to Ceph, on it, and back, beside GNU cp.
+/// Copies a tree of everything to Ceph, within it and back, alongside GNU cp.
 #[test]
 fn trees_are_as_gnu_cp_makes_them() {
     needed!();
     require!(Program::needs_gnu());
     let (ground, memory) = (Ground::new(), Sandbox::in_memory().unwrap());
     everything::spec().build(&memory.join("tree")).unwrap();
-    // Where holes are is not told by ceph-fuse: the zeros of this one would be read for an hour.
+    // ceph-fuse doesn't report holes: reading the zeros of this file would take an hour.
     fs::remove_file(memory.join("tree/sub/sub/deep/hole-huge")).unwrap();
     fs::create_dir(ground.join("gnu")).unwrap();
     let facts = Facts::PRESERVED - Facts::HOLES;
@@ -319,7 +322,8 @@ fn trees_are_as_gnu_cp_makes_them() {
     }
 }
 
-/// Writes the program that ranks run: each sees its own mount where the launch process sees the first one, and tells which.
+/// Writes the program that ranks run. Each rank mounts its own client over the first one's path and
+/// records the device number.
 fn write_agent(folder: &Sandbox, ceph: &Ceph) -> PathBuf {
     let haul = fs::canonicalize(program!().path()).unwrap();
     let path = folder.join("agent");
@@ -333,7 +337,8 @@ fn write_agent(folder: &Sandbox, ceph: &Ceph) -> PathBuf {
         folder.path().display(),
         haul.display(),
     );
-    // By another process, so that no test that starts one meanwhile keeps it busy.
+    // Another process writes it: a concurrent fork in this one could inherit the descriptor and
+    // cause ETXTBSY.
     let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
     assert!(Command::new("sh").args(["-c", write]).arg(&path).arg(text).status().unwrap().success());
     path
@@ -363,7 +368,7 @@ fn ranks_with_mounts_of_their_own_make_the_same_copy() {
         let outcome = run.umask(0o022).within(LIMIT).finish().unwrap();
         let told = outcome.errors();
         assert!(outcome.succeeded(), "{name}: {told}");
-        // 20 MiB of objects of 4 MiB, and of 1 MiB.
+        // 20 MiB in objects of 4 MiB, and of 1 MiB.
         let objects =
             if name == "kept" { ["on 5 stripes", "on 21 stripes"] } else { ["on 5 stripes", "on 6 stripes"] };
         for each in objects {

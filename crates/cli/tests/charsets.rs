@@ -1,6 +1,7 @@
-//! Character sets other than UTF-8: names in messages read as by GNU `cp`, byte by byte; `haul grep` refuses them.
+//! Character sets other than UTF-8: names in messages match GNU `cp` byte by byte, and `haul grep`
+//! rejects such locales.
 //!
-//! The locales are compiled by `localedef` into a folder of the test's own.
+//! `localedef` compiles the locales into the test's own directory.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +12,7 @@ use std::process::{Command, Output};
 
 use haul_testkit::{Sandbox, needs, require};
 
-/// Each locale with what it is compiled from.
+/// Each locale with the source and charset it is compiled from.
 const LOCALES: [(&str, &str, &str); 6] = [
     ("en_US.iso88591", "en_US", "ISO-8859-1"),
     ("el_GR.iso88597", "el_GR", "ISO-8859-7"),
@@ -32,11 +33,11 @@ fn needs_locales() -> Option<String> {
         .or_else(|| (!has_maps).then(|| "needs the character maps of `locales`".to_owned()))
 }
 
-/// Compiles a locale; returns whether it is there.
+/// Compiles a locale into `folder`, and asserts that it got there.
 fn compile(folder: &Path, (name, from, charset): (&str, &str, &str)) {
     let to = folder.join(name);
     let made = Command::new("localedef").args(["-c", "-i", from, "-f", charset]).arg(&to).output().unwrap();
-    // Its warnings are about other categories.
+    // Ignore its warnings: they are about other categories.
     assert!(to.join("LC_CTYPE").exists(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
@@ -53,7 +54,7 @@ fn run(program: &Path, words: &[&[u8]], locales: &Path, locale: &str, folder: &P
         .unwrap()
 }
 
-/// Returns names with each byte, and with each of many pairs and fours of bytes.
+/// Returns names with every single byte, and with many sequences of two to five bytes.
 fn names() -> Vec<Vec<u8>> {
     let special = b"'a [\\^`|~5\x7f";
     let mut names: Vec<Vec<u8>> = (1..=255_u8).map(|byte| vec![b'x', byte, b'y']).collect();
@@ -77,7 +78,7 @@ fn names_read_as_by_gnu_cp_in_every_character_set() {
     let folder = sandbox.path();
     let all = names();
     std::fs::write(folder.join("text"), b"\xa4\xa2\n").unwrap();
-    // Compiling one takes seconds; the last has marks of its own.
+    // Compiling a locale takes seconds. The last one has its own quotation marks.
     let step = if needs::is_full_run() { 1 } else { 2 };
     for locale in LOCALES.into_iter().rev().step_by(step) {
         compile(folder, locale);
@@ -88,7 +89,8 @@ fn names_read_as_by_gnu_cp_in_every_character_set() {
             .env("LOCPATH", folder)
             .output();
         assert_eq!(String::from_utf8_lossy(&known.unwrap().stdout).trim(), locale.2);
-        // Always quoted: names that are not there. Many a run, as a process takes longer than a name.
+        // Missing files are always quoted. Many names per run, since starting a process is the
+        // slow part.
         for some in all.chunks(200) {
             let mut words: Vec<&[u8]> = vec![b"--"];
             words.extend(some.iter().map(Vec::as_slice));
@@ -99,7 +101,7 @@ fn names_read_as_by_gnu_cp_in_every_character_set() {
             assert_same(&ours, &theirs, locale.0);
         }
         for name in all.iter().step_by(if needs::is_full_run() { 1 } else { 97 }) {
-            // Quoted as a word of a sentence.
+            // Here the name is quoted inside a sentence.
             let option = [b"--sparse=", name.as_slice()].concat();
             let theirs = run(Path::new("cp"), &[&option], folder, locale.0, folder);
             assert_same(&run(&haul(), &[b"cp", &option], folder, locale.0, folder), &theirs, locale.0);
@@ -108,7 +110,8 @@ fn names_read_as_by_gnu_cp_in_every_character_set() {
     }
 }
 
-/// Compares messages line by line. GNU's left mark in GB 18030 is misspelt (`\\a` and `e` for the byte AE): ours is the mark.
+/// Compares messages line by line. GNU's opening quote in GB 18030 has a typo (`\\a` and `e` for
+/// the byte AE); ours is correct.
 fn assert_same(ours: &Output, theirs: &Output, locale: &str) {
     let lines = |output: &Output| -> Vec<String> {
         let text = output
@@ -128,7 +131,7 @@ fn assert_same(ours: &Output, theirs: &Output, locale: &str) {
     assert_eq!(ours.status.code(), theirs.status.code());
 }
 
-/// Checks that `haul grep` refuses a locale rather than take its characters for bytes.
+/// Asserts that `haul grep` rejects the locale rather than treat its characters as bytes.
 fn assert_grep_refuses(folder: &Path, locale: &str, charset: &str) {
     for option in [b"-c".as_slice(), b"-cP"] {
         let outcome = run(&haul(), &[b"grep", option, b".", b"text"], folder, locale, folder);

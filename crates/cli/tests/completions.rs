@@ -1,8 +1,9 @@
-//! Completions in real shells, and manual pages as they are shown.
+//! Completions in real shells, and rendered manual pages.
 //!
-//! bash and zsh run in a terminal, in which a line is typed, then TAB, then Enter. What ran is a function by the name of the
-//! command, which prints the words it got: so a single completion shows there, and a choice in the list before it. fish lists
-//! completions by itself. The files are those that `cargo xtask gen` wrote.
+//! bash and zsh run in a terminal: the test types a line, TAB, then Enter. The command is a shell
+//! function that prints its arguments. So a unique completion shows up there, and a list of
+//! candidates before it. fish can list completions without a terminal. The files under test are
+//! those that `cargo xtask gen` wrote.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,13 +17,14 @@ use std::time::{Duration, Instant};
 
 use haul_testkit::{Sandbox, needs, program, require};
 
-/// Bounds the wait for a shell.
+/// Maximum wait for a shell.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is typed, what must be offered then, and what must not.
+/// Typed text, completions that must be offered, and completions that must not.
 type Line = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// For every shell. In the folder are the file `plain` and the directories `folder` and `forum`.
+/// For every shell. The working directory holds the file `plain` and the directories `folder`
+/// and `forum`.
 const LINES: &[Line] = &[
     ("haul ", &["cp", "spdcp", "bench", "help"], &["plain"]),
     ("haul cp --arch", &["--archive"], &[]),
@@ -43,7 +45,8 @@ const LINES: &[Line] = &[
     ("cp plain fold", &["folder/"], &[]),
 ];
 
-/// For every shell too: an option's words. The shells differ in whether they list the word alone or with its option.
+/// Values of options, also for every shell. The shells differ in whether they list the bare value
+/// or the whole option.
 const WORDS: &[Line] = &[
     ("haul cp --sparse=", &["never", "auto", "always"], &["plain"]),
     ("haul cp --sparse ", &["never", "auto", "always"], &["plain"]),
@@ -60,12 +63,12 @@ const WORDS: &[Line] = &[
     ("cp --progress=", &["auto", "always", "never"], &["plain"]),
 ];
 
-/// Gives a file of the workspace.
+/// Returns the path of a file in the workspace.
 fn generated(file: &str) -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap()
 }
 
-/// Makes the folder in which lines are typed, and beside it one with haul by both its names.
+/// Creates a working directory, and beside it a directory with haul under both its names.
 fn ground() -> (Sandbox, PathBuf, PathBuf) {
     let sandbox = Sandbox::on_disk().unwrap();
     let (work, tools) = (sandbox.join("work"), sandbox.join("tools"));
@@ -122,7 +125,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until `mark` is on the screen, and gives what came before it since the last time.
+    /// Waits until `mark` is on the screen, and returns the output since the previous mark.
     fn until(&mut self, mark: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -138,7 +141,7 @@ impl Terminal {
         }
     }
 
-    /// Types a line and TAB, and gives the words that are on the screen when it has run.
+    /// Types a line, TAB and Enter, and returns the words on the screen once the command has run.
     fn complete(&mut self, line: &str) -> Vec<String> {
         self.press(line);
         self.press("\t\n");
@@ -151,16 +154,16 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The terminal goes away with `script`, and the shell with its terminal.
+        // Killing `script` closes the terminal, which ends the shell.
         self.child.kill().unwrap_or_default();
         self.child.wait().map(drop).unwrap_or_default();
     }
 }
 
-/// Says what of a line is not as it must be, if anything.
+/// Records what is missing from, or wrong in, the completions of a line.
 fn judge(line: &Line, offered: &[String], fails: &mut Vec<String>) {
     let (typed, wanted, unwanted) = line;
-    // An option's word may be listed alone or behind its option.
+    // An option's value may be listed bare or behind its option.
     let has = |word: &&&str| {
         offered
             .iter()
@@ -182,7 +185,8 @@ fn try_lines(terminal: &mut Terminal) {
     assert!(fails.is_empty(), "{}", fails.join("\n"));
 }
 
-/// Defines functions that print their words. What is typed does not hold the marks as they are printed.
+/// Functions that print their arguments. The marks are split, so that the typed line doesn't
+/// contain them.
 const FUNCTIONS: &str = "haul() { printf '<%s>' \"$@\"; echo '<E''ND>'; }; cp() { haul \"$@\"; }";
 
 #[test]
@@ -219,7 +223,7 @@ fn zsh_completes() {
     let folder = generated("completions/_haul");
     let folder = folder.parent().unwrap().display();
     let settings = "unsetopt auto_menu list_ambiguous prompt_sp prompt_cr beep; LISTMAX=10000; unset zle_bracketed_paste";
-    // The function is loaded at once: it is what makes itself known as cp's too.
+    // Load the function now: it also registers itself for cp.
     let load = "autoload -Uz compinit; compinit -u -D; autoload +X -Uz _haul; compdef _haul cp";
     terminal.press(&format!(
         "stty cols 300; fpath=('{folder}' $fpath); {load}; {settings}; {FUNCTIONS}; PS1='REA''DY> '\n"
@@ -242,7 +246,7 @@ fn fish_completes() {
         let offered: Vec<_> = String::from_utf8_lossy(&output.stdout)
             .lines()
             .map(|line| line.split('\t').next().unwrap_or_default().to_owned())
-            // fish puts `=` behind an option by itself.
+            // fish appends `=` to an option itself.
             .flat_map(|word| [format!("{word}="), word])
             .collect();
         judge(line, &offered, &mut fails);
@@ -250,7 +254,6 @@ fn fish_completes() {
     assert!(fails.is_empty(), "{}", fails.join("\n"));
 }
 
-/// Lists the manual pages.
 fn pages() -> Vec<String> {
     let folder = generated("docs/man");
     let entries =
@@ -268,7 +271,7 @@ fn manual_pages_are_shown_without_a_warning() {
         for page in pages() {
             let page = generated(&format!("docs/man/{page}"));
             let output = Command::new(program).args(arguments).arg(&page).output().unwrap();
-            // mandoc's complaints are its output; groff's output is the page.
+            // mandoc reports on stdout; groff's stdout is the page itself.
             let said = if program == "mandoc" { &output.stdout } else { &output.stderr };
             let said = String::from_utf8_lossy(said);
             assert!(output.status.success() && said.is_empty(), "{program} {}: {said}", page.display());

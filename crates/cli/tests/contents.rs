@@ -1,6 +1,6 @@
-//! Attributes without contents (`--attributes-only`), and contents of what has none of its own (`--copy-contents`).
+//! `--attributes-only`, and `--copy-contents` for FIFOs.
 //!
-//! Compared with GNU cp, and in system calls where the promise is that nothing is read.
+//! Compared with GNU cp. Where nothing may be read, the system calls are checked too.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -20,7 +20,8 @@ use haul_testkit::spec::{Kind, Node, Spec, acl};
 use haul_testkit::strace::record;
 use haul_testkit::{Program, Sandbox, libc, needs, note, program, require};
 
-/// Makes the folder every command line starts from. Directories count from 1: d, d/sub, n, n/d, listed.
+/// Builds the directory that every command line starts in. Directories count from 1: d, d/sub, n,
+/// n/d, listed.
 fn prepare(folder: &Path) -> io::Result<()> {
     let nodes = vec![
         Node::new(0, "d", Kind::Directory).mode(0o750).modified(1_000_000_000, 1),
@@ -136,7 +137,7 @@ fn attributes_only_as_by_gnu() {
     assert!(failures.is_empty(), "{} lines differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// A source that may not be read is refused, as GNU cp opens it.
+/// GNU cp opens the source, so an unreadable one is refused.
 #[test]
 fn attributes_only_of_what_may_not_be_read_is_refused() {
     require!(needs::root());
@@ -159,7 +160,7 @@ fn attributes_only_of_what_may_not_be_read_is_refused() {
     assert_eq!(said[0], said[1]);
 }
 
-/// The calls for `files` files, waits on locks and for memory apart; none of them may be a read of a file.
+/// Counts the calls to copy `files` files, excluding locks and memory management.
 fn count_calls(sandbox: &Sandbox, options: &[&str], files: usize) -> usize {
     let (source, target) = (sandbox.join(format!("source-{files}")), sandbox.join("target"));
     if !source.exists() {
@@ -190,7 +191,7 @@ fn attributes_only_costs_few_calls_for_a_new_file() {
     }
 }
 
-/// Runs a command line in a folder with FIFOs, each of which a thread fills once somebody reads it.
+/// Runs a command line in a directory with FIFOs, while a thread writes into one of them.
 fn with_writers(program: &Program, own: &[&str], line: &str) -> (haul_testkit::Outcome, Sandbox) {
     let sandbox = Sandbox::in_memory().unwrap();
     let nodes = vec![
@@ -206,7 +207,7 @@ fn with_writers(program: &Program, own: &[&str], line: &str) -> (haul_testkit::O
     let writer = std::thread::spawn(move || fs::write(fifo, "through the pipe"));
     let run = program.run_with(own).args(words(line)).in_folder(sandbox.path());
     let outcome = run.within(Duration::from_secs(20)).finish().unwrap();
-    // Lets the writer go if nobody has read.
+    // Unblocks the writer if nobody read the FIFO.
     let reader = fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)

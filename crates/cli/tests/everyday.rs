@@ -1,8 +1,9 @@
 //! Sixty everyday command lines.
 //!
-//! Each is one that manuals, makefiles, install scripts, container recipes and backup scripts hold. A shell runs it in a small
-//! project's folder twice, with GNU cp and with the program under test as `cp`; status, output, and everything in the folder
-//! afterwards must be the same: bytes, holes, modes, owners, times, links, attributes.
+//! They come from manuals, makefiles, install scripts, container recipes and backup scripts. A
+//! shell runs each in the directory of a small project twice, with GNU cp and with the program
+//! under test as `cp`. Status, output and the resulting directory must be identical: bytes, holes,
+//! modes, owners, times, links, attributes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,9 +16,8 @@ use haul_testkit::program::each_engine;
 use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
 use haul_testkit::{Program, needs, note, program, require};
 
-/// The command lines.
 const LINES: [&str; 60] = [
-    // From manuals.
+    // Manuals.
     "cp README README.bak",
     "cp README LICENSE Makefile dest",
     "cp -v README LICENSE dest/",
@@ -45,7 +45,7 @@ const LINES: [&str; 60] = [
     "cp --strip-trailing-slashes current/ dest; cp -P --strip-trailing-slashes current/ dest",
     "cp README",
     "cp README LICENSE missing dest; cp README LICENSE Makefile",
-    // From makefiles and install scripts.
+    // Makefiles and install scripts.
     "cp -u build/*.o dest",
     "cp -uv build/*.o dest",
     "cp -ru src/. backup",
@@ -65,7 +65,7 @@ const LINES: [&str; 60] = [
     "cp -rf src dest && cp -rf src dest",
     "cd src && cp -rfv . ../dest",
     "cp -lf build/*.o dest",
-    // From container recipes and their entry points.
+    // Container recipes and their entry points.
     "cp -R src/* dest && cp .profile dest/.profile",
     "cp ./* dest",
     "cp -r . /nonexistent/target 2>&1",
@@ -73,7 +73,7 @@ const LINES: [&str; 60] = [
     "cp /dev/null config && cp /dev/null dest/empty",
     "cp -rL current dest && cp -RH current dest/now",
     "cp --reflink=auto -r src dest && cp --sparse=never disk.img dest",
-    // From backup scripts.
+    // Backup scripts.
     "cp -Rp src home dest",
     "cp -dpR home dest/home",
     "cp -al home dest/snapshot && cp -al home dest/snapshot",
@@ -83,13 +83,13 @@ const LINES: [&str; 60] = [
     "cp -a --backup=numbered src/. backup && cp -a --backup=numbered src/. backup",
 ];
 
-/// Gives what a line answers where it is asked.
+/// Returns the standard input of a line that asks questions.
 fn answers(line: &str) -> Vec<u8> {
     if line.starts_with("yes |") { b"y\n".repeat(100) } else { Vec::new() }
 }
 
-/// Makes the project. Directories count from 1: src, src/lib, build, dest, backup, backup/lib, etc, home, home/.config,
-/// release, release/1.0.
+/// Builds the project. Directories count from 1: src, src/lib, build, dest, backup, backup/lib,
+/// etc, home, home/.config, release, release/1.0.
 fn prepare(folder: &Path) -> io::Result<()> {
     let directory = |parent, name: &str| Node::new(parent, name, Kind::Directory);
     let link = |parent, name: &str, leads_to: &str| Node::new(parent, name, Kind::Symlink(leads_to.into()));
@@ -172,7 +172,8 @@ fn everyday_command_lines_do_what_they_do_with_gnu_cp() {
     let mut count = 0;
     for (index, line) in LINES.iter().enumerate() {
         let duel = Duel { input: answers(line), ..duel.clone() };
-        // As haul chooses by itself, and by the engines in turn or, in a full run, by every one.
+        // With the automatic choice of engine, then with one engine in turn, or each of them in a
+        // full run.
         let in_turn = engines.iter().skip(index % engines.len()).take(1);
         let ways: Vec<_> = if needs::is_full_run() { engines.iter().collect() } else { in_turn.collect() };
         for own in std::iter::once(&[][..]).chain(ways.into_iter().map(Vec::as_slice)) {

@@ -1,4 +1,5 @@
-//! The example of ARCHITECTURE.md: it is what the page says, and it does what the page says.
+//! The example in ARCHITECTURE.md: the page matches the file, and the program does what the
+//! page says.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -12,10 +13,10 @@ use haul_testkit::{Run, Sandbox};
 const PAGE: &str = include_str!("../../../ARCHITECTURE.md");
 const EXAMPLE: &str = include_str!("../examples/lines.rs");
 
-/// Lines that a tool may take.
+/// Maximum lines of the example tool.
 const LINES_MAX: usize = 50;
 
-/// Returns the code of the page's section about tools.
+/// Returns the code in the page's section about tools.
 fn code() -> Vec<&'static str> {
     let section =
         PAGE.split("\n## ").find(|section| section.starts_with("Write a tool in fifty lines\n")).unwrap();

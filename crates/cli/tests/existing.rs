@@ -1,8 +1,8 @@
-//! What becomes of what already stands in a target's place: backups, removal, questions, updates, one file by two names, and
-//! operands that overlap.
+//! Existing targets: backups, removal, prompts, updates, two names of one file, and
+//! overlapping operands.
 //!
-//! Where the installed GNU cp knows the options, it is run beside and everything is compared. What only newer releases do is
-//! written down here.
+//! Where the installed GNU cp knows the options, it runs alongside and everything is compared. The
+//! behaviour of newer releases is spelled out here.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,7 +17,7 @@ use haul_testkit::duel::Duel;
 use haul_testkit::strace;
 use haul_testkit::{Outcome, Program, Release, Sandbox, needs, note, program, require, rustix};
 
-/// Writes a file with a time of its own.
+/// Writes a file with a given modification time.
 fn write(folder: &Path, name: &str, content: &str, seconds: u64) -> io::Result<()> {
     let path = folder.join(name);
     fs::write(&path, content)?;
@@ -29,7 +29,8 @@ fn touch(path: &Path, seconds: u64) -> io::Result<()> {
     fs::File::options().append(true).open(path)?.set_modified(time)
 }
 
-/// Makes the folder every command line starts from: old and new files, backups, other names, links, and trees onto trees.
+/// Builds the directory that every command line starts in: old and new files, backups, hard links,
+/// symbolic links, and trees to merge.
 fn prepare(folder: &Path) -> io::Result<()> {
     for directory in ["d/sub", "e", "n", "m/a", "w/sub", "t/d"] {
         fs::create_dir_all(folder.join(directory))?;
@@ -124,7 +125,7 @@ const OVERLAPPING: &str = "\
     -r d/. e/x w | -r e/x d/. n | -av d/. e/x w | -r d d/sub e | -r d/sub d e | -rv d/sub d e | -a d/sub d n | -rL d/sub d e | -rH d/sub d e | -r d d e | -r d d/. e | \
     -r d/. d e | -r d d/../d e | -r d/sub d d/sub e | -r d/sub to-d/ e | -rH to-d d e | -r to-d d e | -r d/sub t d w e";
 
-/// Runs command lines beside GNU cp; each in turn with one worker and with several.
+/// Runs command lines alongside GNU cp, alternating between one worker and four.
 fn same_as_gnu(duel: &Duel, lines: &str) {
     let mut failures = Vec::new();
     for (index, line) in lines.split('|').map(str::trim).enumerate() {
@@ -206,7 +207,7 @@ fn a_further_name_takes_the_place_of_whatever_gnu_lets_it_take() {
     };
     let duel = duel().unwrap();
     let has_answer = |options: &str, name: &str| {
-        // Since 9.5 a backup makes way for what is of another kind.
+        // Since 9.5, a backup moves a target of another kind out of the way.
         !(options.contains('b') && name == "directory") || duel.standard.release() >= Some(Release(9, 5))
     };
     let mut failures = Vec::new();
@@ -224,7 +225,7 @@ fn a_further_name_takes_the_place_of_whatever_gnu_lets_it_take() {
         "-lvn",
         "-av --parents",
     ];
-    // Who comes first is up to the workers, what becomes of the names is not.
+    // Workers race for the first name; the result must not depend on who wins.
     let lines = options
         .iter()
         .flat_map(|options| names.map(|name| (options, name)))
@@ -268,7 +269,7 @@ fn what_is_in_the_place_of_a_link_to_its_own_directory_is_the_first_obstacle() {
 #[test]
 fn operands_that_overlap_are_refused_by_their_order() {
     require!(Program::needs_gnu());
-    // Who comes first is up to the workers, what is refused is not.
+    // Workers race, but which operands are refused must not depend on it.
     for _ in 0..5 {
         same_as_gnu(&duel().unwrap(), OVERLAPPING);
     }
@@ -289,7 +290,7 @@ fn what_is_said_of_operands_that_are_copied_in_order_comes_in_order() {
     expect("-a ./e e e", "", 1, "", said, &[]);
 }
 
-/// Runs the program on one command line in a prepared folder, with an input.
+/// Runs the program on one command line in a prepared directory, with `input` as standard input.
 fn run(sandbox: &Sandbox, line: &str, input: &str) -> Outcome {
     let folder = sandbox.join("folder");
     if !folder.exists() {
@@ -300,13 +301,13 @@ fn run(sandbox: &Sandbox, line: &str, input: &str) -> Outcome {
     run.input(input.as_bytes()).umask(0o022).finish().unwrap()
 }
 
-/// Runs one command line in a fresh folder and compares status, output and errors, and the contents of some files.
+/// Runs one command line in a new directory and checks status, output, errors and some files.
 fn expect(line: &str, input: &str, status: i32, printed: &str, errors: &str, files: &[(&str, &str)]) {
     let sandbox = Sandbox::in_memory().unwrap();
     let outcome = run(&sandbox, line, input);
     let mut said = outcome.errors().replace("haul cp", "cp");
     if line.contains("--debug") {
-        // What was chosen for the run is no business of this test.
+        // The engine choice doesn't matter here.
         said = said.split_inclusive('\n').filter(|line| !line.starts_with("cp: engine ")).collect();
     }
     assert_eq!((outcome.status(), said.as_str()), (Some(status), errors), "{line}");
@@ -344,7 +345,7 @@ fn questions_are_asked_one_by_one_and_a_no_is_a_failure() {
         &[("e/a", "ea"), ("e/x", "dx")],
     );
     expect("-i --debug a b", "n\n", 1, "skipped 'b'\n", &ask(&["b"]), &[("b", "bbbbbb")]);
-    // Nothing is asked of what is not replaced anyway, and the last of -i and -n counts.
+    // No question about files that are not replaced anyway. The last of -i and -n wins.
     expect("-iu b a", "y\n", 0, "", &ask(&["a"]), &[("a", "bbbbbb")]);
     expect("-iu a b", "", 0, "", "", &[("b", "bbbbbb")]);
     expect("-iu b e/a", "y\n", 0, "", &ask(&["e/a"]), &[("e/a", "bbbbbb")]);
@@ -434,7 +435,7 @@ fn newer_releases_of_gnu_do_so() {
     expect("-n --debug a b", "", 0, "skipped 'b'\n", "", &[("b", "bbbbbb")]);
     expect("-u --debug a b", "", 0, "skipped 'b'\n", "", &[("b", "bbbbbb")]);
     expect("-u --update=all a b", "", 0, "", "", &[("b", "aaaa")]);
-    // A backup makes room for a directory, and not for a file.
+    // A backup makes room for a directory, but not for a file.
     let two = [("n/d~", "nd"), ("n/d/x", "dx"), ("n/d/sub/z", "dz")];
     expect("-rb d n", "", 0, "", "", &two);
     expect("-bT a d", "", 1, "", "cp: cannot create regular file 'd': Is a directory\n", &[("d/x", "dx")]);
@@ -446,7 +447,7 @@ fn newer_releases_of_gnu_do_so() {
         "cp: cannot overwrite directory 'd' with non-directory 'a'\n",
         &[("d/x", "dx")],
     );
-    // A link to a directory is none, unless it may stand for it.
+    // A link to a directory doesn't count as one, unless --keep-directory-symlink is given.
     let refused = "cp: cannot overwrite non-directory 't/d/sub' with directory 'd/sub'\n";
     expect("-rT d t/d", "", 1, "", refused, &[("t/d/y", "dy")]);
     expect("-rT --keep-directory-symlink d t/d", "", 0, "", "", &[("e/z", "dz"), ("t/d/x", "dx")]);
@@ -460,7 +461,8 @@ fn newer_releases_of_gnu_do_so() {
 
 #[test]
 fn what_was_kept_is_put_back_when_its_successor_fails() {
-    // A symbolic link that would lead elsewhere is refused after its place was cleared.
+    // A relative symbolic link that would lead elsewhere is refused after its target was
+    // moved away.
     let said = "cp: n/a: can make relative symbolic links only in current directory\n";
     expect("-sb a n", "", 1, "", said, &[("n/a", "na")]);
     let lines = "'a' -> 'n/a' (backup: 'n/a~')\n'n/a~' -> 'n/a' (unbackup)\n";
@@ -472,7 +474,7 @@ fn numbered_backups_are_never_lost_however_many_workers_make_them() {
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     fs::create_dir(&source).unwrap();
-    // Files of which many have the names of backups of others.
+    // Many files have names that are backup names of others.
     let names: Vec<_> = (0..300)
         .map(|n| match n % 3 {
             0 => format!("f{n}"),
@@ -525,7 +527,8 @@ fn a_file_and_its_backup_are_copied_one_after_the_other() {
             let file = (read(format!("f{number}")), read(format!("f{number}~")));
             let new = |name: &str| Some(format!("source f{number}{name}"));
             let old = |name: &str| Some(format!("target f{number}{name}"));
-            // Either the file came first, and its backup was kept in turn, or it came last and replaced the other copy.
+            // Either the file came first and its backup was itself backed up, or it came last and
+            // its backup replaced the other copy.
             assert_eq!(file.0, new(""));
             assert!(file.1 == new("~") || file.1 == old(""), "{file:?}");
         }
@@ -554,13 +557,14 @@ fn what_is_left_out_is_never_opened() {
 
 #[test]
 fn a_copy_with_a_coarser_time_is_not_older() {
-    // What a file system with whole seconds, or even ones, keeps of a time: the times that were seen there show it.
+    // A copy on a filesystem with timestamps of one or two seconds may seem older than its source.
+    // The times seen there reveal the granularity.
     let sandbox = Sandbox::in_memory().unwrap();
     write(sandbox.path(), "a", "new", 1_000_000_001).unwrap();
     write(sandbox.path(), "b", "old", 1_000_000_000).unwrap();
     let outcome = program!().run().args(["-up", "a", "b"]).in_folder(sandbox.path()).finish().unwrap();
     assert!(outcome.succeeded());
-    // In memory times are fine, so one second is one second.
+    // tmpfs has fine timestamps, so a difference of one second counts.
     assert_eq!(fs::read_to_string(sandbox.join("b")).unwrap(), "new");
     assert_eq!(fs::metadata(sandbox.join("b")).unwrap().mtime(), 1_000_000_001);
 }

@@ -1,6 +1,7 @@
-//! Under libraries that stand between a program and the C library: `fakeroot`, `eatmydata`, `faketime`.
+//! Runs under preloaded libraries that wrap the C library: `fakeroot`, `eatmydata`, `faketime`.
 //!
-//! Each session does the same work with GNU cp and with haul and lists what there is afterwards, as seen from inside.
+//! Each session does the same work with GNU cp and with haul, then lists the result as seen
+//! from inside.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +12,8 @@ use std::path::Path;
 use haul_testkit::program::ENGINES;
 use haul_testkit::{Outcome, Program, Run, Sandbox, needs, program, require};
 
-/// Makes a tree `s` with all that only fakeroot lets an ordinary user make. `$@` is the copying program.
+/// Builds a tree `s` with entries that only fakeroot lets an ordinary user create. `$@` is the
+/// copy command.
 const BUILD: &str = r#"
 set -e
 umask 022
@@ -33,7 +35,7 @@ attributes() { (cd "$1"; getfattr -R -h -d -m - . 2>&1 | grep -v '^$') | LC_ALL=
 set +e
 "#;
 
-/// Copies in every way that keeps something.
+/// Copies with every option that preserves attributes.
 const COPIES: &str = r#"
 "$@" -a s t; times t; attributes t
 "$@" -r s u; facts u
@@ -50,7 +52,7 @@ touch f; chown 5:6 f; mknod n c 1 3; "$@" -a f g; "$@" -a n n2; stat -c '%n %u:%
 "$@" s/null u/null; "$@" -u s/a u/; facts u
 "#;
 
-/// Packs and unpacks with `$@`, and looks at the result with GNU tar.
+/// Packs and unpacks with `$@`, and checks the result with GNU tar.
 const ARCHIVES: &str = r#"
 rm s/null2 # GNU tar keeps hard links of files and symbolic links only
 "$@" -cf made.tar s; mkdir made kept plain same
@@ -61,7 +63,8 @@ tar --sort=name -cf gnu.tar s
 "$@" -xpf gnu.tar --no-same-owner -C same; facts same/s
 "#;
 
-/// Runs a script in one fakeroot session, in an empty folder, as an ordinary user; `command` becomes `$@`.
+/// Runs a script as an ordinary user in one fakeroot session, in an empty directory; `command`
+/// becomes `$@`.
 fn session(sandbox: &Sandbox, script: &str, command: &[&str]) -> Outcome {
     let folder = sandbox.join("work");
     haul_testkit::sandbox::remove_tree(&folder);
@@ -74,7 +77,7 @@ fn session(sandbox: &Sandbox, script: &str, command: &[&str]) -> Outcome {
     run.finish().unwrap()
 }
 
-/// Says which lines of two outputs differ.
+/// Asserts that two sessions printed the same, naming the first line that differs.
 fn same_words(found: &Outcome, expected: &Outcome, what: &str) {
     let (found, expected) = (words(found), words(expected));
     assert_eq!(found.1, expected.1, "{what}");
@@ -84,7 +87,7 @@ fn same_words(found: &Outcome, expected: &Outcome, what: &str) {
     assert_eq!(found.0.lines().count(), expected.0.lines().count(), "{what}");
 }
 
-/// Removes what differs by design: the name of the program before a message.
+/// Strips the program name from messages: it differs by design.
 fn words(outcome: &Outcome) -> (String, String) {
     let bare = |line: &str| line.split_once(": ").map_or(line, |(_, rest)| rest).to_owned();
     let errors: Vec<_> = outcome.errors().lines().map(bare).collect();
@@ -153,7 +156,7 @@ fn a_preloaded_library_keeps_auto_from_the_ring_and_is_named() {
     }
 }
 
-/// Times that a library changes on their way are those that GNU cp gives.
+/// Times faked by a library must match those that GNU cp sets.
 #[test]
 fn times_under_faketime_are_those_of_gnu_cp() {
     require!(needs::tool("faketime"));

@@ -1,12 +1,13 @@
-//! Random command lines from outside of what the other tests think of: the same as GNU cp.
+//! Fuzzing against GNU cp: random command lines beyond what the other tests cover.
 //!
-//! Beside [`differential`](../differential/main.rs), which varies options, this varies what stands around them: the umask (0 to
-//! 0777), the user, the spelling of operands (slashes, `.`, `..`, absolute), operands in one another and in the target,
-//! targets of every kind, default access lists, devices, and modes that take rights from the owner. `HAUL_SEED` and
-//! `HAUL_CASES` choose the cases; every case that differs is listed, with its number, and `HAUL_CASE` runs that one alone.
+//! [`differential`](../differential/main.rs) varies options; this test varies their surroundings:
+//! the umask (0 to 0777), the user, the spelling of operands (slashes, `.`, `..`, absolute),
+//! operands inside one another and inside the target, targets of every kind, default ACLs, devices,
+//! and modes that deny access to the owner. `HAUL_SEED` and `HAUL_CASES` choose the cases. Every
+//! difference is listed with its number, and `HAUL_CASE` runs that case alone.
 //!
-//! What is known to differ (COVERAGE.md) is recognised by what the case is and what GNU cp did, never by what haul did alone: see
-//! [`Case::facts`], [`Case::has_answer`] and [`is_order`].
+//! Known differences (COVERAGE.md) are recognised by the case and by what GNU cp did, never by what
+//! haul did alone: see [`Case::facts`], [`Case::has_answer`] and [`is_order`].
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -24,13 +25,13 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-/// The first release seen to leave access lists.
+/// First release seen to leave existing and inherited ACLs in place.
 const LISTS_STAY: Release = Release(9, 7);
-/// The first release whose backups make way for what is of another kind.
+/// First release whose backups move targets of another kind out of the way.
 const BACKS_UP_ACROSS_KINDS: Release = Release(9, 5);
-/// The first release seen to take set-id and sticky bits from what was there before and gets the mode of a source without.
+/// First release seen to clear set-ID and sticky bits of an existing target if the source has none.
 const SPECIAL_BITS_GO: Release = Release(9, 10);
-/// The first release seen to take an empty target for the current directory.
+/// First release seen to treat an empty target as the current directory.
 const EMPTY_IS_HERE: Release = Release(9, 10);
 
 const SEED: u64 = 20_261_123;
@@ -88,7 +89,7 @@ const TARGETS: [&str; 12] = [
 ];
 const ODD_OPERANDS: [&str; 6] = [".", "n/..", "missing", "file/.", "file/..", ""];
 
-/// One command line, and the folder it runs in.
+/// One command line and the directory it runs in.
 #[derive(Debug)]
 struct Case {
     source: Spec,
@@ -135,7 +136,7 @@ fn tree(random: &mut StdRng, most: usize) -> Spec {
     Spec { nodes: (0..random.random_range(0..=most)).map(|_| node(random)).collect() }
 }
 
-/// Names the entries of a tree as the builder makes them.
+/// Returns the paths of a tree's entries, as the builder creates them.
 fn paths(spec: &Spec) -> Vec<Vec<u8>> {
     let mut directories = vec![Vec::new()];
     let mut paths = Vec::new();
@@ -152,7 +153,7 @@ fn paths(spec: &Spec) -> Vec<Vec<u8>> {
     paths
 }
 
-/// Spells the name of something in the source in one of many ways.
+/// Spells the name of a source entry in one of many ways.
 fn operand(random: &mut StdRng, paths: &[Vec<u8>]) -> Vec<u8> {
     if paths.is_empty() || random.random_range(0..14) == 0 {
         return ODD_OPERANDS.choose(random).unwrap().as_bytes().to_vec();
@@ -232,9 +233,10 @@ impl Case {
         self.words.iter().any(|word| options.iter().any(|option| word.as_os_str() == OsStr::new(option)))
     }
 
-    /// What counts of the trees: GNU cp doesn't see the attributes of directories behind links, and newer releases leave
-    /// access lists that are inherited, or on what is written over. Where the umask takes the right to write from the owner it
-    /// leaves some out. Of a directory that several operands share with `--parents` it keeps the times only at first.
+    /// Returns the facts to compare. GNU cp doesn't see attributes of directories behind links.
+    /// Newer releases leave ACLs that are inherited, or that an overwritten file has. If the umask
+    /// denies the owner write access, GNU cp drops some attributes. With `--parents`, it keeps the
+    /// times of a directory shared by several operands only for the first.
     fn facts(&self, facts: Facts, release: Release) -> Facts {
         let is_read_only = self.as_nobody && self.umask & 0o200 != 0;
         let mut facts = facts;
@@ -250,38 +252,40 @@ impl Case {
         facts
     }
 
-    /// True if a file may be written to a device or FIFO, which then gets the file's attributes from GNU cp.
+    /// True if a file may be written to a device or FIFO, to which GNU cp then applies the
+    /// file's attributes.
     fn writes_to_devices(&self) -> bool {
         let special =
             |node: &Node| matches!(node.kind, Kind::Fifo | Kind::CharacterDevice(..) | Kind::BlockDevice(..));
         self.goes_to == b"device" || self.any_before(special)
     }
 
-    /// Tells whether there is such an entry where copies go.
+    /// True if a matching entry exists where copies go.
     fn any_before(&self, is_such: impl Fn(&Node) -> bool) -> bool {
         let is_in_source = !TARGETS.iter().any(|name| name.as_bytes() == self.goes_to);
         self.target.nodes.iter().any(&is_such) || (is_in_source && self.source.nodes.iter().any(is_such))
     }
 
-    /// Tells whether GNU cp of this release gives the answer that haul has to give: that of a newer one, or of 9.1, or its own
-    /// but for the reasons in COVERAGE.md.
+    /// True if this release of GNU cp gives the answer that haul must give: not if haul follows a
+    /// newer release or 9.1, or differs for a reason in COVERAGE.md.
     fn has_answer(&self, verdict: &Verdict, release: Release) -> bool {
         let told = verdict.standard.errors();
         let backs_up = self.has(&["-b", "--backup=numbered", "--suffix=.kept"]);
         let across_kinds = backs_up && release < BACKS_UP_ACROSS_KINDS && told.contains("cannot overwrite ");
         let to_nowhere = self.goes_to.is_empty() && release >= EMPTY_IS_HERE;
-        // Under `--parents` it makes directories that it then can't write to.
+        // With `--parents`, it creates directories that it can't write to.
         let shuts_out = self.as_nobody && self.umask & 0o300 != 0 && self.has(&["--parents"]);
-        // An older one looks at a target by way of a loop only when it makes the copy.
+        // Older releases notice a target behind a symlink loop only when they create the copy.
         let by_a_loop = release < Release(9, 5) && told.contains("Too many levels of symbolic links");
-        // Of an attribute that can't be set GNU cp names the attribute twice and the file not at all.
+        // If setting an attribute fails, GNU cp names the attribute twice and the file not at all.
         let names_no_file = told.contains("setting attribute ");
         !(verdict.standard_hung() || across_kinds || to_nowhere || shuts_out || by_a_loop || names_no_file)
     }
 }
 
-/// True if the result depends on the order in which directories are read: a copy reaches its own source. GNU cp leaves
-/// such a directory when it notices, and calls it a hard link where a symbolic link led there.
+/// True if the result depends on the order of a directory, since a copy reaches its own source.
+/// GNU cp leaves such a directory once it notices, and calls it a hard link if a symbolic link
+/// led there.
 fn is_order(verdict: &Verdict) -> bool {
     [&verdict.standard, &verdict.judged].iter().any(|outcome| outcome.errors().contains("into itself, "))
 }

@@ -1,7 +1,8 @@
-//! Names of one file, while files come and go.
+//! Hard links to a file while names come and go.
 //!
-//! The run is stopped without a race: an operand is a FIFO that is read (`--copy-contents`), and `-i` has operands copied one
-//! after the other. While the program waits for the FIFO's writer the test changes the source or the target.
+//! The run is stopped without a race. One operand is a FIFO that is read (`--copy-contents`), and
+//! `-i` makes the program copy the operands in order. While it waits for the FIFO's writer, the
+//! test changes the source or target.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,12 +17,13 @@ use haul_testkit::{Outcome, Program, Sandbox, needs, program, require, skip};
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Copies `a`, a FIFO and `late` of the folder `s` to the folder `t`, and calls `meanwhile` between the first and the last.
+/// Copies `a`, a FIFO and `late` from `s` to `t`, calling `meanwhile` after the first and before
+/// the last.
 fn copy(program: &Program, engine: &str, folder: &Path, meanwhile: impl FnOnce()) -> Outcome {
     let run = if program.is_haul() { program.run().arg(engine) } else { program.run() };
     let words = ["-i", "-R", "--preserve=links", "--copy-contents", "s/a", "s/fifo", "s/late", "t"];
     let running = run.args(words).in_folder(folder).within(BOUND).start().unwrap();
-    // Opens when the program has opened the other end, so after `a` was copied.
+    // Blocks until the program has opened the other end, hence after it copied `a`.
     let mut fifo = OpenOptions::new().write(true).open(folder.join("s/fifo")).unwrap();
     meanwhile();
     fifo.write_all(b"go on").unwrap();
@@ -39,7 +41,8 @@ fn prepare(folder: &Path) {
     assert!(made.success());
 }
 
-/// Deletes both names of a file and makes files until one has its inode; false if none gets it.
+/// Deletes both names of a file and creates files until one reuses its inode; returns false if
+/// none does.
 fn reuse_inode(folder: &Path) -> bool {
     let inode = fs::metadata(folder.join("s/a")).unwrap().ino();
     fs::remove_file(folder.join("s/a")).unwrap();
@@ -57,7 +60,7 @@ fn reuse_inode(folder: &Path) -> bool {
     false
 }
 
-/// A name for what is done to the first copy, and how.
+/// Name and action of a change to the first copy.
 type Replacement = (&'static str, fn(&Path));
 
 #[test]
@@ -117,7 +120,7 @@ fn names_of_one_file_stay_one_file() {
         prepare(&folder);
         fs::hard_link(folder.join("s/a"), folder.join("s/late")).unwrap();
         let outcome = copy(&ours, engine, &folder, || {
-            // Neither what is in it nor one name less makes it another file.
+            // Losing one name doesn't make it another file.
             fs::remove_file(folder.join("s/b")).unwrap();
         });
         assert!(outcome.succeeded(), "{engine}: {}", outcome.errors());

@@ -1,8 +1,9 @@
-//! The switches that change how a copy is made: what they promise beyond the same result.
+//! Options that change how a copy is made: what they promise beyond the same result.
 //!
-//! Promised: an impossible value is an error that names what is possible, before anything is touched; `--direct` says where data
-//! goes through the page cache after all; `--drop-cache` leaves the page cache as it was found; `--fallocate` and
-//! `--direct` lose nothing on a full disk. That results are the same is what `trees.rs` is about.
+//! An impossible value is an error that names the possible ones, before anything is touched.
+//! `--direct` reports the files that go through the page cache after all. `--drop-cache` leaves the
+//! page cache as it found it. `--fallocate` and `--direct` lose nothing on a full disk. `trees.rs`
+//! checks that results don't change.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -60,14 +61,14 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
     }
 }
 
-/// Files of several blocks, of whole sectors and not.
+/// Files of several blocks, with and without a partial last sector.
 fn files() -> Spec {
     let lengths = [0, 1, 511, 4096, 5000, 65_536, 200_000, 262_144, 1_048_577];
     let file = |(index, bytes): (u64, u64)| Node::file(0, format!("file-{bytes}"), index, bytes);
     Spec { nodes: (0..).zip(lengths).map(file).collect() }
 }
 
-/// Copies with `--direct --debug` by every engine, and gives what each said.
+/// Copies with `--direct --debug` in every configuration, and returns the output of each.
 fn copy_directly(sandbox: &Sandbox, refused: bool) -> Vec<(Vec<&'static str>, String)> {
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     let mut said = Vec::new();
@@ -86,14 +87,15 @@ fn copy_directly(sandbox: &Sandbox, refused: bool) -> Vec<(Vec<&'static str>, St
     said
 }
 
-/// Counts the files of which something is said.
+/// Counts the lines about a file that contain `what`.
 fn lines_about(said: &str, what: &str) -> usize {
     said.lines().filter(|line| line.contains("/file-") && line.contains(what)).count()
 }
 
 const BUFFERED: &str = "through the page cache";
 
-/// Older kernels refuse direct transfers in memory; newer ones take them, and there is nothing to bypass.
+/// Older kernels refuse direct I/O on tmpfs. Newer ones accept it, though there is no cache
+/// to bypass.
 #[test]
 fn direct_in_memory_copies_and_says_what_was_refused() {
     require!(program!().needs_haul());
@@ -128,7 +130,7 @@ fn direct_on_a_disk_goes_past_the_page_cache() {
     cold::make(&source).unwrap();
     for (way, said) in copy_directly(&sandbox, false) {
         assert_eq!(lines_about(&said, BUFFERED), 0, "{way:?}:\n{said}");
-        // Comparing has read the copies: what counts is that the copying did not read the source that way.
+        // The comparison has read the copies, so only the source's pages prove anything.
         cold::make(&source).unwrap();
     }
     let target = sandbox.join("target");
@@ -140,7 +142,7 @@ fn direct_on_a_disk_goes_past_the_page_cache() {
         for node in files().nodes {
             let name = String::from_utf8(node.name).unwrap();
             assert_eq!(cached(&source.join(&name)), Ok(0), "{engine} {ops}: {name} came into the page cache");
-            // The last bytes, which fill no sector, are written through the cache, and nothing else.
+            // Only the last bytes, which fill no sector, are written through the cache.
             let tail = cached(&target.join(&name)).unwrap();
             let whole = file_bytes(&node.kind).is_multiple_of(4096);
             assert!(tail <= u64::from(!whole), "{engine} {ops}: {tail} pages of the copy of {name}");
@@ -148,7 +150,7 @@ fn direct_on_a_disk_goes_past_the_page_cache() {
     }
 }
 
-/// Gives the length of a file that is described.
+/// Returns the length of the described file.
 fn file_bytes(kind: &Kind) -> u64 {
     let Kind::File(pieces) = kind else { return 0 };
     let length = |piece: &Piece| match piece {
@@ -157,13 +159,13 @@ fn file_bytes(kind: &Kind) -> u64 {
     pieces.iter().map(length).sum()
 }
 
-/// Tells how many pages of a file are in the page cache, or why nobody knows.
+/// Returns the number of a file's pages in the page cache, or why it is unknown.
 fn cached(path: &Path) -> Result<u64, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     haul_sys::cached_pages(&file).map_err(|error| format!("needs cachestat: {error}"))
 }
 
-/// What was on the disk only, is so again; what was in memory, still is; and no copy stays in memory.
+/// Cold source files stay cold, warm ones stay warm, and no copy stays in memory.
 #[test]
 fn drop_cache_leaves_the_page_cache_as_it_was_found() {
     require!(program!().needs_haul());
@@ -207,7 +209,8 @@ fn drop_cache_leaves_the_page_cache_as_it_was_found() {
     }
 }
 
-/// More than fits, with the space reserved first, or past the page cache, or both: what is not right is named.
+/// Copies more than fits, with preallocation, direct I/O or both: every failure is reported
+/// by name.
 #[test]
 fn a_full_disk_with_space_reserved_or_past_the_cache_loses_nothing_in_silence() {
     require!(program!().needs_haul());

@@ -1,9 +1,10 @@
-//! Layouts on a striped file system: what is kept, what is changed as asked, and what is told.
+//! Layouts on a striped filesystem: what is kept, changed on request, and reported.
 //!
-//! The stand-in for Lustre is mounted, and haul is told to take it for Lustre (`HAUL_TEST_STRIPED`). Promised: with
-//! `--copy-layout` a copy has its source's stripes, pool and components; `--reduce-stripes` and `--no-stripe-offset` change
-//! what they say; what the file system gave instead is told, once; content is right in any case; without these options, and on
-//! other file systems, nothing is asked or set.
+//! The Lustre stand-in is mounted, and `HAUL_TEST_STRIPED` tells haul to treat it as Lustre. With
+//! `--copy-layout` a copy has its source's striping, pool and components. `--reduce-stripes` and
+//! `--no-stripe-offset` change them accordingly. If the filesystem gives another layout, that is
+//! reported once; the content is always right. Without these options, and on other filesystems, no
+//! layout is read or set.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -24,7 +25,7 @@ const LOV: &str = "lustre.lov";
 const ANY: u16 = 0xffff;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// A component of a layout, in the words of this test.
+/// One component of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     end: u64,
@@ -52,7 +53,8 @@ fn body(part: &Part) -> Vec<u8> {
     out
 }
 
-/// The value that asks for these components; a single one that covers everything is a plain layout.
+/// Encodes a request for these components; a single one that covers the whole file is a
+/// plain layout.
 fn value(parts: &[Part]) -> Vec<u8> {
     if let [only] = parts
         && only.end == u64::MAX
@@ -81,7 +83,7 @@ fn value(parts: &[Part]) -> Vec<u8> {
     out
 }
 
-/// Reads a layout back. A part that is not placed yet has what was asked as its first target.
+/// Reads a layout back. A component without objects yet reports the requested first target.
 fn layout(path: &Path) -> Option<Vec<Part>> {
     let mut room = vec![0; 64 << 10];
     let length = getxattr(path, LOV, &mut room[..]).ok()?;
@@ -111,7 +113,7 @@ fn layout(path: &Path) -> Option<Vec<Part>> {
     Some(parts.collect())
 }
 
-/// Makes a file with a layout, as Lustre's own tools do.
+/// Creates a file with a layout, like Lustre's own tools.
 fn make(path: &Path, parts: &[Part], length: u64) {
     let flags = libc::O_NOCTTY | libc::O_ASYNC;
     let mut file = OpenOptions::new().write(true).create_new(true).custom_flags(flags).open(path).unwrap();
@@ -165,7 +167,7 @@ fn stripes_are_reduced_and_the_first_target_left_free() {
     require!(is_ready());
     let standin = standin(1, 6);
     let root = standin.client(0);
-    // What the file system chooses next is target 0, as nothing was left to it before.
+    // The filesystem places its first free choice on target 0.
     let cases: [(&str, u64, u16, u16); 5] = [
         ("--reduce-stripes", 2 * MEBIBYTE, 1, 2),
         ("--reduce-stripes", 2 * MEBIBYTE + 1, 2, 2),
@@ -183,7 +185,8 @@ fn stripes_are_reduced_and_the_first_target_left_free() {
     }
 }
 
-/// Both changes at once: by `spdcp`'s letters, and by ranks that move ranges of a file whose layout is not its source's.
+/// Both changes at once: through `spdcp`'s letters, and with ranks moving ranges of a file whose
+/// layout differs from its source's.
 #[test]
 fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
     require!(is_ready());
@@ -203,7 +206,8 @@ fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
         (program!().run().args(ranks).args(long), 17 * MEBIBYTE, 3),
     ];
     for (index, (run, length, count)) in cases.into_iter().enumerate() {
-        // One of its own each: what it chooses first is target 0, or 1 after the token file of the ranks.
+        // A new stand-in for each case, so its first choice is target 0, or 1 after the ranks'
+        // token file.
         let standin = standin(1, 6);
         let [source, target] = ["source", "target"].map(|name| standin.client(0).join(name));
         make(&source, &[PLAIN], length);
@@ -229,7 +233,7 @@ fn what_a_smaller_file_system_gives_instead_is_told_once() {
     for index in 0..3 {
         make(&source.join(format!("f{index}")), &[Part { count: 8, first: index, ..PLAIN }], 100);
     }
-    // A target that is not there at all: the file system refuses it, and another one is taken.
+    // The filesystem refuses a target that it doesn't have, and haul falls back to another.
     make(&source.join("g"), &[Part { count: 1, first: 7, ..PLAIN }], 100);
     let target = small.client(0).join("d");
     let outcome = copy(&["--copy-layout", "-r"], &source, &target);

@@ -1,6 +1,7 @@
-//! Files on which another process holds a lease, as Samba and `nfsd` do for their clients.
+//! Files on which another process holds a lease, like Samba and `nfsd` for their clients.
 //!
-//! The holder gives way a moment after it was asked. Every program here waits for that, as GNU cp does.
+//! The holder releases the lease a moment after the break. Like GNU cp, every applet waits
+//! for that.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +11,8 @@ use haul_testkit::lease::{Holder, Lease, needs_leases};
 use haul_testkit::program::ENGINES;
 use haul_testkit::{Program, Run, Sandbox, needs, program, require};
 
-/// Runs something while a lease is held on the file `leased`, and expects that it asked for the lease and succeeded.
+/// Runs a command while a lease is held on `leased`, and asserts that it broke the lease
+/// and succeeded.
 fn succeeds(sandbox: &Sandbox, leased: &str, lease: Lease, run: Run) -> String {
     let holder = Holder::start(&sandbox.join(leased), lease).unwrap();
     let what = format!("{leased} {lease:?}: {run:?}");
@@ -30,7 +32,7 @@ fn copies_once(run: &dyn Fn() -> Run) {
     assert_eq!(fs::read_to_string(sandbox.join("t")).unwrap(), "one\n");
 }
 
-/// Copies from a leased source, and to a leased target, alone and in trees.
+/// Copies from leased sources and to leased targets, alone and in trees.
 fn copies(run: &dyn Fn() -> Run) {
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script("mkdir -p s/d; echo one >s/d/f; echo two >s/d/g; cp -r s t").unwrap();
@@ -77,7 +79,7 @@ fn what_changes_names_and_attributes_waits_for_leases() {
         let sandbox = Sandbox::in_memory().unwrap();
         sandbox.script("echo one >s; chmod 640 s; touch -d @1000000000 s; echo two >t").unwrap();
         let copy = || program.run().args(way);
-        // Not every way has to ask for the lease: a file may be replaced under its holder.
+        // Not all of these break the lease: a file may be replaced under its holder.
         let holder = Holder::start(&sandbox.join("t"), Lease::Write).unwrap();
         let outcome = copy().in_folder(sandbox.path()).finish().unwrap();
         assert!(outcome.succeeded(), "{way:?}: {}", outcome.errors());
@@ -111,7 +113,7 @@ fn every_tool_waits_for_leases() {
     assert_eq!(waits("d/f", &["each", "d/f", "--", "cat"]), "line\n");
 }
 
-/// Without `/proc` there is no way to wait that a FIFO in the file's place could not turn into a hang.
+/// Without `/proc`, any wait could hang if a FIFO took the file's place, so the open fails instead.
 #[test]
 fn without_proc_the_reason_is_told() {
     require!(needs_leases());

@@ -1,6 +1,8 @@
-//! What goes wrong around the copy: a signal, nowhere to print, and sheer size. What is refused is in `refused.rs`.
+//! Limits around the copy: signals, unusable standard output, few descriptors and sheer size.
+//! Refused system calls are in `refused.rs`.
 //!
-//! Promised: the same result with less, or a message and status 1; an end within a second after ^C; bounded memory.
+//! The result is the same with less, or there is a message and status 1. A copy ends at once after
+//! ^C, and memory is bounded.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -43,7 +45,7 @@ fn ten_thousand_levels_with_64_descriptors() {
     }
 }
 
-/// Command lines, and how many descriptors each needs.
+/// Command lines, with the number of descriptors each needs.
 const FEW_DESCRIPTORS: [(&[&str], u32); 13] = [
     (&["a", "new"], 5),
     (&["-p", "a", "new"], 5),
@@ -84,7 +86,7 @@ fn with_few_descriptors_a_copy_is_right_or_says_what_is_missing() {
         let copy = |program: &Program, descriptors| {
             let sandbox = Sandbox::in_memory().unwrap();
             build_for_few_descriptors(sandbox.path());
-            // What another test's thread has open at the wrong moment may be inherited.
+            // Close inherited descriptors: a fork races with other tests' threads.
             let shell =
                 format!("exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n {descriptors}; exec \"$@\"");
             let run = program.run().args(line).in_folder(sandbox.path());
@@ -110,12 +112,12 @@ fn with_few_descriptors_a_copy_is_right_or_says_what_is_missing() {
     }
 }
 
-/// The usual ways, and each engine.
+/// The usual option sets, and each engine.
 fn all_ways() -> Vec<Vec<&'static str>> {
     WAYS.iter().map(|way| way.to_vec()).chain(each_engine()).collect()
 }
 
-/// A FIFO as the source keeps the copy in the middle of its work for as long as the test wants.
+/// A FIFO as the source holds the copy midway for as long as the test wants.
 #[test]
 fn an_interrupt_ends_a_copy_that_waits_for_data() {
     for way in all_ways() {
@@ -123,7 +125,8 @@ fn an_interrupt_ends_a_copy_that_waits_for_data() {
         let (source, target) = (sandbox.join("fifo"), sandbox.join("target"));
         Spec { nodes: vec![Node::new(0, "fifo", Kind::Fifo)] }.build(sandbox.path()).unwrap();
         let running = program!().run_with(&way).args([&source, &target]).start().unwrap();
-        // What is written has been read when it has gone on to the target. Without waiting a FIFO opens for writing once there is a reader.
+        // Once written bytes reach the target, they have been read. O_NONBLOCK lets the FIFO open
+        // for writing only once there is a reader.
         let mut writer = None;
         let has_reader = wait::until(Duration::from_secs(20), || {
             let options = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&source);
@@ -166,7 +169,7 @@ fn an_interrupt_ends_a_copy_of_many_files() {
     }
 }
 
-/// One large file, of which the engine has several blocks in flight when the signal comes.
+/// One large file, with several blocks in flight when the signal arrives.
 #[test]
 fn an_interrupt_ends_a_copy_of_one_large_file() {
     const BYTES: u64 = 384 << 20;
@@ -178,7 +181,8 @@ fn an_interrupt_ends_a_copy_of_one_large_file() {
             let what = format!("{engine} {ops}");
             let in_time = (0..10).any(|_| {
                 remove_tree(&target);
-                // Tiny blocks, so that there is time for a signal; with `--reflink=never` it is the engine that copies.
+                // Tiny blocks leave time for the signal; `--reflink=never` makes the engine do
+                // the copying.
                 let run = program!().run_with(&[engine, ops, "--block-size=4K", "--queue-depth=16", "-j1"]);
                 let running = run.arg("--reflink=never").args([&source, &target]).start().unwrap();
                 let length = || fs::metadata(&target).map_or(0, |metadata| metadata.len());
@@ -196,8 +200,9 @@ fn has_entries(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Sends ^C and demands an end at once, by the signal or with the status a shell gives it. Returns false when the copy was
-/// over before the signal came, which on a busy machine may be late.
+/// Sends ^C and asserts that the program ends at once, by the signal or with the status that a
+/// shell reports for it. Returns false if the copy finished before the signal arrived, as may
+/// happen on a busy machine.
 fn ends_at_once(running: haul_testkit::run::Running, what: &str) -> bool {
     let sent = Instant::now();
     running.signal(libc::SIGINT).unwrap();
@@ -208,12 +213,13 @@ fn ends_at_once(running: haul_testkit::run::Running, what: &str) -> bool {
     }
     let ended = matches!(outcome.ending, Ending::Exited(130) | Ending::Signalled(libc::SIGINT));
     assert!(ended, "{what}: {:?} {}", outcome.ending, outcome.errors());
-    // It takes milliseconds; the rest is for a machine that has other things to do.
+    // It takes milliseconds; the margin is for busy machines.
     assert!(took < Duration::from_secs(5), "{what}: ended {took:?} after the signal");
     true
 }
 
-/// Copies two files with `-v` under a condition for standard output, and gives the outcome. The files are always right.
+/// Copies two files with `-v` while `condition` restricts standard output, and asserts that the
+/// files are right.
 fn verbose(condition: &dyn Fn(Run) -> Run, way: &[&str]) -> Outcome {
     let sandbox = Sandbox::in_memory().unwrap();
     fs::create_dir(sandbox.join("target")).unwrap();
@@ -223,7 +229,7 @@ fn verbose(condition: &dyn Fn(Run) -> Run, way: &[&str]) -> Outcome {
     let outcome = condition(run).finish().unwrap();
     for name in ["a", "b"] {
         let copied = fs::read_to_string(sandbox.join("target").join(name)).unwrap_or_default();
-        // A program that is killed by SIGPIPE has not always come to the second file.
+        // A program killed by SIGPIPE may not have reached the second file.
         let unfinished = outcome.ending == Ending::Signalled(libc::SIGPIPE) && copied.is_empty();
         assert!(copied == format!("content of {name}") || unfinished, "{way:?}: {name} holds {copied:?}");
     }
@@ -233,7 +239,8 @@ fn verbose(condition: &dyn Fn(Run) -> Run, way: &[&str]) -> Outcome {
 #[test]
 fn nowhere_to_print_harms_no_file_and_is_reported() {
     for way in WAYS {
-        // What is printed may go nowhere when the caller closed standard output, but never into a file of the copy.
+        // With standard output closed, messages may get lost, but must never end up in a
+        // copied file.
         let closed = verbose(&|run| run.without_stdout(), &way);
         assert!(
             matches!(closed.ending, Ending::Exited(0 | 1)),
@@ -281,7 +288,7 @@ fn a_million_files_in_one_directory_fit_in_100_mb() {
 
 #[test]
 fn an_inherited_closed_descriptor_is_not_taken_for_a_file() {
-    // With standard input, output and error closed the first file opened would get number 0, 1 or 2.
+    // With descriptors 0 to 2 closed, the first files opened would get these numbers.
     let sandbox = Sandbox::in_memory().unwrap();
     fs::write(sandbox.join("a"), "content").unwrap();
     let ours = program!();

@@ -1,4 +1,5 @@
-//! `--keep-directory-symlink` follows the links that were there, and none that the run has made itself.
+//! `--keep-directory-symlink` follows links that existed before the run, but none that the
+//! run created.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,7 +10,7 @@ use std::path::Path;
 use haul_testkit::program::each_engine;
 use haul_testkit::{Sandbox, program};
 
-/// Makes directories and, for names that lead somewhere, links; what ends in `f` is a file.
+/// Builds directories, files (names ending in `f`) and, for entries with a target, links.
 fn build(folder: &Path, entries: &[(&str, &str)]) {
     for (name, leads_to) in entries {
         let path = folder.join(name);
@@ -22,14 +23,15 @@ fn build(folder: &Path, entries: &[(&str, &str)]) {
     }
 }
 
-/// What is in the folder, the words of a copy, and whether its result is the same whatever comes first.
+/// Entries of the directory, arguments of the copy, and whether the result is independent
+/// of timing.
 struct Scene {
     entries: &'static [(&'static str, &'static str)],
     words: &'static [&'static str],
     is_ordered: bool,
 }
 
-/// In each, the copy of a link leads to `out`, where nothing may arrive.
+/// In each scene, a copied link leads to `out`, where nothing may arrive.
 const SCENES: [Scene; 5] = [
     Scene {
         entries: &[("out", ""), ("b/s/d", "../../out"), ("a/s/d/f", ""), ("i", "")],
@@ -46,13 +48,14 @@ const SCENES: [Scene; 5] = [
         words: &["-a", "b/s", "a/s", "i"],
         is_ordered: true,
     },
-    // The further name of a link that was made.
+    // A second hard link to a link that the run created.
     Scene {
         entries: &[("out", ""), ("b/s/d", "../../out"), ("a/s/e/f", ""), ("i", "")],
         words: &["-a", "b/s", "a/s", "i"],
         is_ordered: true,
     },
-    // A link that was there leads from one directory to the other, so that both copy to one name at the same time.
+    // An existing link leads from one directory to another, so that both are copied to one
+    // name concurrently.
     Scene {
         entries: &[
             ("out", ""),

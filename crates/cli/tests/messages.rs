@@ -1,7 +1,7 @@
-//! What is printed and what the status says, when the files are not the matter: bad command lines, closed and full outputs,
-//! locales, options without effect here.
+//! Messages and exit status where the files don't matter: bad command lines, closed and full
+//! outputs, locales, and options without effect here.
 //!
-//! Everything is compared with GNU cp where it has the option; newer wording is written out.
+//! Everything is compared with GNU cp if it has the option; newer wording is spelled out.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -145,7 +145,7 @@ fn bad_lines_are_refused_as_by_gnu() {
     ]);
 }
 
-/// Runs a command line of a program in a folder of its own under a condition.
+/// Runs a command line in a directory of its own, with the run modified by `condition`.
 fn under(program: &Program, line: &str, condition: &dyn Fn(Run) -> Run) -> Outcome {
     let sandbox = Sandbox::in_memory().unwrap();
     prepare(sandbox.path()).unwrap();
@@ -204,7 +204,7 @@ fn help_and_version_are_printed_and_nothing_is_copied() {
 fn names_are_quoted_by_the_locale() {
     require!(Program::needs_gnu());
     let (ours, gnu) = (program!(), Program::gnu().unwrap());
-    // One is installed everywhere; of the others none, some or all are.
+    // C exists everywhere. Any number of the others may be installed.
     let locales =
         ["C", "POSIX", "C.UTF-8", "en_US", "en_US.UTF-8", "de_DE@euro", "no_SUCH.UTF-8", "", "UTF-8"];
     let variables = [("LC_ALL", ""), ("LC_CTYPE", "LC_ALL"), ("LANG", "LC_ALL")];
@@ -234,8 +234,9 @@ fn names_are_quoted_by_the_locale() {
     }
 }
 
-/// GNU's line of `--debug`, which its cp has since 9.2, in the words of 9.10 for each way of copying, and haul's remark on
-/// standard error. With `HAUL_GNU_CP` naming such a release, its line is compared too.
+/// GNU cp prints a `--debug` line since 9.2. Expects the wording of 9.10 for each method, and
+/// haul's remark on standard error. If `HAUL_GNU_CP` names such a release, its line is
+/// compared too.
 #[test]
 fn debug_tells_how_a_file_was_copied() {
     let ours = program!();
@@ -274,7 +275,7 @@ fn debug_tells_how_a_file_was_copied() {
             fs::remove_file(sandbox.join("target")).unwrap();
         }
     }
-    // Nothing in memory can be cloned; that is an error then. GNU's line comes after errors too.
+    // tmpfs has no reflinks, so this is an error. GNU cp prints its line after errors too.
     for (options, target, reflink) in [
         ("--reflink=always", "target", "unsupported"),
         ("--reflink=always", "missing/target", "unknown"),
@@ -292,8 +293,8 @@ fn debug_tells_how_a_file_was_copied() {
     }
 }
 
-/// Options, a source, GNU's words for it (copy offload, reflink, sparse detection; none for what copies no data), and the
-/// beginning of haul's remark.
+/// Options, source, GNU's words (copy offload, reflink, sparse detection; empty if no data is
+/// copied), and the start of haul's remark.
 const DEBUG: [(&str, &str, &str, &str); 33] = [
     ("", "short", "yes/unsupported/no", "copied in the kernel; without --debug in blocks, as it is short"),
     ("", "zeros", "yes/unsupported/no", "copied in the kernel; without --debug in blocks, as it is short"),
@@ -307,7 +308,7 @@ const DEBUG: [(&str, &str, &str, &str); 33] = [
         "copied in the kernel; without --debug in blocks, as it has holes",
     ),
     ("", "/proc/version", "unsupported/unsupported/no", "copied in blocks, as the kernel cannot copy it\n"),
-    // It takes no blocks, so that it seems to have holes; the file system knows of none.
+    // The file occupies no blocks, so it seems to have holes; the filesystem reports none.
     (
         "",
         "/sys/kernel/profiling",

@@ -1,9 +1,9 @@
 //! Command lines, word for word.
 //!
-//! Each line of the table is run by GNU cp and by the program under test in folders that are alike. Status, messages, what is
-//! printed, and the folder afterwards (sources included) must be the same. The table is about operands and how options change
-//! what is done with them: SRC DEST and SRC... DIR, trailing slashes, `.` and `..`, links that lead somewhere or nowhere, and
-//! what may replace what.
+//! GNU cp and the program under test run each line of the tables in identical directories. Status,
+//! messages, output, and the resulting directory (sources included) must match. The tables are
+//! about operands and the options that affect them: SRC DEST and SRC... DIR, trailing slashes, `.`
+//! and `..`, valid and dangling links, and what may replace what.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,7 +17,8 @@ use haul_testkit::duel::Duel;
 use haul_testkit::spec::{Kind, Node, Spec};
 use haul_testkit::{Program, note, program, require};
 
-/// Makes the folder every command line starts from. Directories count from 1: d, d/sub, e, n, m, m/a, deep, deep/er.
+/// Builds the directory that every command line starts in. Directories count from 1: d, d/sub, e,
+/// n, m, m/a, deep, deep/er.
 fn prepare(folder: &Path) -> io::Result<()> {
     let link = |name: &str, leads_to: &str| Node::new(0, name, Kind::Symlink(leads_to.into()));
     let nodes = vec![
@@ -116,7 +117,7 @@ const ONE_TO_ONE: &[&str] = &[
 ];
 
 const MANY_TO_ONE: &[&str] = &[
-    // A directory whose copy failed is copied where it is named, or met, again.
+    // A directory whose copy failed is copied if it is named or reached again.
     "-r d d/. m",
     "-r d ./d d/ m",
     "-r d/sub d n m",
@@ -126,7 +127,7 @@ const MANY_TO_ONE: &[&str] = &[
     "-r d/. d n",
     "-r d/sub d n",
     "-r d d/sub n",
-    // A source in a directory that another source is copied onto.
+    // A source inside a directory onto which another source is copied.
     "-r d n/../m/d m",
     "-r m/a m/d d .",
     "-rT d/sub d/.",
@@ -356,10 +357,11 @@ const OPTIONS: &[&str] = &[
     "a -- -v",
 ];
 
-/// Lines whose messages and status are compared, and not the folder.
+/// Lines for which only messages and status are compared, not the trees.
 ///
-/// GNU cp stops reading a directory when it meets its own target in it: what it has copied until then depends on the order of the
-/// entries. And it left an empty file where a clone failed, until release 9.2.
+/// GNU cp stops reading a directory once it meets its own target in it, so how much it has
+/// copied depends on the order of the entries. Before release 9.2 it also left an empty file if
+/// a clone failed.
 const WORDS_ONLY: &[&str] = &[
     "-r d d",
     "-r d d/",
@@ -380,7 +382,7 @@ const WORDS_ONLY: &[&str] = &[
     "--reflink=always a b",
 ];
 
-/// Operands that a line split at blanks cannot hold.
+/// Operands that don't survive splitting at blanks.
 fn odd_operands() -> Vec<Vec<&'static [u8]>> {
     vec![
         vec![b"sp ace", b"n"],
@@ -407,13 +409,13 @@ fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
 }
 
-/// Runs all command lines and fails with every one that came out differently.
+/// Runs all command lines and reports each one that differs from GNU cp.
 fn run_all(lines: impl IntoIterator<Item = Vec<OsString>>, trees_too: bool) {
     let Some(duel) = Duel::with_gnu(program!()) else { return };
     let mut failures = Vec::new();
     let mut count = 0;
     for (index, line) in lines.into_iter().enumerate() {
-        // Engines take turns; every line is about the same promise whichever moves the bytes.
+        // Alternate engines: the result must not depend on the engine.
         let engine = if index % 2 == 0 { "--engine=sync" } else { "--engine=io-uring" };
         let mut verdict = duel.run(&prepare, &line, &[engine.into()]).unwrap();
         if !trees_too {

@@ -1,8 +1,9 @@
-//! Situations that the suites of other makers of `cp` test, beside GNU cp: uutils coreutils, busybox and toybox.
+//! Cases from the test suites of other `cp` implementations, alongside GNU cp: uutils coreutils,
+//! busybox, toybox.
 //!
-//! Their tests were read for situations; the lines are our own. Each line makes what it needs in an empty folder and runs
-//! `cp` there, once as root and once as a user without rights, with GNU cp and with the program under test. Status, output
-//! and the folder afterwards must be the same.
+//! Only the situations come from their tests; the lines are our own. Each line creates its files in
+//! an empty directory and runs `cp` there, as root and as an unprivileged user, with GNU cp and
+//! with the program under test. Status, output and the resulting directory must match.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,9 +17,8 @@ use haul_testkit::mount::Mount;
 use haul_testkit::rustix::fs::{XattrFlags, setxattr};
 use haul_testkit::{Program, Sandbox, needs, note, program, require, skip};
 
-/// The command lines.
 const LINES: &[&str] = &[
-    // One source twice, spelled alike or not, and other sources of that name.
+    // The same source twice, under one or several spellings, and other sources of that name.
     "echo a >a; mkdir d; cp a ./a d; cp \"$PWD/a\" a d",
     "echo a >a; mkdir d; cp --backup a a d; cp --backup=numbered a ./a d; ls d",
     "mkdir x y d; echo 1 >x/a; echo 2 >y/a; cp x/a y/a d; cp -b x/a y/a d; cp --backup=t x/a y/a d",
@@ -26,7 +26,7 @@ const LINES: &[&str] = &[
     "mkdir -p x/d y/d t; echo 1 >x/d/f; echo 2 >y/d/f; cp -r x/d y/d t; cp -r --backup x/d y/d t",
     "mkdir d t; echo 1 >d/f; cp -rv d d d t; cp -r d ./d d/ t",
     "mkdir x y d; ln -s ../nowhere x/f; echo 2 >y/f; cp -P x/f y/f d; cp -dR y/f x/f d",
-    // A source that can't be read, where something is wrong with the target as well.
+    // An unreadable source together with a bad target.
     "echo a >a; chmod 0 a; mkdir -p i/a d; cp a a; cp -r a .; cp a ./a; cp -v a i; cp -rf a i; cp a new/; cp -a a a/; ls -l i",
     "echo a >a; chmod 0 a; echo b >b; cp -n a b; cp -u a b; cp -b a a; cp --backup=simple a b; cp a a/x; cp -v a d//; ls",
     "echo a >a; chmod 0 a; mkdir -p i/a; cp -v --attributes-only a b; cp -v --attributes-only -p a i; cp -va --attributes-only a c; ls -l . i",
@@ -34,12 +34,12 @@ const LINES: &[&str] = &[
     // Empty names.
     "echo a >a; cp '' b; cp a ''; cp -r '' b; cp -T a ''; cp '' ''",
     "echo a >a; mkdir d; cp a '' d; cp '' a d; cp -t '' a; cp -t d ''; cp --parents '' d",
-    // Questions.
+    // Prompts.
     "echo a >a; echo b >b; chmod 444 b; echo n | cp -vfi a b; echo y | cp -vfi a b; cp -i a b </dev/null",
     "echo a >a; echo b >b; touch -d 2001-01-01 a; echo y | cp -iu a b; echo n | cp -ui b a; cat a b",
     "mkdir -p a b; for f in one two three; do echo $f >a/$f; : >b/$f; done; yes n | cp -ri a/. b",
     "echo a >a; echo b >b; echo n | cp -nib a b; echo n | cp -in a b; echo n | cp -ni a b; cat b",
-    // Newer and older.
+    // Updates.
     "echo a >a; echo b >b; touch -d 2001-01-01 b; cp -uv a b; cp -uv a b; cat b; touch -d 2000-01-01 a; cp -uv a b",
     "echo a >a; echo b >b; touch -d @1e9 a b; cp -uv a b; cat b; cp -u --preserve=timestamps a new; cp -uv a new",
     "mkdir -p a/d b/d; echo 1 >a/d/f; echo 2 >b/d/f; touch -d 2000-01-01 b/d/f; cp -ruv a/. b; cat b/d/f",
@@ -60,7 +60,7 @@ const LINES: &[&str] = &[
     "echo a >a; cp -b a a; cp -f a a; cp -bf a a; cp -l -b a a; cp -lf a a; cp --backup=t -f a ./a; ls",
     "echo a >a; echo b >b; cp -lb a b; cp -lb a b; cp -sb a b; cp -sb a b; ls",
     "mkdir d e; echo 1 >d/f; echo 2 >e/f; cp -rb d/. e; cp -r --backup=t d/. e; cp -rb d e; cp -rb d e; ls e e/d",
-    // Links and which of them are followed.
+    // Links, and which of them are followed.
     "mkdir d; echo a >d/f; ln -s f d/l; ln -s d s; for o in -RHL -RLH -RHP -RPL -aL -La -aH -Ha -dL -Ld; do cp $o s new$o; done",
     "echo a >a; ln a b; ln -s a l; mkdir d e f; cp -L --preserve=links a b l d; cp -d a b l e; cp -H -d a b l f; ls -l d e f | cut -c1-15",
     "mkdir d; echo a >d/a; ln -s a d/l; ln d/a d/h; cp -rL --preserve=links d new; cp -r d copy; cp -aL d all; stat -c %h new/* copy/* all/*",
@@ -92,12 +92,12 @@ const LINES: &[&str] = &[
     "mkdir d e; : >d/1; chmod 500 e; cp d/1 e; cp -r d e; cp -r d e/new; cp -b d/1 e; cp -P d/1 e/n/n; chmod 700 e",
     "mkdir a b; echo 1 >'a/end\\'; echo 2 >'a/new\nline'; echo 3 >'a/ sp '; cp -rv a/. b; cp -rv a new",
     "f=$(printf 'x\\377y'); echo 1 >\"$f\"; mkdir \"d$f\"; cp -v \"$f\" new; cp -v \"$f\" \"d$f\"; cp -rv \"d$f\" \"e$f\"; cp \"$f\" \"d$f/no/$f\"",
-    // Parents.
+    // `--parents`.
     "mkdir -p a/b/c t; echo 1 >a/b/c/f; chmod 750 a; chmod 2711 a/b; cp --parents a/b/c/f t; cp -p --parents a/b/c/f t; cp -r --parents a/b t",
     "mkdir -p a/b t u; echo 1 >a/b/f; ln -s a l; cp --parents l/b/f t; cp -P --parents l/b/f u; cp -r --parents l u; cp -rP --parents l/b t",
     "mkdir -p a/b t; echo 1 >a/b/f; cp --parents \"$PWD/a/b/f\" t; ls t$PWD/a/b >/dev/null; cp --parents a/b/../b/f t; cp -r --parents a/b/. a/b/.. t; rm -rf t/*",
     "mkdir -p a/b t; echo 1 >a/b/f; echo x >t/a; cp --parents a/b/f t; cp --parents a/b/f a; cp --parents a/b/f new; cp --parents a/b t",
-    // Rights of files.
+    // File permissions.
     "echo a >a; echo b >b; chmod 0 b; cp a b; cp -f a b; chmod 0 a; cp a n; cp -f a b; cp -l a m; chmod 600 a b; ls",
     "echo a >a; chmod 444 a; cp a b; cp a b; cp -p a c; cp -a a c; cp --reflink=auto a c; cp -f a c; cp --attributes-only a c; stat -c %A b c",
     "echo a >a; chmod 6755 a; cp a b; cp -p a c; cp --preserve=mode a d; cp --no-preserve=mode -p a e; cp -p --no-preserve=mode a f; stat -c '%A' b c d e f",
@@ -105,7 +105,7 @@ const LINES: &[&str] = &[
     "echo a >a; for p in mode,mode links,mode all,timestamps ,mode mode, m timestamps,x; do cp --preserve=$p a b; cp --no-preserve=$p a b; done",
     "echo a >a; touch -d 2001-01-01 a; cp --preserve --no-preserve=timestamps a b; cp --no-preserve=timestamps -p a c; cp -a --no-preserve=timestamps a d; cp --preserve=timestamps --preserve=mode a e",
     "echo a >a; cp -p a b c; cp --preserve a b c; cp --preserve=mode; cp --preserve a; cp --preserve=mode a",
-    // No data, or all of it.
+    // No data, or special files.
     "echo a >a; echo b >b; ln -s b l; cp --attributes-only a l; cp --attributes-only -P l n; cp -a --attributes-only -f l b; cat b; ls -l | cut -c1",
     "echo a >a; ln -s no l; ln -s l m; cp --attributes-only a l; cp -Pf --attributes-only l m; cp -a --attributes-only --remove-destination l a; ls -l | cut -c1",
     "echo a >a; cp --attributes-only a a; cp --attributes-only a ./a; cp --attributes-only a d/; cp --attributes-only a no/b; mkdir r; chmod 500 r; cp --attributes-only a r; chmod 700 r",
@@ -117,7 +117,7 @@ const LINES: &[&str] = &[
     "echo in | cp /dev/stdin a; cp /dev/fd/0 b <a; (umask 0; echo x | cp /dev/stdin c; echo x | cp -p --no-preserve=all /dev/stdin d); stat -c '%A %s' a b c d",
     "cp /proc/version a; cmp a /proc/version; cp --sparse=always /proc/version b; cp --sparse=never /proc/version c; cmp b c; cp -r /proc/version d; cmp c d; rm a b c d",
     "truncate -s 1M a; for s in auto always never; do cp --sparse=$s a $s; stat -c '%s' $s; done; : >e; cp --sparse=always e f; cp --sparse=never e f",
-    // Options that contradict one another or themselves.
+    // Contradictory options.
     "echo a >a; cp --reflink=always --sparse=always a b; cp --reflink=always --sparse=never a b; cp --reflink=always --reflink=never a b; cp --reflink=never --sparse=never --reflink=auto a c; ls",
     "echo a >a; echo b >b; cp -bn a b; cp --backup=none -n a b; cp -nb a b; cp -n --backup=t a b; cp -ns a b; cat b",
     "mkdir d e; echo a >a; cp -t d -T a; cp -T -t d a; cp -t d -t e a; cp -t; cp -T; cp -t d -r; cp --target-directory= a; cp --target-directory a",
@@ -125,7 +125,7 @@ const LINES: &[&str] = &[
     "echo a >a; ln -s a l; cp --strip-trailing-slashes l/ b; cp l/ c; cp -P --strip-trailing-slashes l/ d; cp a/ e; cp -r --strip-trailing-slashes a/ f; ls",
 ];
 
-/// Makes the shell print each status, not only the last. Those after a question differ between releases of GNU cp.
+/// Prints each status, not only the last, except after prompts, where releases of GNU cp differ.
 const STATUS: &str = r#"
     cp() {
         command cp "$@"
@@ -134,7 +134,7 @@ const STATUS: &str = r#"
     }
 "#;
 
-/// Runs a line as a user without rights, who owns the folder.
+/// Runs a line as an unprivileged user who owns the directory.
 const AS_USER: &str =
     "chown 65534:65534 . && exec setpriv --reuid=65534 --regid=65534 --clear-groups bash -c \"$LINE\"";
 
@@ -148,7 +148,7 @@ fn what_other_suites_try_ends_as_with_gnu_cp() {
     let mut failures = Vec::new();
     for line in LINES {
         for (who, script) in [("root", "exec bash -c \"$LINE\""), ("a user", AS_USER)] {
-            // Each status is printed; that of the whole says nothing, and differs after questions.
+            // Each status is printed. The overall one says nothing, and varies after prompts.
             let line = format!("{STATUS}\n{line}\nfalse");
             let environment = vec![(OsString::from("LINE"), OsString::from(&line))];
             let verdict = Duel { environment, ..duel.clone() }.run_script(&|_| Ok(()), script, &[]).unwrap();
@@ -162,7 +162,8 @@ fn what_other_suites_try_ends_as_with_gnu_cp() {
     assert!(failures.is_empty(), "{} runs differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// A target that keeps no extended attributes: one message for a file, however many it has, and only when they matter.
+/// On a target without extended attributes, each file gets at most one message, however many
+/// attributes it has, and none if they don't matter.
 #[test]
 fn attributes_that_a_file_system_refuses_are_one_message() {
     require!(Program::needs_gnu());

@@ -1,8 +1,9 @@
-//! `--parents`: sources that keep their whole name below the target.
+//! `--parents`: sources keep their whole name below the target.
 //!
-//! Command lines are run by GNU cp and by haul in folders that are alike, as in `operands.rs`. What GNU cp leaves undone is
-//! tested by itself below: times of directories that several operands share, directories that may not be written, and the
-//! owner of a directory behind a link (GNU cp gives it to the link).
+//! GNU cp and haul run each command line in identical directories, as in `operands.rs`. What GNU cp
+//! gets wrong has tests of its own below: times of directories shared by several operands,
+//! directories without write permission, and the owner of a directory behind a link (GNU cp changes
+//! the link's).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -20,8 +21,8 @@ use haul_testkit::spec::{Kind, Node, Spec, acl};
 use haul_testkit::strace::record;
 use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, note, program, require};
 
-/// Makes the folder every command line starts from. Directories count from 1: a, a/b, a/b/c, new, old, old/a, blocked,
-/// linked, elsewhere, listed.
+/// Builds the directory that every command line starts in. Directories count from 1: a, a/b, a/b/c,
+/// new, old, old/a, blocked, linked, elsewhere, listed.
 fn prepare(folder: &Path) -> io::Result<()> {
     let nodes = vec![
         Node::new(0, "a", Kind::Directory).mode(0o2751).modified(1_000_000_000, 1).owner(10, 20),
@@ -183,7 +184,8 @@ fn whole_names_below_the_target_as_by_gnu() {
     assert!(failures.is_empty(), "{} lines differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// GNU cp sets the times of a shared directory after the first operand, and the second changes them again.
+/// GNU cp sets the times of a shared directory after the first operand, and the second changes
+/// them again.
 #[test]
 fn directories_that_several_operands_share_keep_their_attributes() {
     require!(needs::root());
@@ -204,7 +206,7 @@ fn directories_that_several_operands_share_keep_their_attributes() {
     }
 }
 
-/// GNU cp takes the right to write away after the first operand, and cannot copy the second.
+/// GNU cp removes write permission after the first operand, then can't copy the second.
 #[test]
 fn a_directory_that_may_not_be_written_takes_every_operand() {
     require!(needs::root());
@@ -234,7 +236,8 @@ fn a_directory_that_may_not_be_written_takes_every_operand() {
     }
 }
 
-/// What a directory in the target inherits, and its source does not have, is taken away; what the source has is given.
+/// An ACL that a target directory inherits and its source lacks is removed; the source's ACL
+/// is set.
 #[test]
 fn access_lists_of_directories_on_the_way_are_the_sources() {
     require!(needs::root());
@@ -262,7 +265,7 @@ fn access_lists_of_directories_on_the_way_are_the_sources() {
     }
 }
 
-/// Tells whether a call looks names up in open directories.
+/// True if a call looks up names relative to an open directory.
 fn takes_names(call: &str) -> bool {
     let named = [
         "openat",
@@ -290,7 +293,7 @@ fn the_owner_goes_to_the_directory_and_not_to_a_link_to_it() {
     assert_eq!((owner("elsewhere"), owner("linked/a"), owner("elsewhere/b")), (10, 0, 11));
 }
 
-/// Below the target every call names a single component in an open directory.
+/// Below the target, every call names a single component in an open directory.
 #[test]
 fn nothing_below_the_target_is_reached_by_a_path() {
     require!(needs::tool("strace"));

@@ -1,4 +1,4 @@
-//! `haul cp --clients` in a PBS of stand-in programs: submitted, cut off, and begun again by its journal.
+//! `haul cp --clients` under a stand-in PBS: submitted, interrupted, and resumed from its journal.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,11 +17,11 @@ use haul_testkit::{Facts, Standin, program, require, wait};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Files that are copied slowly: they lie on a stand-in that takes so many operations on names a second.
+/// Slows down the copy: maximum metadata operations per second on the stand-in filesystem.
 const SLOW: &str = "--client-metadata-rate=1500";
 const FILES: usize = 300;
 
-/// A PBS with room for three ranks, a slow source, and a folder for the target.
+/// A PBS with three ranks, a slow source, and a directory for the target.
 struct Ground {
     pbs: Pbs,
     mpi: Mpi,
@@ -30,7 +30,7 @@ struct Ground {
 }
 
 fn needed() -> Option<String> {
-    // Slurm comes first where both are configured.
+    // haul prefers Slurm if both are configured.
     let slurm = Path::new("/etc/slurm/slurm.conf").exists() || std::env::var_os("SLURM_CONF").is_some();
     let without = slurm.then(|| "needs a host that is not of a Slurm".to_owned());
     without.or_else(|| Kind::OpenMpi4.needed()).or_else(|| program!().needs_haul()).or_else(standin::needed)
@@ -40,7 +40,7 @@ impl Ground {
     fn new() -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let standin = Standin::start(1, &[SLOW]).unwrap();
-        // One file to a directory, so that what the journal calls a part is a file.
+        // One file per directory, so that each journaled batch is one file.
         for file in 0..FILES {
             let folder = standin.client(0).join(format!("source/folder{file}"));
             fs::create_dir_all(&folder).unwrap();
@@ -68,7 +68,7 @@ impl Ground {
         command
     }
 
-    /// Starts a copy, and waits until a third of it is there. Returns it with the id of its job.
+    /// Starts a copy, and waits until a third of it is done. Returns it with its job ID.
     fn begin(&self) -> (Child, String) {
         let mut child = self.copying(&[]).spawn().unwrap();
         if !wait::until(PATIENCE, || self.files().len() > FILES / 3) {
@@ -80,8 +80,8 @@ impl Ground {
         (child, jobs[0].clone())
     }
 
-    /// Lists the files of the copy that have their names: which each is (a file that is made again is another), and when it
-    /// changed last.
+    /// Lists the files of the copy that have their final names, with inode and ctime: a file copied
+    /// again has another inode.
     fn files(&self) -> BTreeMap<PathBuf, (u64, i64, i64)> {
         let folders = fs::read_dir(self.copy()).into_iter().flatten().flatten();
         let files = folders.map(|folder| folder.path().join("file"));
@@ -92,14 +92,15 @@ impl Ground {
         files.filter_map(known).collect()
     }
 
-    /// Lists what the folder has that no test has made.
+    /// Lists what haul left in the directory besides the copy.
     fn leftovers(&self) -> Vec<String> {
         let names = fs::read_dir(self.folder.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name != "copy").collect()
     }
 
-    /// Judges a copy that went on: it is whole, nothing is left beside it, and of what was there most was not copied again.
+    /// Asserts that a resumed copy is complete, leaves nothing behind, and didn't repeat the
+    /// journaled files.
     fn judge(&self, before: &BTreeMap<PathBuf, (u64, i64, i64)>, recorded: usize) {
         // The stand-in has attributes of its own.
         let facts = Facts::PRESERVED.difference(Facts::ATTRIBUTES | Facts::HOLES);
@@ -112,7 +113,7 @@ impl Ground {
         assert_eq!(self.leftovers(), Vec::<String>::new());
     }
 
-    /// Counts the parts that the journal beside the copy says are done.
+    /// Counts the completed batches in the journal beside the copy.
     fn recorded(&self) -> usize {
         let spools = self.leftovers();
         let spool = spools.iter().find(|name| name.starts_with(".haul-job-")).unwrap();
@@ -120,8 +121,8 @@ impl Ground {
     }
 }
 
-/// Counts the parts in a journal: after its first line, records of a length (2 bytes), a sum (4), and as much that begins
-/// with its kind.
+/// Counts the completed batches in a journal: a header line, then records of a length (2 bytes), a
+/// checksum (4) and a payload that starts with its kind.
 fn parts_in(journal: &[u8]) -> usize {
     const PART: u8 = 2;
     let mut journal = journal.strip_prefix(b"haul journal 2\n").unwrap();

@@ -1,9 +1,11 @@
 //! Races against an attacker who swaps names while the copy runs.
 //!
-//! A thread swaps two names with `renameat2(RENAME_EXCHANGE)` all the time: a directory or a file of the source with a symbolic
-//! link to a secret, a directory of the target with a link that leads outside, a file with a FIFO. Promised: no byte of the
-//! secret in the copy, nothing made or changed outside of the target, no hang. Each test counts the swaps, which proves that the
-//! race ran, and runs GNU cp in the same race: on directories GNU cp must fail at least once, or the race proves nothing.
+//! A thread keeps exchanging two names with `renameat2(RENAME_EXCHANGE)`: a source directory or
+//! file with a symbolic link to a secret, a target directory with a link that leads outside, a
+//! file with a FIFO. No byte of the secret may reach the copy, nothing outside the target may be
+//! created or changed, and nothing may hang. Each test counts the swaps, which proves that the
+//! race ran. GNU cp runs in the same race: on directories it must fail at least once, or the race
+//! proves nothing.
 //!
 //! `HAUL_RACE_RUNS` sets the number of runs of each race (300).
 
@@ -26,7 +28,7 @@ const PUBLIC: &[u8] = b"public";
 const HANG: Duration = Duration::from_secs(5);
 const FILES: usize = 60;
 
-/// The ways to run haul that take turns.
+/// Option sets for haul, used in turn.
 const WAYS: [[&str; 3]; 8] = [
     ["--engine=sync", "-j1", "-a"],
     ["--engine=io-uring", "-j1", "-a"],
@@ -42,7 +44,7 @@ fn runs() -> usize {
     needs::count_from("HAUL_RACE_RUNS", 300)
 }
 
-/// A race: what is built once, what is swapped, and what counts as a failure after each run.
+/// A race: the fixture, the names to swap, and what counts as a failure after each run.
 struct Race {
     sandbox: Sandbox,
     one: PathBuf,
@@ -51,7 +53,7 @@ struct Race {
     restore: fn(&Path) -> io::Result<()>,
 }
 
-/// What many runs of one program in one race came to.
+/// Results of many runs of one program in one race.
 #[derive(Default)]
 struct Tally {
     runs: usize,
@@ -85,7 +87,8 @@ impl Race {
         }
     }
 
-    /// Runs ours as often as asked, and GNU cp as often or until it has failed some times.
+    /// Runs haul the requested number of times, and GNU cp as often or until it has failed
+    /// ten times.
     fn hold(self, name: &str, gnu_must_fail: bool) {
         let (ours, gnu) = (program!(), Program::gnu().unwrap());
         let (mut our_tally, mut gnu_tally) = (Tally::default(), Tally::default());
@@ -95,7 +98,7 @@ impl Race {
                 self.run_once(&gnu, index, &mut gnu_tally);
             }
         }
-        // A seldom failure needs more runs to show.
+        // A rare failure needs more runs to show up.
         for index in runs()..10 * runs() {
             if !gnu_must_fail || !gnu_tally.failures.is_empty() {
                 break;
@@ -125,7 +128,7 @@ impl Race {
                 gnu_tally.runs
             );
         }
-        // With GNU cp as stand-in the race is only tried out.
+        // If GNU cp stands in for haul, this only exercises the race.
         if ours.is_haul() {
             assert!(our_tally.failures.is_empty(), "{}", our_tally.failures.join("\n"));
             assert!(our_tally.hangs.is_empty(), "hangs: {}", our_tally.hangs.join("\n"));
@@ -136,13 +139,13 @@ impl Race {
     }
 }
 
-/// Files of the same names, with content that tells where they came from.
+/// Writes files of the same names, whose content tells where they came from.
 fn fill(folder: &Path, content: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     (0..FILES).try_for_each(|index| fs::write(folder.join(format!("file-{index}")), content))
 }
 
-/// Looks for the secret in regular files below `root`, not following links.
+/// Searches regular files below `root` for the secret, without following links.
 fn find_secret(root: &Path) -> io::Result<Option<String>> {
     if fs::symlink_metadata(root).is_err() {
         return Ok(None);
@@ -192,7 +195,7 @@ fn a_source_file_swapped_for_a_link() {
     Race { sandbox, one, other, judge, restore: remove_target }.hold("source file", false);
 }
 
-/// Everything outside is as it was: one file that says so, and nothing else.
+/// Returns what changed outside the target, if anything.
 fn outside_is_untouched(sandbox: &Path) -> io::Result<Option<String>> {
     let outside = sandbox.join("outside");
     let mut names: Vec<_> =
@@ -243,7 +246,7 @@ fn a_target_directory_made_by_the_copy_and_swapped() {
     let sandbox = Sandbox::in_memory().unwrap();
     fill(&sandbox.join("source/swapped/below"), b"copied").unwrap();
     std::os::unix::fs::symlink(sandbox.join("outside"), sandbox.join("link")).unwrap();
-    // The whole subtree below the swapped name is the copy's own work; only its top was there before.
+    // The whole subtree below the swapped name is the copy's own work; only its top existed before.
     let restore = |sandbox: &Path| {
         restore_outside_and_target(sandbox)?;
         fs::remove_dir(sandbox.join("target/swapped/below"))
@@ -260,7 +263,7 @@ fn a_file_swapped_for_a_fifo() {
     fill(&source, PUBLIC).unwrap();
     Spec { nodes: vec![Node::new(0, "fifo", Made::Fifo)] }.build(sandbox.path()).unwrap();
     let (one, other) = (source.join("file-30"), sandbox.join("fifo"));
-    // Whatever the name was when the copy met it: a FIFO, or the whole file; never half of either.
+    // The copy is either a FIFO or the whole file, whichever the name was at the time.
     let judge = |sandbox: &Path| {
         let target = sandbox.join("target");
         let snapshot = Snapshot::take(&target, Facts::MODE)?;

@@ -1,7 +1,8 @@
-//! What the machine refuses: descriptors, engines, calls.
+//! Refused resources: descriptors, engines, system calls.
 //!
-//! Promised: the same copy with less. Only an engine asked for by name is not replaced: where the kernel refuses it, the run ends
-//! with a message that names it, before anything is touched; left to choose, haul takes another, and says so under `--debug`.
+//! The copy is the same with less. Only an engine requested by name is not replaced: if the kernel
+//! refuses it, the run ends with a message that names it, before anything is touched. Left to
+//! choose, haul falls back to another engine and reports that under `--debug`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -18,34 +19,35 @@ use haul_testkit::spec::{Node, Spec};
 use haul_testkit::verdict::{Verdict, judge_refusal};
 use haul_testkit::{Facts, Run, Sandbox, cold, everything, libc, needs, note, program, random, require};
 
-/// `__NR_cachestat`, which the library has no name for yet.
+/// `__NR_cachestat`, which libc doesn't define yet.
 const CACHESTAT: i64 = 451;
 
-/// A way to run haul.
+/// One set of options for haul.
 type Way = Vec<&'static str>;
 
-/// The usual ways, each engine, and haul's own choice.
+/// The usual option sets, each engine, and haul's own choice.
 fn all_ways() -> Vec<Way> {
     WAYS.iter().map(|way| way.to_vec()).chain(each_engine()).chain([Way::new()]).collect()
 }
 
-/// Those of the ways that do without an engine.
+/// Returns the option sets that don't use an engine.
 fn without(engine: &str, ways: Vec<Way>) -> Vec<Way> {
     ways.into_iter().filter(|way| !way.contains(&engine)).collect()
 }
 
-/// Every engine, several blocks at a time, with these switches.
+/// Returns every engine with several blocks in flight and these switches.
 fn switched(switches: &[&'static str]) -> Vec<Way> {
     let several = matrix().into_iter().filter(|way| way.contains(&"--ops=multi"));
     several.map(|way| [&way[..], switches, &["--reflink=never"]].concat()).collect()
 }
 
-/// Something that makes a run harder.
+/// Restricts a run.
 type Condition<'a> = &'a dyn Fn(Run) -> Run;
 
-/// Copies the tree of everything under some condition and demands silence and the same tree as without it.
+/// Copies the tree of everything under a condition, and asserts that there are no messages and that
+/// the copy equals an unrestricted one.
 ///
-/// That the tree without the condition is right is what `trees.rs` is about.
+/// `trees.rs` checks that the unrestricted copy is right.
 fn copies_everything_in(sandbox: &Sandbox, condition: Condition<'_>, ways: &[Way], what: &str) {
     let [source, expected, target] = ["source", "expected", "target"].map(|name| sandbox.join(name));
     everything::spec().build(&source).unwrap();
@@ -64,13 +66,13 @@ fn copies_everything_in(sandbox: &Sandbox, condition: Condition<'_>, ways: &[Way
     }
 }
 
-/// As [`copies_everything_in`], in memory.
+/// Like [`copies_everything_in`], in memory.
 fn copies_everything(condition: Condition<'_>, ways: &[Way], what: &str) {
     require!(needs::root());
     copies_everything_in(&Sandbox::in_memory().unwrap(), condition, ways, what);
 }
 
-/// As [`copies_everything_in`], on a disk that data can go to past the page cache.
+/// Like [`copies_everything_in`], on a disk that supports direct I/O.
 fn copies_everything_on_disk(condition: Condition<'_>, ways: &[Way], what: &str) {
     require!(needs::loop_mount("ext4"));
     let disk = Mount::image("ext4", 192 << 20).unwrap();
@@ -96,14 +98,15 @@ fn a_refused_engine_changes_nothing_for_the_others() {
     }
 }
 
-/// Lets the program make no thread.
+/// Keeps the program from creating threads.
 fn without_threads(run: Run) -> Run {
-    // `clone3` takes its flags from memory, which a filter cannot read: without it, the library asks by `clone`.
+    // A filter can't read `clone3`'s flags, which are in memory. Without it, libc falls back
+    // to `clone`.
     let thread = u32::try_from(libc::CLONE_THREAD).unwrap();
     run.refusing(&[libc::SYS_clone3], libc::ENOSYS).refusing_bits(libc::SYS_clone, 0, thread, libc::EAGAIN)
 }
 
-/// The C library gets no threads: what it cannot take is done in place.
+/// The C library can't create threads; requests that it rejects are done synchronously.
 #[test]
 fn posix_aio_does_without_threads() {
     let ways = ["--ops=single", "--ops=multi", "--ops=batch"]
@@ -111,7 +114,7 @@ fn posix_aio_does_without_threads() {
     copies_everything(&without_threads, &ways, "no threads");
 }
 
-/// As under a limit of processes or of memory: the workers that could not be made are not waited for.
+/// Like a limit on processes or memory: nothing waits for the workers that couldn't start.
 #[test]
 fn without_threads_the_first_worker_does_everything() {
     let ways: Vec<_> = all_ways().into_iter().map(|way| [way, vec!["-j8"]].concat()).collect();
@@ -128,7 +131,7 @@ fn without_threads_the_first_worker_does_everything() {
 
 #[test]
 fn optional_calls_refused_change_nothing() {
-    // By number where the library has no name yet: openat2, fchmodat2, setxattrat to removexattrat.
+    // By number where libc has no name yet: openat2, fchmodat2, setxattrat to removexattrat.
     let newer: [i64; 6] = [437, 452, 463, 464, 465, 466];
     for error in [libc::EPERM, libc::ENOSYS] {
         let refuse = |run: Run| run.refusing(&newer, error);
@@ -160,7 +163,7 @@ fn what_switches_ask_for_is_refused_and_changes_nothing() {
 
 #[test]
 fn the_way_past_the_page_cache_refused_changes_nothing() {
-    // The flags of `fcntl` and the mask of `statx`, each in its own argument.
+    // Filters on the flags of `fcntl` and the mask of `statx`, each in its own argument.
     let direct = u32::try_from(libc::O_DIRECT).unwrap();
     let alignment = libc::STATX_DIOALIGN;
     let conditions: [(Condition<'_>, &str); 4] = [
@@ -174,14 +177,14 @@ fn the_way_past_the_page_cache_refused_changes_nothing() {
     }
 }
 
-/// Small files, as many as it takes for haul to want a ring when none of them is in memory.
+/// Small files, enough of them for haul to want a ring when none is cached.
 fn small_files() -> Spec {
     Spec {
         nodes: (0..200).map(|index| Node::file(0, format!("file-{index}"), index, 100 * index + 1)).collect(),
     }
 }
 
-/// Engines refused one by one: by name it is an error before anything is touched.
+/// A refused engine is an error before anything is touched, if requested by name.
 #[test]
 fn an_engine_asked_for_by_name_is_not_replaced() {
     require!(needs::root());
@@ -236,7 +239,8 @@ fn an_engine_asked_for_by_name_is_not_replaced() {
     }
 }
 
-/// Copies as the user nobody with haul's choice of the engine, from data that is on the disk, and gives what `--debug` said.
+/// Copies cold data as the user nobody with haul's choice of engine, and returns the
+/// `--debug` output.
 fn copy_cold(sandbox: &Sandbox, condition: Condition<'_>) -> String {
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     cold::make(&source).unwrap();
@@ -252,7 +256,8 @@ fn copy_cold(sandbox: &Sandbox, condition: Condition<'_>) -> String {
     format!("{}{}", outcome.printed(), outcome.errors())
 }
 
-/// Left to choose, haul wants a ring for small files on a disk. Refused, it goes on without, and says why.
+/// Left to choose, haul wants a ring for small files on a disk. If refused, it goes on without one
+/// and reports why.
 #[test]
 fn a_ring_that_haul_would_choose_is_refused() {
     require!(needs::loop_mount("ext4"));
@@ -261,7 +266,7 @@ fn a_ring_that_haul_would_choose_is_refused() {
     require!(ours.needs_haul());
     let disk = Mount::image("ext4", 1 << 30).unwrap();
     let sandbox = Sandbox::below(disk.path()).unwrap();
-    // Others may go below the disk's root, so that nobody can.
+    // Lets nobody reach the directory below the disk's root.
     fs::set_permissions(disk.path(), PermissionsExt::from_mode(0o755)).unwrap();
     ours.publish(sandbox.path()).unwrap();
     small_files().build(&sandbox.join("source")).unwrap();
@@ -280,14 +285,14 @@ fn a_ring_that_haul_would_choose_is_refused() {
         let said = copy_cold(&sandbox, refuse);
         let line = said.lines().find(|line| line.contains("the data is not in memory"));
         let line = line.unwrap_or_else(|| panic!("{what}: no line about the engine:\n{said}"));
-        // Newer kernels do not count a ring as locked memory.
+        // Newer kernels don't count a ring as locked memory.
         let says_why = line.contains("refused") && line.contains("sync");
         assert!(says_why || what == "memlock 0", "{what}: {line}");
         note!("a ring refused by {what}: {line}");
     }
 }
 
-/// The engines of one run are made one by one: one that is refused later than the first is replaced.
+/// A run creates its engines one by one; one that is refused after the first is replaced.
 #[test]
 fn every_engine_can_be_refused_its_memory() {
     require!(needs::root());
@@ -315,8 +320,9 @@ fn every_engine_can_be_refused_its_memory() {
     }
 }
 
-/// A clone that fails because the disk is full or broken is an error, as with GNU cp since 9.2: it is not tried again in
-/// another way. A file system that has no clones, or a sandbox that forbids them, only means another way.
+/// A clone that fails because the disk is full or broken is an error, as in GNU cp since 9.2, and
+/// is not retried with another method. A filesystem without clones, or a sandbox that forbids them,
+/// only means a fallback.
 #[test]
 fn a_clone_that_meets_a_full_disk_is_an_error() {
     let ours = program!();

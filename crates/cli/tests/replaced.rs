@@ -1,14 +1,15 @@
 //! Root copies into a directory whose owner exchanges each new entry for a private one of root's.
 //!
-//! The owner of a directory may rename what is in it, whoever it belongs to. So he loops `renameat2(RENAME_EXCHANGE)`
-//! between an entry of root's that he may not touch and the name that root is about to make; what root then sets by
-//! name, it sets on the private entry: it is given away, or opened up. Promised: nothing that this run did not make
-//! is changed, whatever the kind of entry and the engine. Each test runs GNU cp in the same race, which must fail at
-//! least once, or the race proves nothing.
+//! The owner of a directory may rename its entries, whoever owns them. So the attacker loops
+//! `renameat2(RENAME_EXCHANGE)` between a private entry of root's and the name that root is about
+//! to create. Metadata that root then sets by name lands on the private entry: it is given away, or
+//! opened up. Nothing that this run didn't create may change, whatever the kind of entry and the
+//! engine. Each test runs GNU cp in the same race, which must fail at least once, or the race
+//! proves nothing.
 //!
-//! Each kind is tried with every engine, at natural speed and with a pause after the call that makes the entry
-//! (strace holds it), in which the exchange surely happens. `HAUL_RACE_RUNS` sets the number of runs of each
-//! kind at natural speed (300; with `HAUL_FULL=1` each engine has as many).
+//! Each kind runs with every engine, at natural speed and with a pause after the call that creates
+//! the entry (strace delays it), in which the exchange is certain to happen. `HAUL_RACE_RUNS` sets
+//! the number of runs of each kind at natural speed (300; with `HAUL_FULL=1`, per engine).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -26,23 +27,23 @@ use haul_testkit::{Program, Sandbox, needs, note, program, require};
 
 const ENGINES: [&str; 5] = ["sync", "io-uring", "posix-aio", "kernel-aio", "retry"];
 
-/// The user who owns the target directory, and what the source belongs to.
+/// User who owns the target directory and the source's entries.
 const ATTACKER: u32 = 4_242;
 
-/// A kind of entry: how it and root's private one are made, and what root runs.
+/// A kind of entry: how to create it and root's private one, and what root runs.
 #[derive(Clone, Copy)]
 struct Attack {
     name: &'static str,
-    /// Makes an entry of this kind.
+    /// Creates an entry of this kind.
     make: fn(&Path),
     mode: u32,
-    /// The private entry's mode.
+    /// Mode of the private entry.
     private_mode: u32,
     options: &'static [&'static str],
     source: &'static str,
-    /// The call that strace holds after.
+    /// System call after which strace pauses.
     call: &'static str,
-    /// How many further names the entry of the source has.
+    /// Number of further names of the source's entry.
     further_names: usize,
     gnu_fails: bool,
 }
@@ -95,7 +96,7 @@ const EMPTY_FILE: Attack = Attack {
     make: |path| fs::write(path, "").unwrap(),
     options: &["-a", "--attributes-only"],
     call: "openat",
-    // It sets everything through the descriptor that made the file.
+    // GNU cp sets everything through the descriptor that created the file.
     gnu_fails: false,
     ..FIFO
 };
@@ -120,7 +121,8 @@ impl Attack {
             fs::hard_link(source.join("entry"), source.join(format!("further-{number}"))).unwrap();
         }
         if self.further_names > 0 {
-            // File systems in memory list the newest name first, and what is listed first the others are linked to.
+            // tmpfs lists the newest name first, and the other names are linked to the first
+            // one listed.
             fs::remove_file(source.join("entry")).unwrap();
             fs::hard_link(source.join("further-0"), source.join("entry")).unwrap();
         }
@@ -146,8 +148,8 @@ impl Attack {
         }
     }
 
-    /// Runs one copy while the names are exchanged. Returns what became of root's private entry, if it was changed, and how
-    /// often the names were exchanged.
+    /// Runs one copy while the names are exchanged. Returns how root's private entry changed, if it
+    /// did, and the number of exchanges.
     fn run_once(&self, program: &Program, own: &[&str], held: bool, root: &Path) -> (Option<String>, u64) {
         remove_tree(root);
         self.build(root);
@@ -175,7 +177,8 @@ impl Attack {
         let failure = match after {
             Some(after) if after == before => None,
             Some(after) => Some(format!("{before:?} became {after:?}")),
-            // What the owner of the directory puts in the place of a file to be replaced, he gives up himself.
+            // An entry that the directory's owner puts in place of one to be removed is his
+            // own loss.
             None if self.options.contains(&"--remove-destination") => None,
             None => Some("it is gone".to_owned()),
         };

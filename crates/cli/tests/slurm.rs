@@ -1,4 +1,5 @@
-//! `haul cp --clients` and `spdcp -s` with a real Slurm: submitted from outside, inside an allocation, cancelled, requeued.
+//! `haul cp --clients` and `spdcp -s` with a real Slurm: submitted from outside, inside an
+//! allocation, cancelled, requeued.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -20,10 +21,10 @@ use haul_testkit::standin;
 use haul_testkit::{Facts, Standin, everything, mpi, needs, note, program, require, signals, wait};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What lists of what went wrong are to be.
+/// Empty list, for comparisons.
 const NONE: [String; 0] = [];
 
-/// A Slurm, and a folder that all its nodes see, which are processes of this host.
+/// A Slurm whose nodes are processes of this host, and a directory that they all see.
 struct Ground {
     slurm: Slurm,
     mpi: Mpi,
@@ -42,7 +43,7 @@ impl Ground {
         self.folder.path().join(name)
     }
 
-    /// Begins a command line with what programs need to find this Slurm and their MPI.
+    /// Begins a command line with the environment to find this Slurm and its MPI.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = self.slurm.command(words);
         command.current_dir(self.folder.path()).envs(self.mpi.environment().iter().copied());
@@ -50,7 +51,7 @@ impl Ground {
         command
     }
 
-    /// Begins `haul cp` by the ground's MPI, where it is asked for clients.
+    /// Begins a `haul cp`, with this MPI's library if it asks for clients.
     fn copying(&self, words: &[&str]) -> Command {
         let mut command = self.command(&[program!().path().to_str().unwrap(), "cp"]);
         if words.iter().any(|word| word.starts_with("--clients")) {
@@ -64,8 +65,8 @@ impl Ground {
         self.copying(words).output().unwrap()
     }
 
-    /// Makes a folder with `spdcp` and the launcher of the ground's MPI, and a `PATH` that begins with it: `spdcp` has no option
-    /// to name either.
+    /// Creates a directory with `spdcp` and the MPI's launcher, and a `PATH` that starts with it:
+    /// `spdcp` has no option for either.
     fn spdcp(&self) -> (tempfile::TempDir, OsString) {
         let tools = tempfile::tempdir().unwrap();
         symlink(program!().path(), tools.path().join("spdcp")).unwrap();
@@ -77,26 +78,26 @@ impl Ground {
         (tools, path)
     }
 
-    /// Lists what the folder has that no test has made: spools, tokens.
+    /// Lists what haul left in the directory: job directories and token files.
     fn leftovers(&self) -> Vec<String> {
         let names = fs::read_dir(self.folder.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with('.')).collect()
     }
 
-    /// Lists how all jobs ended that there were, once they have.
+    /// Waits for all jobs to end, and returns their states.
     fn jobs(&self) -> Vec<String> {
         let states = || lines(self.slurm.said(&["squeue", "-h", "-t", "all", "-o", "%T"]).as_bytes());
         let is_over = |state: &String| !["RUNNING", "COMPLETING"].contains(&state.as_str());
         wait::until(PATIENCE, || states().iter().all(is_over)).then(states).unwrap_or_default()
     }
 
-    /// Says how the copies of a tree differ.
+    /// Returns the differences between two copies of a tree.
     fn differences(&self, expected: &str, found: &str) -> Vec<String> {
         differences(&self.path(expected), &self.path(found), Facts::PRESERVED)
     }
 
-    /// Waits until nothing of any job runs.
+    /// Waits until no process of any job runs.
     fn is_quiet(&self) -> bool {
         wait::until(PATIENCE, || self.slurm.processes_of_jobs().is_empty())
     }
@@ -110,27 +111,27 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Says how trees differ in some facts.
+/// Returns the differences between two trees in the given facts.
 fn differences(expected: &Path, found: &Path, facts: Facts) -> Vec<String> {
     let differences = compare_paths(expected, found, facts).unwrap();
     differences.list.iter().map(|difference| format!("{difference:?}")).collect()
 }
 
-/// The lines of a text, sorted: several processes tell of them in any order.
+/// Returns the lines of a text, sorted: several processes print them in any order.
 fn lines(bytes: &[u8]) -> Vec<String> {
     let mut lines: Vec<_> = text(bytes).lines().map(str::to_owned).collect();
     lines.sort();
     lines
 }
 
-/// Files that are copied slowly: they lie on a stand-in that takes so many operations on names a second.
+/// Slows down the copy: maximum metadata operations per second on the stand-in filesystem.
 const SLOW: &str = "--client-metadata-rate=1500";
 const FOLDERS: usize = 300;
-/// One, so that what the journal calls a part is a file.
+/// One file per directory, so that each journaled batch is one file.
 const FILES: usize = 1;
 const FILE_BYTES: usize = 4 << 10;
 
-/// Makes a tree on the stand-in.
+/// Builds a tree on the stand-in.
 fn slow_tree(standin: &Standin) -> PathBuf {
     let root = standin.client(0).join("source");
     for folder in 0..FOLDERS {
@@ -143,13 +144,13 @@ fn slow_tree(standin: &Standin) -> PathBuf {
     root
 }
 
-/// Lists the files of a copy that have their names: which each is (a file that is made again is another), and when it changed
-/// last.
+/// Lists the files of a copy that have their final names, with inode and ctime: a file copied again
+/// has another inode.
 fn files_in(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     let mut files = BTreeMap::new();
     for folder in fs::read_dir(root).into_iter().flatten().flatten() {
         for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
-            // A name that is only for the time of the copy may be gone by now.
+            // A temporary name may be gone by now.
             let Ok(facts) = file.metadata() else { continue };
             if file.file_name().to_str().is_some_and(|name| !name.starts_with('.')) {
                 files.insert(file.path(), (facts.ino(), facts.ctime(), facts.ctime_nsec()));
@@ -159,7 +160,7 @@ fn files_in(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     files
 }
 
-/// Says which files of a copy are not whole, though they have their names.
+/// Returns the files of a copy that have their final names but are incomplete.
 fn not_whole(source: &Path, copy: &Path) -> Vec<PathBuf> {
     let files = files_in(copy).into_keys();
     let is_whole = |file: &PathBuf| {
@@ -169,7 +170,7 @@ fn not_whole(source: &Path, copy: &Path) -> Vec<PathBuf> {
     files.filter(|file| !is_whole(file)).collect()
 }
 
-/// Starts a copy of the slow tree to `copy`, and waits until some of it is there.
+/// Starts a copy of the slow tree to `copy`, and waits until a third of it is done.
 fn begin_slowly(ground: &Ground, source: &Path, words: &[&str]) -> Child {
     let mut copying = ground.copying(&["-a", "--clients=3"]);
     copying.args(words).arg(source).arg(ground.path("copy"));
@@ -182,7 +183,7 @@ fn begin_slowly(ground: &Ground, source: &Path, words: &[&str]) -> Child {
     child
 }
 
-/// Gives the id of the one job that is there.
+/// Returns the ID of the only job.
 fn job(ground: &Ground) -> String {
     ground.slurm.said(&["squeue", "-h", "-o", "%i"]).trim().to_owned()
 }
@@ -222,7 +223,7 @@ fn a_copy_from_outside_is_told_of_once_and_made_with_the_callers_umask() {
     let told = text(&copied.stdout);
     assert!(told.lines().count() == 1 && told.contains("\"files\":1"), "{told}");
     assert_eq!(fs::metadata(ground.path("target/file")).unwrap().permissions().mode() & 0o777, 0o640);
-    // With --debug the user is told of the job, too.
+    // With --debug, the job is reported too.
     let copied = masked("-rT --clients=2 --debug source target");
     let told = text(&copied.stderr);
     assert!(
@@ -247,7 +248,7 @@ fn spdcp_submits_itself_by_its_name() {
     assert_eq!(text(&output.stderr), "spdcp: cannot stat 'missing': No such file or directory\n");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(ground.differences("source", "target/source"), NONE);
-    // A queue that takes no jobs says so; usage errors need no job.
+    // A closed queue is reported as such; usage errors need no job.
     for (words, said) in [
         (&["-r", "-s2", "-q", "closed", "source", "there"][..], "spdcp: the batch system takes no job: "),
         (&["-r", "-s2", "source"][..], "spdcp: missing destination file operand after 'source'"),
@@ -305,7 +306,8 @@ fn spdcp_in_an_allocation_copies_with_all_its_tasks() {
     let told = copy(&["salloc", "-Q", "-N3", "-n3", "/usr/bin/env", "spdcp", "-rpvv", "source", "one"]);
     assert!(told.contains("spdcp: 3 processes on "), "{told}");
     assert_eq!(ground.differences("source", "one"), NONE);
-    // As many as are asked for; and a task of srun's is alone, as steps of its own would wait for it to end.
+    // -s limits the number of tasks. A task of srun copies alone, since a nested step would wait
+    // for it to end.
     let told =
         copy(&["salloc", "-Q", "-N3", "-n3", "/usr/bin/env", "spdcp", "-rpvv", "-s", "2", "source", "two"]);
     assert!(told.contains("spdcp: 2 processes on "), "{told}");
@@ -366,15 +368,15 @@ fn a_job_cancelled_by_others_is_told_of_and_its_journal_lets_the_copy_go_on() {
     half.judge(&ground, &source);
 }
 
-/// What there was of a copy when it was cut off.
+/// State of an interrupted copy.
 struct Half {
     files: BTreeMap<PathBuf, (u64, i64, i64)>,
-    /// Parts that its journal says are done: files.
+    /// Completed batches in its journal: one per file.
     parts: usize,
 }
 
 impl Half {
-    /// Looks at a copy that nobody works on any more.
+    /// Inspects a copy that no process works on any more.
     fn of(ground: &Ground) -> Self {
         let spools = ground.leftovers();
         let spool = spools.iter().find(|name| name.starts_with(".haul-job-")).unwrap();
@@ -382,7 +384,7 @@ impl Half {
         Self { files: files_in(&ground.path("copy")), parts: parts_in(&journal) }
     }
 
-    /// Judges the copy when it went on: it is whole, and what the journal has was not done again.
+    /// Asserts that the resumed copy is complete and didn't repeat the journaled files.
     fn judge(&self, ground: &Ground, source: &Path) {
         // The stand-in has attributes of its own.
         let facts = Facts::PRESERVED.difference(Facts::ATTRIBUTES | Facts::HOLES);
@@ -398,8 +400,8 @@ impl Half {
     }
 }
 
-/// Counts the parts in a journal: after its first line, records of a length (2 bytes), a sum (4), and as much that begins
-/// with its kind.
+/// Counts the completed batches in a journal: a header line, then records of a length (2 bytes), a
+/// checksum (4) and a payload that starts with its kind.
 fn parts_in(journal: &[u8]) -> usize {
     const PART: u8 = 2;
     let mut journal = journal.strip_prefix(b"haul journal 2\n").unwrap();
@@ -413,7 +415,7 @@ fn parts_in(journal: &[u8]) -> usize {
     parts
 }
 
-/// Has a copy begun, kills a node of its job, and judges what the job made when it began again.
+/// Starts a copy, kills a node of its job, and checks the copy after the job has been requeued.
 fn lose_node(pick: impl Fn(&[String]) -> String) {
     let ground = Ground::new(4, mpi::Kind::OpenMpi4);
     let standin = Standin::start(1, &[SLOW]).unwrap();
@@ -429,7 +431,7 @@ fn lose_node(pick: impl Fn(&[String]) -> String) {
     let pending = || ground.slurm.state(&id) == "PENDING";
     let goes_on = wait::until(PATIENCE, || pending() || !matches!(child.try_wait(), Ok(None)));
     assert!(goes_on && pending(), "{:?}", child.wait_with_output());
-    // Slurm would wait two minutes before it begins it again.
+    // Slurm would wait two minutes before it restarts the job.
     ground.slurm.release(&id).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -450,14 +452,14 @@ fn a_job_whose_last_node_is_killed_goes_on_when_it_begins_again() {
     lose_node(|nodes| nodes.last().unwrap().clone());
 }
 
-/// A copy within an allocation that Slurm does not end when a node is lost: the others go on without it, by `launcher`, and the
-/// user is told that those in `without` are left out.
+/// Copies inside an allocation that survives the loss of a node. With this `launcher`, the copy
+/// goes on without the hosts in `without`, and reports them.
 fn lose_node_of_allocation(kind: mpi::Kind, launcher: Option<&str>, without: &str) {
     let hosts = Hosts::new(3).unwrap();
     let standin = Standin::start(1, &[SLOW]).unwrap();
     let source = slow_tree(&standin);
     let mpi = Mpi::find(kind).unwrap();
-    // Of these, what says by which network hosts talk; the rest is Slurm's affair.
+    // Keep only the variables that choose the network; Slurm starts the processes.
     let networks = hosts.environment(&mpi, 1).unwrap().into_iter().filter(|(name, _)| {
         name.contains("_if_include") || name.starts_with("UCX") || name.starts_with("FI_")
     });
@@ -491,7 +493,8 @@ fn a_node_that_is_lost_within_an_allocation_is_left_out() {
     lose_node_of_allocation(mpi::Kind::OpenMpi4, None, "h3");
 }
 
-/// srun does not say which host is gone, and waits until Slurm has given it up; so the copy ends on the launch process's own.
+/// srun doesn't name the lost host, and waits until Slurm has given it up, so the copy ends on the
+/// launch process's own host.
 #[test]
 fn where_nobody_names_the_node_that_is_lost_the_copy_ends_on_one_host() {
     require!(needs::full_run());

@@ -1,4 +1,4 @@
-//! `spdcp` as a program: by its name and as a command, what it copies, what it lists, what it tells.
+//! `spdcp` as a program: under its own name and as a command, what it copies, lists and prints.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::{program, require};
 
-/// A folder with the program under the name `spdcp` and a tree to copy.
+/// Creates a directory with the program under the name `spdcp`, and a tree to copy.
 fn ground() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     symlink(program!().path(), folder.path().join("spdcp")).unwrap();
@@ -68,14 +68,14 @@ fn targets_are_listed_and_nothing_is_made() {
     require!(program!().needs_haul());
     let folder = ground();
     let output = spdcp(folder.path(), &["-dr", "source", "lone", "."]);
-    // Onto themselves: nobody looks, as nothing is copied.
+    // Copying onto themselves is no error here: -d copies nothing.
     assert!(output.status.success(), "{}", text(&output.stderr));
     let listed = spdcp(folder.path(), &["-d", "-r", "source/", "target"]);
     assert!(listed.status.success() && listed.stderr.is_empty());
     let wanted = "target\n'target/a b'\ntarget/below\ntarget/below/empty\ntarget/below/file\ntarget/link\n";
     assert_eq!(text(&listed.stdout), wanted);
     assert!(!folder.path().join("target").exists());
-    // What is listed is what a copy makes.
+    // The list matches what a copy creates.
     let copied = spdcp(folder.path(), &["-rv", "source/", "target"]);
     let mut made: Vec<_> = text(&copied.stdout)
         .lines()
@@ -134,7 +134,7 @@ fn the_versions_of_command_and_agent_are_told() {
     assert_eq!(agent("/no/such/agent"), "agent: /no/such/agent: No such file or directory (os error 2)");
 }
 
-/// The MPI that is named is the one whose launcher comes first on `PATH`.
+/// `-V` names the MPI whose launcher comes first on `PATH`.
 #[test]
 fn the_mpi_that_would_be_used_is_named() {
     require!(program!().needs_haul());

@@ -1,7 +1,7 @@
-//! `--strict`: nothing in the target that was there before is followed, written to or changed.
+//! `--strict`: nothing that already existed in the target is followed, written to or changed.
 //!
-//! Each case is a target that its owner has prepared so that a plain copy would reach a file elsewhere. The same
-//! command without `--strict` runs beside it and must reach that file, or the case proves nothing.
+//! In each case, the target's owner has prepared it so that a plain copy reaches a file elsewhere.
+//! The same command without `--strict` must reach that file, or the case proves nothing.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,13 +13,13 @@ use haul_testkit::flip::Flipper;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::{Facts, Sandbox, Snapshot, needs, note, program, require};
 
-/// What is prepared, what runs, and whether the strict copy succeeds.
+/// A prepared target, the command, and whether the strict copy succeeds.
 struct Case {
     name: &'static str,
     prepare: fn(&Path),
     command: &'static [&'static str],
     succeeds: bool,
-    /// The copy, which must be there afterwards if it succeeds.
+    /// Path of the copy, which must exist after a success.
     copy: &'static str,
 }
 
@@ -108,7 +108,7 @@ fn build(root: &Path, case: &Case) {
     (case.prepare)(&root.join("target"));
 }
 
-/// Everything about what lies outside that a copy could change, but the number of its names.
+/// Describes everything outside that a copy could change, except link counts.
 fn outside(root: &Path) -> String {
     let folder = fs::canonicalize(root.join("outside")).unwrap();
     let snapshot = Snapshot::take(&folder, Facts::MODE | Facts::OWNER).unwrap();
@@ -168,7 +168,7 @@ fn a_file_exchanged_for_a_link_is_never_written_through() {
             let flipper = Flipper::start(&file, &other).unwrap();
             let outcome = run.finish().unwrap();
             assert!(!outcome.crashed(), "{}", outcome.errors());
-            // It ends when the copy has removed one of the two.
+            // The flipper fails once the copy has removed one of the two names.
             flipper.stop().map_or_else(drop, drop);
             let kept = fs::read(root.join("outside")).unwrap() == b"old";
             assert!(kept || !strict, "run {index}: written through a link: {}", outcome.errors());

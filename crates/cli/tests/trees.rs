@@ -1,12 +1,14 @@
-//! Real trees, copied with `-a` by every engine, compared with what GNU cp makes of them.
+//! Real trees, copied with `-a` by every engine and compared with GNU cp's copies.
 //!
-//! GNU cp copies the tree once; each engine with one worker and with eight copies it again. Bytes, holes, types, modes, owners,
-//! nanosecond times, link groups, extended attributes and ACLs must be those of GNU cp's copy, and access times those of the
-//! source. The tree of everything goes through all file systems at hand, and from one to another: by every engine in every way
-//! of its operations, through the page cache and past it, and with each switch.
+//! GNU cp copies the tree once, then each engine copies it with one worker and with eight. Bytes,
+//! holes, types, modes, owners, nanosecond times, hard links, extended attributes and ACLs must
+//! equal those of GNU cp's copy, and access times those of the source. The tree of everything is
+//! copied on each available filesystem, and from one to another: by every engine with every kind of
+//! operation, buffered and with direct I/O, and with each switch.
 //!
-//! `HAUL_FULL=1` takes the whole of `/usr` and of the cargo registry instead of a part, and every way on every file system
-//! instead of a third of them, another third on each; ext4 always gets all.
+//! `HAUL_FULL=1` copies all of `/usr` and of the cargo registry instead of a part, and uses every
+//! option set on every filesystem. Otherwise each filesystem gets a different third of them, and
+//! ext4 gets all.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -23,14 +25,14 @@ use haul_testkit::{
     Facts, Program, Run, Sandbox, Snapshot, compare, everything, needs, note, program, random, require,
 };
 
-/// Copies and says what went wrong.
+/// Copies, and asserts success without any message.
 fn copy(run: Run, sources: &[PathBuf], target: &Path) {
     let outcome = run.arg("-a").arg("--").args(sources).arg(target).finish().unwrap();
     assert!(outcome.succeeded(), "{:?}: {}", outcome.ending, outcome.errors());
     assert_eq!(outcome.errors(), "", "a good copy says nothing");
 }
 
-/// Switches that change how a copy is made and nothing of what comes out.
+/// Options that change how a copy is made, but not its result.
 const SWITCHES: [&[&str]; 12] = [
     &["--drop-cache"],
     &["--drop-cache", "--ops=multi", "--engine=kernel-aio", "--block-size=16K", "--reflink=never"],
@@ -53,17 +55,18 @@ const SWITCHES: [&[&str]; 12] = [
     &["--direct", "--drop-cache", "--fallocate", "--no-readahead", "--no-advise", "--block-size=1M"],
 ];
 
-/// A way to run haul.
+/// A set of options for haul.
 type Way = Vec<&'static str>;
 
-/// The usual ways, and each engine.
+/// The usual option sets, and each engine.
 fn usual_ways() -> Vec<Way> {
     WAYS.iter().map(|way| way.to_vec()).chain(each_engine().into_iter().skip(2)).collect()
 }
 
-/// Every engine in every way, through the page cache and past it, and the switches; all of these, or a third.
+/// Every engine with every kind of operation, buffered and with direct I/O, plus the switches: all
+/// of them, or a third.
 ///
-/// With shared blocks or a copy inside the kernel no engine would have anything to do, so neither is allowed.
+/// Reflinks and copies in the kernel are off, or the engines would have nothing to do.
 fn every_way(part: Option<usize>) -> Vec<Way> {
     let buffered = matrix().into_iter().map(|way| [&way[..], &["--reflink=never"]].concat());
     let direct = matrix().into_iter().map(|way| [&way[..], &["--reflink=never", "--direct"]].concat());
@@ -73,10 +76,12 @@ fn every_way(part: Option<usize>) -> Vec<Way> {
     usual_ways().into_iter().chain(chosen.map(|(_, way)| way)).collect()
 }
 
-/// Copies `sources` below `work` by GNU cp and in these ways by haul, and compares each copy with GNU cp's.
+/// Copies `sources` into `work` with GNU cp, and with haul under each set of options, and compares
+/// the copies.
 fn compare_with_gnu(sources: &[PathBuf], work: &Path, ways: &[Way], what: &str) {
     const COPIED: &str = "--reflink=never";
-    // With shared blocks a copy has the source's holes, otherwise those that are made of its zeros.
+    // Shared blocks keep the source's holes; otherwise holes are made from its zeros. So the two
+    // groups need separate references.
     let (copied, shared): (Vec<&Way>, Vec<&Way>) = ways.iter().partition(|way| way.contains(&COPIED));
     for (ways, options) in [(shared, &[][..]), (copied, &[COPIED])] {
         if !ways.is_empty() {
@@ -85,7 +90,7 @@ fn compare_with_gnu(sources: &[PathBuf], work: &Path, ways: &[Way], what: &str) 
     }
 }
 
-/// As [`compare_with_gnu`], with these options for GNU cp.
+/// Like [`compare_with_gnu`], with these options for GNU cp.
 fn compare_with_gnus(sources: &[PathBuf], work: &Path, ways: &[&Way], options: &[&str], what: &str) {
     let (gnu, ours) = (Program::gnu().unwrap(), program!());
     let expected_root = work.join("gnu");
@@ -99,7 +104,7 @@ fn compare_with_gnus(sources: &[PathBuf], work: &Path, ways: &[&Way], options: &
         copy(ours.run_with(way), sources, &target);
         let found = Snapshot::take(&target, facts).unwrap();
         let mut differences = compare(&expected, &found, facts).unwrap();
-        // The target folder itself was made by this test.
+        // This test created the target directory itself.
         differences.list.retain(|difference| !difference.path.is_empty());
         assert!(differences.is_empty(), "{what} with {way:?}: {differences}");
         remove_tree(&target);
@@ -138,7 +143,7 @@ fn a_cargo_registry() {
         crates.extend(fs::read_dir(index.unwrap().path()).unwrap().map(|entry| entry.unwrap().path()));
     }
     crates.sort();
-    // Crate folders are operands of their own, so that many sources in one run are tried as well.
+    // Each crate is an operand of its own, which also covers many sources in one run.
     if !needs::is_full_run() {
         crates.truncate(40);
     }
@@ -149,7 +154,8 @@ fn a_cargo_registry() {
     compare_with_gnu(&crates, work.path(), &usual_ways(), "a cargo registry");
 }
 
-/// Builds the tree of everything and random trees below `source`, and proves that the file system took what they are about.
+/// Builds the tree of everything and random trees, and asserts that the filesystem stored what they
+/// are about.
 fn build_everything(source: &Path) {
     everything::spec().build(&source.join("everything")).unwrap();
     for seed in 1..=4 {
@@ -174,13 +180,14 @@ fn everything_on(work: &Path, part: Option<usize>, what: &str) {
     same_access_times(&source, work);
 }
 
-/// The copies of files have the access times that the source had before it was read.
+/// Asserts that copied files have the access times that the source had before the copy.
 fn same_access_times(source: &Path, work: &Path) {
     let facts = Facts::ACCESSED | Facts::MODIFIED;
     let past_the_cache =
         each_engine().into_iter().map(|way| [&way[..], &["--direct", "--reflink=never"]].concat());
     for way in WAYS[..2].iter().map(|way| way.to_vec()).chain(each_engine()).chain(past_the_cache) {
-        // Copying reads the source, which may change its access times: look before each copy.
+        // Copying reads the source, which may update its access times, so take them before
+        // each copy.
         let before = Snapshot::take(source, facts).unwrap();
         let target = work.join("timed");
         copy(program!().run_with(&way), &[source.to_owned()], &target);

@@ -1,4 +1,4 @@
-//! Damaged files: the exit status of bzip2, and of the content what is whole before the damage, exactly.
+//! Damaged files: bzip2's exit status, and exactly the content that is intact before the damage.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,11 +7,11 @@ use haul_testkit::{Sandbox, needs, require};
 
 use crate::scene::{haul, noise};
 
-/// Bytes of a block at the smallest level: no output differs by more from that of bzip2, which passes a damaged block on as far as it
-/// comes.
+/// Size of a level 1 block. bzip2 writes the start of a damaged block, so outputs may differ by up
+/// to this much.
 const BLOCK_BYTES: usize = 100_000;
 
-/// Decompresses by a program; returns the exit status and the output.
+/// Decompresses a file with a program; returns the exit status and the output.
 fn decompress(program: &mut Command, file: &std::path::Path) -> (Option<i32>, Vec<u8>) {
     let input = fs::File::open(file).unwrap();
     let done = program.stdin(input).stderr(Stdio::null()).output().unwrap();
@@ -49,7 +49,7 @@ fn damaged_files_end_as_they_end_with_bzip2() {
         failed += 1;
         let doubled = [&plain[..], &plain].concat();
         assert!(doubled.starts_with(&ours), "number {number}: output that is damaged");
-        // bzip2 writes what it makes of the damaged block too, until it finds out.
+        // bzip2 writes what it decodes of the damaged block before it detects the damage.
         let intact = theirs.iter().zip(&doubled).take_while(|(one, other)| one == other).count();
         assert!(ours.len() + BLOCK_BYTES > intact, "number {number}: {} of {intact}", ours.len());
     }
@@ -85,7 +85,7 @@ fn nothing_is_left_of_an_output_that_is_not_whole_and_the_input_stays() {
 fn a_bomb_takes_little_memory() {
     require!(needs::tool("bzip2"));
     let sandbox = Sandbox::in_memory().unwrap();
-    // A block of zeros at the best level stands for 45 MB, in 45 bytes.
+    // A level 9 block holds up to 45 MB of zeros, in 45 bytes.
     let one =
         Command::new("sh").args(["-c", "head -c 45000000 /dev/zero | bzip2 -9"]).output().unwrap().stdout;
     let bomb = sandbox.join("bomb.bz2");

@@ -1,4 +1,4 @@
-//! `haul bzip2` beside the real bzip2, and with what other programs make of the format.
+//! `haul bzip2` compared with the real bzip2 and with other implementations of the format.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

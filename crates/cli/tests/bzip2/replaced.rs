@@ -1,7 +1,8 @@
-//! Root compresses a file in a directory whose owner exchanges the output for a private file of root's.
+//! Root compresses a file in a directory whose owner exchanges the output for a private file
+//! of root's.
 //!
-//! Promised: the private file keeps its mode, owner, times and contents. bzip2 itself sets them by name once it has
-//! closed the output, so it must fail at least once, or the race proves nothing.
+//! The private file must keep its mode, owner, times and contents. bzip2 itself sets them by name
+//! after it closes the output, so it must fail at least once, or the race proves nothing.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,13 +14,13 @@ use haul_testkit::{Sandbox, needs, note, require};
 
 use crate::scene::haul;
 
-/// The owner of the directory.
+/// Owner of the directory.
 const ATTACKER: u32 = 4_242;
 
-/// Runs of bzip2 at most until one fails.
+/// Maximum runs of bzip2 to see one fail.
 const THEIR_RUNS_MAX: usize = 100;
 
-/// Compresses once; returns what became of the private file, if it was changed.
+/// Compresses once; returns how the private file changed, if it did.
 fn run(target: &Path, program: &mut Command) -> Option<String> {
     fs::remove_dir_all(target).unwrap_or_default();
     fs::create_dir(target).unwrap();
@@ -36,12 +37,13 @@ fn run(target: &Path, program: &mut Command) -> Option<String> {
     let exchanges = exchanger.stop();
     assert!(status.code().is_some(), "{status}");
     let after = before.find_again(target).unwrap();
-    // With -f, an output that is there goes: what its owner puts there is his to give up.
+    // -f deletes an existing output, so a file that the directory's owner puts there is his
+    // own loss.
     (after.is_some() && after.as_ref() != Some(&before))
         .then(|| format!("{exchanges} exchanges: {before:?} {after:?}"))
 }
 
-/// bzip2, held for a moment before it sets times.
+/// bzip2, delayed by strace before it sets times.
 fn held_bzip2() -> Command {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=utime,utimes,utimensat"]);

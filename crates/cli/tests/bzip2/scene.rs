@@ -1,4 +1,5 @@
-//! A folder of files in which a shell runs a line, once with the real programs and once with haul in their place.
+//! A directory in which a shell runs a line, once with the real programs and once with haul in
+//! their place.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,14 +9,14 @@ use std::process::{Command, Stdio};
 
 use haul_testkit::Sandbox;
 
-/// Whose programs a line runs.
+/// Implementation that a line runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Theirs,
     Ours,
 }
 
-/// What a line came to.
+/// Result of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) status: Option<i32>,
@@ -24,8 +25,8 @@ pub(crate) struct Outcome {
     pub(crate) tree: BTreeMap<PathBuf, String>,
 }
 
-/// Lines of bzip2's messages that say nothing of the case: advice, the reason of the last call whatever it was, and that it
-/// leaves other files undone after one that is damaged, which haul does not.
+/// Lines of bzip2's messages to ignore: advice, the unrelated errno of the last call, and the note
+/// that it skips the remaining files after a damaged one, which haul doesn't.
 const ADVICE: [&str; 12] = [
     "It is possible that the compressed file(s) have become corrupted.",
     "You can use the -tvv option to test integrity of such files.",
@@ -46,7 +47,7 @@ pub(crate) fn haul() -> PathBuf {
     std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_haul")), PathBuf::from)
 }
 
-/// Makes a folder with haul in the places of bzip2 and its like.
+/// Creates a directory in which bzip2, bunzip2 and bzcat are haul.
 pub(crate) fn stand_ins(sandbox: &Sandbox) -> PathBuf {
     let folder = sandbox.join("stand-ins");
     fs::create_dir(&folder).unwrap();
@@ -54,7 +55,7 @@ pub(crate) fn stand_ins(sandbox: &Sandbox) -> PathBuf {
     folder
 }
 
-/// Runs a line in a folder.
+/// Runs a line in a directory.
 pub(crate) fn run(line: &str, folder: &Path, whose: Whose, stand_ins: &Path) -> Outcome {
     let path = match whose {
         Whose::Theirs => "/usr/bin:/bin".into(),
@@ -78,7 +79,7 @@ pub(crate) fn run(line: &str, folder: &Path, whose: Whose, stand_ins: &Path) -> 
 }
 
 fn is_advice(line: &str, advice: &str) -> bool {
-    // A reason alone follows the program's name; with a file's name it belongs to a message.
+    // Behind the program's name an errno text is noise; behind a file name it belongs to a message.
     match advice.strip_prefix(": ") {
         Some(reason) => line
             .split_once(": ")
@@ -87,7 +88,7 @@ fn is_advice(line: &str, advice: &str) -> bool {
     }
 }
 
-/// Describes everything in a folder; compressed files by what they stand for.
+/// Describes every entry of a directory; compressed files by their content.
 fn look(root: &Path, folder: &Path, tree: &mut BTreeMap<PathBuf, String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -116,7 +117,7 @@ fn look(root: &Path, folder: &Path, tree: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-/// Fills a folder: text, compressed files, links, and what else there may be.
+/// Fills a directory with text, compressed files, links and special cases.
 pub(crate) fn furnish(folder: &Path) {
     fs::create_dir_all(folder.join("tree/deep")).unwrap();
     let text = "All happy families are alike.\n".repeat(300);
@@ -141,7 +142,7 @@ pub(crate) fn furnish(folder: &Path) {
     assert!(done.success());
 }
 
-/// Makes bytes that are part text, part noise, and part runs, by a seed.
+/// Generates pseudo-random bytes: part text, part noise, part runs.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = move || {

@@ -1,4 +1,4 @@
-//! What other programs make is read, what haul makes they read; streams, trees, and ends that come early.
+//! Interoperability with other bzip2 programs, streams, trees, and runs that end early.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use haul_testkit::{Run, Sandbox, needs, require, signals, wait};
 
 use crate::scene::{haul, noise};
 
-/// Programs that know the format.
+/// Other implementations of the format.
 const RIVALS: [&str; 3] = ["bzip2", "lbzip2", "pbzip2"];
 
 fn run(program: &mut Command) -> Output {
@@ -28,7 +28,7 @@ fn ours(words: &[&str]) -> Command {
     command
 }
 
-/// Inputs of none, one and several blocks, and such that are hard to sort or to count.
+/// Inputs of zero, one and several blocks, and some that are hard to sort or to run-length encode.
 fn inputs() -> Vec<Vec<u8>> {
     let long = noise(7, 1_300_000);
     vec![
@@ -44,7 +44,8 @@ fn inputs() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Shows a check each input, in a file, with flags to compress it and a program to do it; and where to put what comes out.
+/// Calls `check` with each program, compression level and input, and a path for the
+/// compressed output.
 fn with_rivals(check: impl Fn(&str, &str, (&Path, &[u8]), &Path)) {
     let sandbox = Sandbox::in_memory().unwrap();
     let (file, packed) = (sandbox.join("file"), sandbox.join("packed.bz2"));
@@ -94,7 +95,7 @@ fn what_is_no_stream_is_passed_on_as_it_is() {
     require!(needs::tool("bzip2"));
     fs::write(&file, noise(8, 250_000)).unwrap();
     let stream = run(Command::new("bzip2").arg("-1c").arg(&file)).stdout;
-    // Places where a block may begin are in it, and are none.
+    // The bytes contain block magics outside of any stream.
     let foreign = [b"no stream", &stream[..], b"between", &stream[..]].concat();
     fs::write(&packed, &foreign).unwrap();
     for jobs in ["-j1", "-j3"] {
@@ -132,7 +133,7 @@ fn a_tree_is_compressed_and_decompressed() {
         names.iter().map(|name| (fs::read(name).unwrap(), fs::metadata(name).unwrap())).collect();
     run(ours(&["-r", "-1"]).arg(&top));
     assert!(names.iter().all(|name| !name.exists() && packed(name).exists()));
-    // A second time there is nothing left to do.
+    // A second run finds nothing to do.
     run(ours(&["-r"]).arg(&top));
     run(ours(&["-tr"]).arg(&top));
     run(ours(&["-dr"]).arg(&top));
@@ -154,7 +155,7 @@ fn large_files_that_go_away_while_they_wait_hold_up_no_other() {
     names.iter().for_each(|name| fs::write(name, &content).unwrap());
     let run = Run::new(&haul()).args(["bzip2", "-9", "-j4"]).args(&names).within(Duration::from_secs(60));
     let running = run.start().unwrap();
-    // The first are under way, and the others wait.
+    // The first files are being compressed, and the others wait.
     assert!(wait::until(Duration::from_secs(60), || names.iter().any(|name| packed(name).exists())));
     names[8..39].iter().for_each(|name| fs::remove_file(name).unwrap_or_default());
     let outcome = running.finish().unwrap();
@@ -165,7 +166,7 @@ fn large_files_that_go_away_while_they_wait_hold_up_no_other() {
     assert!(names.iter().all(told), "{}", outcome.errors());
 }
 
-/// Returns the path of a file when it is compressed.
+/// Returns the path of the compressed file.
 fn packed(name: &Path) -> PathBuf {
     name.with_extension("bz2")
 }
@@ -208,7 +209,7 @@ fn a_run_that_is_ended_when_an_input_is_gone_leaves_its_output() {
     let (name, later) = (sandbox.join("log"), sandbox.join("later"));
     let content = noise(14, 4_000_000);
     fs::write(&name, &content).unwrap();
-    // The run goes on for a while.
+    // Keeps the run busy for a while.
     fs::write(&later, noise(15, 40_000_000)).unwrap();
     let mut child = ours(&["-1", "-f", "-j3"]).args([&name, &name, &later]).spawn().unwrap();
     assert!(wait::until(Duration::from_secs(60), || !name.exists()));
@@ -218,7 +219,7 @@ fn a_run_that_is_ended_when_an_input_is_gone_leaves_its_output() {
     assert!(run_back(&packed(&name)) == content);
 }
 
-/// Decompresses a file.
+/// Decompresses a file with haul.
 fn run_back(packed: &Path) -> Vec<u8> {
     run(ours(&["-dc"]).arg(packed)).stdout
 }
@@ -270,7 +271,7 @@ fn a_pipe_with_a_name_is_read_like_any_stream() {
     let line = "mkfifo pipe && (echo text | bzip2 > pipe &) && exec \"$0\" bzip2 -dc pipe";
     let done = run(Command::new("sh").args(["-c", line]).arg(haul()).current_dir(sandbox.path()));
     assert_eq!(done.stdout, b"text\n");
-    // A pipe is not replaced.
+    // A pipe can't be replaced by its compressed form.
     let done = ours(&["pipe"]).current_dir(sandbox.path()).output().unwrap();
     assert_eq!(done.status.code(), Some(1));
 }

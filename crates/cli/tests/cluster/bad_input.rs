@@ -1,4 +1,4 @@
-//! What cannot be started is refused before anything is touched, in one message.
+//! Jobs that can't start are refused in one message, before anything is touched.
 
 use std::fs;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use haul_testkit::{Sandbox, message, program, require};
 
 use crate::start::relatives;
 
-/// What is refused is refused in good time.
+/// A refusal must not take longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A folder with a file to copy.
+/// A directory with a file to copy.
 struct Scene(Sandbox);
 
 impl Scene {
@@ -33,7 +33,7 @@ impl Scene {
         outcome
     }
 
-    /// Refused with status 1 in one line of haul's that has these words.
+    /// Asserts that the run fails with status 1 and one line of haul's that contains `words`.
     fn refused(&self, run: Run, words: &[&str]) {
         let outcome = self.finish(run);
         let told = outcome.errors();
@@ -73,7 +73,7 @@ fn numbers_of_clients_that_make_no_sense_are_refused() {
     scene.refused(program!().run().args(["--clients=2", "--range-size=1", "a", "b"]), &["--range-size"]);
 }
 
-/// An option for a batch job is an error where none can be submitted, in every tool.
+/// In every applet, a batch option is an error if there is no batch system.
 #[test]
 fn options_for_a_batch_job_need_a_batch_system() {
     require!(program!().needs_haul());
@@ -109,7 +109,7 @@ fn libraries_that_are_none_are_refused() {
     scene.refused(copy("/"), &["'/'"]);
 }
 
-/// Every rank would be rank 0 of 1, and copy everything.
+/// Each rank would take itself for rank 0 of 1, and copy everything.
 #[test]
 fn a_library_of_another_family_than_the_launcher_is_refused() {
     require!(Kind::OpenMpi4.needed());
@@ -127,7 +127,7 @@ fn a_library_of_another_family_than_the_launcher_is_refused() {
     }
 }
 
-/// What is wrong with a command line is told by one of the processes that were started with it.
+/// Only one rank reports a bad command line.
 #[test]
 fn ranks_tell_of_a_wrong_command_line_once() {
     require!(Kind::OpenMpi4.needed());
@@ -144,7 +144,7 @@ fn ranks_tell_of_a_wrong_command_line_once() {
     assert_eq!((outcome.status(), outcome.printed().matches("cp (haul)").count()), (Some(0), 1));
 }
 
-/// A script that says `cp` means that each of its processes copies.
+/// A script that runs `cp` in each of its processes wants each of them to copy.
 #[test]
 fn cp_joins_no_job() {
     require!(Kind::OpenMpi4.needed());
@@ -160,7 +160,8 @@ fn cp_joins_no_job() {
     assert!((0..3).all(|rank| folder.join(format!("copy-{rank}")).is_file()));
 }
 
-/// Ranks that run another build, which has the same version, are refused by name before anything is copied.
+/// Ranks of another build with the same version number are refused by name, before anything
+/// is copied.
 #[test]
 fn ranks_of_another_build_are_refused() {
     require!(Kind::OpenMpi4.needed());
@@ -169,7 +170,8 @@ fn ranks_of_another_build_are_refused() {
     let (scene, other) = (Scene::new(), Sandbox::in_memory().unwrap());
     let agent = other.join("haul");
     for more in ["", "x"] {
-        // Not by this process: a program that it has open for writing can't be run while other tests fork.
+        // Another process writes it: a concurrent fork in this one could inherit the descriptor and
+        // cause ETXTBSY.
         let made = std::process::Command::new("sh")
             .args(["-c", "cp \"$0\" \"$1\" && printf %s \"$2\" >>\"$1\""])
             .args([program!().path(), &agent])
@@ -194,7 +196,7 @@ fn ranks_of_another_build_are_refused() {
     }
 }
 
-/// Called by the name of cp, a rank joins no job: what says how ranks work is of no use to it.
+/// Under the name `cp`, a process joins no job, so options for ranks make no sense.
 #[test]
 fn options_for_ranks_are_refused_where_there_are_none() {
     require!(Kind::OpenMpi4.needed());

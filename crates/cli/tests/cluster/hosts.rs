@@ -1,7 +1,8 @@
 //! Three hosts, of which one is different, or gone.
 //!
-//! The hosts are network namespaces that share the machine's files. What one of them sees or does differently is put in the
-//! agent, the program that ranks run: a script that looks which host it is on (`HAUL_AGENT`).
+//! The hosts are network namespaces that share the machine's files. A host-specific difference
+//! is put into the agent, the program that ranks run: a script that checks which host it runs
+//! on (`HAUL_AGENT`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,13 +19,13 @@ use haul_testkit::{
 
 use crate::start::{explicit, relatives, write_program};
 
-/// No copy of these takes so long.
+/// Time limit of each copy.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// How long what is left of a job may stay.
+/// Maximum time for the remains of a job to end.
 const DYING_MAX: Duration = Duration::from_secs(30);
 
-/// Three hosts, and a folder that all of them see.
+/// Three hosts that share a directory.
 struct Scene {
     hosts: Hosts,
     sandbox: Sandbox,
@@ -39,7 +40,7 @@ impl Scene {
         Self { hosts, sandbox, mpi: Mpi::find(kind).unwrap(), mark }
     }
 
-    /// Many small files in some directories, so that all ranks get some.
+    /// Builds many small files in some directories, enough for all ranks.
     fn build_many(&self) {
         let directory = |number| Node::new(0, format!("d{number}"), spec::Kind::Directory);
         let mut nodes: Vec<_> = (0..10).map(directory).collect();
@@ -49,12 +50,12 @@ impl Scene {
         Spec { nodes }.build(&self.sandbox.join("from")).unwrap();
     }
 
-    /// Begins a copy by six processes that are started from the first host.
+    /// Begins a copy by six processes, launched from the first host.
     fn copy(&self) -> Run {
         self.copy_by("")
     }
 
-    /// Begins a copy with more words for the launcher.
+    /// Begins a copy with additional arguments for the launcher.
     fn copy_by(&self, words: &str) -> Run {
         let run = self.hosts.on("h1", program!().path()).arg("cp");
         let launcher = format!("--launcher={} {words}", self.mpi.launcher().display());
@@ -66,8 +67,8 @@ impl Scene {
         run.in_folder(self.sandbox.path()).within(LIMIT)
     }
 
-    /// Writes an agent that does `otherwise` on the second host before it becomes haul, or instead. There `$haul` is the
-    /// program with its arguments.
+    /// Writes an agent that runs the shell `case` clause `otherwise` before it execs haul, or
+    /// instead of it. `$@` is the program with its arguments.
     fn agent(&self, otherwise: &str) -> PathBuf {
         let path = self.sandbox.join("agent");
         let haul = fs::canonicalize(program!().path()).unwrap();
@@ -87,7 +88,7 @@ impl Scene {
         assert!(differences.is_empty(), "{differences}{told}");
     }
 
-    /// Nothing of haul's is left on any host, and after a while nothing of MPI's.
+    /// Asserts that haul's processes end on all hosts, and, after a while, MPI's too.
     fn nobody_stays(&self) {
         let is_there =
             || relatives(&self.mark).into_iter().filter(|process| process.program == "haul").count();
@@ -118,13 +119,13 @@ macro_rules! needed {
 fn the_copy_is_the_same(kind: Kind) {
     let scene = Scene::new(kind);
     everything::spec().build(&scene.sandbox.join("everything")).unwrap();
-    // Of what one process copies nothing is lost: a link's own attributes are not copied.
+    // A reference copy by one process drops what haul never copies, such as attributes of links.
     let alone = program!().run().args(["-aT", "everything", "from"]).in_folder(scene.sandbox.path());
     assert!(alone.finish().unwrap().succeeded());
     let outcome = scene.copy().args(["-aT", "--range-size=256K", "--debug", "from", "to"]).finish().unwrap();
     scene.assert_same(Facts::PRESERVED, &outcome);
     assert!(outcome.errors().contains("6 processes on h1, h2, h3"), "{}", outcome.errors());
-    // Ranks that list directories know them by their inode numbers.
+    // Ranks that list directories identify them by inode number.
     fs::remove_dir_all(scene.sandbox.join("to")).unwrap();
     let outcome = scene.copy().args(["-aT", "--walk=ranks", "from", "to"]).finish().unwrap();
     scene.assert_same(Facts::PRESERVED, &outcome);
@@ -143,8 +144,8 @@ fn three_hosts_under_mpich_make_the_same_copy() {
     the_copy_is_the_same(Kind::Mpich4);
 }
 
-/// A host loses its power, or its network, in the middle of the copy; it is named, and the copy is whole, as the host comes
-/// back.
+/// A host loses power or network during the copy. It is named, and the copy is complete if the host
+/// comes back.
 fn a_host_is_lost(kind: Kind, lose: impl Fn(&Scene)) {
     let scene = Scene::new(kind);
     scene.build_many();
@@ -155,12 +156,12 @@ fn a_host_is_lost(kind: Kind, lose: impl Fn(&Scene)) {
     let told = outcome.errors();
     note!("{}: {:?} {}", kind.name(), outcome.ending, told.trim());
     match outcome.status() {
-        // It may have been over when the host was lost.
+        // The copy may have finished before the host was lost.
         Some(0) => scene.assert_same(Facts::PRESERVED, &outcome),
         Some(1) => assert!(told.contains("were not done"), "{told}"),
         _ => panic!("{:?} {told}", outcome.ending),
     }
-    // Not every launcher says which host is gone; then all that it may be are named.
+    // Not every launcher identifies the lost host; then all candidates are named.
     assert!(told.is_empty() || told.contains("h3"), "{told}");
     scene.nobody_stays();
 }
@@ -169,7 +170,7 @@ fn power_is_lost(scene: &Scene) {
     scene.hosts.kill_all("h3").unwrap();
 }
 
-/// The network comes back when the ranks that could not be reached have been given up.
+/// Restores the network once the unreachable ranks have been given up.
 fn network_is_lost(scene: &Scene) {
     let ranks = || -> Vec<u32> {
         let agents =
@@ -209,13 +210,13 @@ fn a_host_that_loses_its_network_is_named() {
 
 #[test]
 fn a_host_that_loses_its_network_under_mpich_is_named() {
-    // Its launcher waits for a host that it could not reach, for half a minute.
+    // MPICH's launcher waits half a minute for an unreachable host.
     require!(needs::full_run());
     needed!(Kind::Mpich4);
     a_host_is_lost(Kind::Mpich4, network_is_lost);
 }
 
-/// A host loses its power and stays away: the others do the rest, and nobody waits for it.
+/// A host loses power for good: the others do the rest without waiting for it.
 fn a_host_stays_away(kind: Kind, words: &str) {
     let scene = Scene::new(kind);
     scene.build_many();
@@ -241,7 +242,7 @@ fn a_host_stays_away(kind: Kind, words: &str) {
     scene.assert_same(Facts::PRESERVED, &outcome);
     assert!(told.contains("; what is left is begun again without h3\n"), "{told}");
     let again = fs::read_to_string(&gone).unwrap();
-    // Where the loss was not seen to be that of h3, it was tried once more.
+    // If the loss was not attributed to h3, it is tried once more.
     assert!(again.lines().count() <= 1, "{again}{told}");
     scene.nobody_stays();
 }
@@ -258,7 +259,7 @@ fn a_host_that_stays_away_under_open_mpi_5_is_left_out() {
     a_host_stays_away(Kind::OpenMpi5, "");
 }
 
-/// What the user's launcher is told of mapping and binding holds in the attempt without the host, too.
+/// The user's mapping and binding options also apply to the attempt without the host.
 #[test]
 fn a_host_that_stays_away_is_left_out_where_the_user_maps_ranks() {
     needed!(Kind::OpenMpi5);
@@ -288,7 +289,7 @@ fn a_host_that_does_not_see_the_target_is_refused() {
     scene.nobody_stays();
 }
 
-/// Where a source is not seen, what that host was given is told of, with its name.
+/// If a host doesn't see the source, its share of the copy is reported with its name.
 #[test]
 fn a_host_that_does_not_see_the_source_is_told_of() {
     needed!(Kind::OpenMpi4);
@@ -331,7 +332,7 @@ fn errors_of_one_host_are_told_with_its_name() {
     scene.build_many();
     let standin = Standin::start(2, &[]).unwrap();
     let (shared, other) = (standin.client(0), standin.client(1));
-    // The second host has a client of its own, in the same place.
+    // The second host has its own client, mounted in the same place.
     let agent = scene.agent(&format!("h2) mount --bind '{}' '{}';;", other.display(), shared.display()));
     standin.fail("1 write * EIO").unwrap();
     let to = shared.join("to");

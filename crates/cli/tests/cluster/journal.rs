@@ -1,5 +1,5 @@
-//! Reruns with a journal: what changed since is copied again, what did not is left alone, nothing hidden stays, and no two
-//! runs share a journal.
+//! Reruns with a journal: changed files are copied again, unchanged ones are left alone, no hidden
+//! file remains, and no two runs share a journal.
 
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -14,7 +14,8 @@ use haul_testkit::{note, program, require};
 use crate::kills::{Dice, FILES, Scene, Victim, changes, describe, of_full};
 use crate::start::Way;
 
-/// Runs the scene's command to its end; it has to succeed and to leave the same tree as the source, with nothing beside it.
+/// Runs the scene's command. It must succeed without messages and leave a tree that equals
+/// the source.
 fn succeed(scene: &Scene, what: &str) {
     let outcome = scene.start(&[]).finish().unwrap();
     let wrong = scene.wrong(false);
@@ -28,7 +29,7 @@ fn nothing_hidden(folder: &Path) {
     assert!(hidden.is_empty(), "{hidden:?}");
 }
 
-/// Writes other bytes of the same number, and gives the file its old time of modification back.
+/// Changes a byte and restores the old modification time.
 fn change_quietly(path: &Path) {
     let before = fs::metadata(path).unwrap();
     let file = File::options().write(true).open(path).unwrap();
@@ -36,7 +37,7 @@ fn change_quietly(path: &Path) {
     file.set_times(FileTimes::new().set_modified(before.modified().unwrap())).unwrap();
 }
 
-/// Puts another file of the same size and times in the place of one.
+/// Replaces a file by another of the same size and times.
 fn replace_quietly(path: &Path) {
     let before = fs::metadata(path).unwrap();
     let other = path.with_extension("other");
@@ -47,7 +48,7 @@ fn replace_quietly(path: &Path) {
     fs::rename(other, path).unwrap();
 }
 
-/// A change that a rerun has to notice.
+/// A change that a rerun must notice.
 type Change = fn(&Path);
 
 const CHANGES: &[(&str, Change)] = &[
@@ -71,7 +72,8 @@ const CHANGES: &[(&str, Change)] = &[
     }),
 ];
 
-/// Every way in which the source or the target of an entry can have changed since it was recorded, small files and large.
+/// Each way in which an entry's source or target can change after it was recorded, for small and
+/// large files.
 #[test]
 fn what_changed_since_it_was_recorded_is_copied_again() {
     require!(Kind::OpenMpi4.needed());
@@ -88,7 +90,8 @@ fn what_changed_since_it_was_recorded_is_copied_again() {
         for root in [scene.to(), scene.from()] {
             number += 1;
             let small = root.join(format!("d{}/f{number}", number % 12));
-            // What leaves the source stays in the target, and a target that is a link is written through, as always.
+            // A file removed from the source stays in the target, and a target that is a link is
+            // written through, as usual.
             let skipped = ("removed", scene.from()) == (*what, root.clone())
                 || ("a symbolic link", scene.to()) == (*what, root.clone());
             if !skipped {
@@ -108,7 +111,7 @@ fn what_changed_since_it_was_recorded_is_copied_again() {
     nothing_hidden(scene.sandbox.path());
 }
 
-/// A journal that is in use, or is none of this release: the run says so and touches nothing.
+/// If a journal is in use, or not of this release, the run reports that and touches nothing.
 #[test]
 fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
     require!(Kind::OpenMpi4.needed());
@@ -137,7 +140,8 @@ fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
     succeed(&scene, "nobody uses it");
 }
 
-/// Two equal commands at once: the first is stopped in the middle of its work, so the second cannot come too late.
+/// Two identical commands at once. The first one is stopped midway, so the second can't be
+/// too late.
 #[test]
 fn of_two_runs_with_one_journal_the_second_is_refused() {
     require!(Kind::OpenMpi4.needed());
@@ -162,7 +166,7 @@ fn of_two_runs_with_one_journal_the_second_is_refused() {
     assert!(first.succeeded() && wrong.is_empty(), "{}", describe(&first, &wrong));
 }
 
-/// All entries below a folder that haul has hidden there.
+/// Returns all hidden entries of haul below a directory.
 fn hidden(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -175,7 +179,8 @@ fn hidden(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whoever is killed, however often: the run that is left to end copies everything and leaves nothing behind.
+/// Whichever processes die, however often: the last run copies everything and leaves
+/// nothing behind.
 #[test]
 fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
     require!(needs::root());
@@ -188,7 +193,7 @@ fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
     for round in 0.. {
         let mut dice = Dice(seed + round);
         let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], FILES);
-        // A foreign file with a name like ours is nobody's leftover.
+        // A foreign file whose name resembles a temporary name is no leftover.
         let foreign = scene.from().join(".haul-0123456789abcdef-0123456789abcdef-1-1");
         fs::write(&foreign, "").unwrap();
         for _ in 0..1 + dice.below(3) {
@@ -203,7 +208,7 @@ fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
                 scene.nobody_stays();
             }
         }
-        // A source that changed while nobody copied it.
+        // Sometimes, the source changes between runs.
         let changed = scene.from().join(format!("d{}/large{}", 1, 0));
         if changed.exists() && dice.below(2) == 0 {
             change_quietly(&changed);
@@ -219,7 +224,7 @@ fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
     note!("{kills} processes killed, {left} files left behind and removed (seed {seed})");
 }
 
-/// The hidden name of a file in the making is removed only if everything says that it is ours.
+/// A temporary file is removed only if its name proves that it belongs to this journal's run.
 #[test]
 fn leftovers_that_are_not_provably_ours_stay() {
     require!(Kind::OpenMpi4.needed());
@@ -228,7 +233,7 @@ fn leftovers_that_are_not_provably_ours_stay() {
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 100);
     let running = scene.start(&["--debug"]);
     assert!(running.finish().unwrap().succeeded());
-    // The run's number is the first field after the magic and the record's head, as a varint.
+    // After the magic and the record header, the run's number is the first field, as a varint.
     let journal = fs::read(scene.sandbox.join("journal")).unwrap();
     let number = varint(&journal[15 + 6 + 1..]);
     let name = |rest: &str| scene.to().join(format!("d1/.haul-{number:016x}-{rest}"));
@@ -260,7 +265,7 @@ fn leftovers_that_are_not_provably_ours_stay() {
     assert_eq!(fs::metadata(aside).unwrap().nlink(), 2);
 }
 
-/// Reads a number as the journal has it: seven bits a byte, the lowest first.
+/// Decodes a number of the journal: seven bits per byte, lowest first.
 fn varint(bytes: &[u8]) -> u64 {
     let end = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap();
     bytes[..=end].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))

@@ -1,7 +1,9 @@
-//! Processes that die at any moment: what is left is right, or known to be missing, and nobody stays behind.
+//! Processes that die at any moment: every remaining file is right or known to be missing, and no
+//! process is left behind.
 //!
-//! The moment is chosen by how far the copy has come, so that all of it is covered on fast and on slow machines: a number of
-//! files that have to be there, and a short pause after that. Both come from a seed that is printed (`HAUL_SEED`).
+//! The moment depends on the progress of the copy, so that fast and slow machines cover all of it:
+//! a number of files that must exist, and a short pause after that. Both come from a seed that is
+//! printed (`HAUL_SEED`).
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -22,20 +24,20 @@ use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, compare, note, pr
 use crate::start::{Process, Way, relatives, script};
 
 const DIRECTORIES: usize = 12;
-/// Small files, unless a test needs more.
+/// Default number of small files.
 pub(crate) const FILES: usize = 1440;
 const LARGE: [u64; 3] = [5_000_000, 3_000_001, 4_194_304];
 
-/// How long what was killed, or belongs to it, may stay.
+/// Maximum time for a killed process and its relatives to end.
 const DYING_MAX: Duration = Duration::from_secs(10);
 
-/// No copy of these takes so long.
+/// Time limit of each copy.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Who is killed.
+/// Process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
-    /// A rank that only copies.
+    /// A rank other than 0.
     Rank,
     /// Rank 0.
     Master,
@@ -45,7 +47,7 @@ pub(crate) enum Victim {
     Launch,
 }
 
-/// Numbers from a seed.
+/// Pseudo-random numbers from a seed.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -56,7 +58,7 @@ impl Dice {
     }
 }
 
-/// Makes the source: small files, some with two names in two directories, and large ones.
+/// Builds the source: small files, some with hard links in two directories, and large files.
 fn build(root: &Path, files: usize) {
     let directory = |number| Node::new(0, format!("d{number}"), spec::Kind::Directory).modified(1000, 7);
     let mut nodes: Vec<_> = (0..DIRECTORIES).map(directory).collect();
@@ -73,7 +75,7 @@ fn build(root: &Path, files: usize) {
     Spec { nodes }.build(root).unwrap();
 }
 
-/// A copy that is about to meet an accident.
+/// A copy during which a process will be killed.
 pub(crate) struct Scene {
     pub(crate) sandbox: Sandbox,
     copy: Program,
@@ -117,14 +119,15 @@ impl Scene {
         self.relatives().into_iter().find(is)
     }
 
-    /// Kills a process when so many files are copied, and a little later. Returns whether it was there.
+    /// Kills a process a little after `when` files are copied. Returns false if it ended
+    /// before that.
     pub(crate) fn kill(&self, victim: Victim, when: usize, later: Duration) -> bool {
         let to = self.to();
         let mut process = None;
         let mut begun = false;
         let is_there = wait::until(LIMIT, || {
             process = process.take().or_else(|| self.find(victim));
-            // A process that was just started does not have its environment yet.
+            // A process that was just started doesn't have its environment yet.
             begun |= process.is_some() || !self.relatives().is_empty();
             process.is_some() && copied(&to, when) || begun && self.relatives().is_empty()
         });
@@ -136,8 +139,8 @@ impl Scene {
         kill(process.id)
     }
 
-    /// Tells what is wrong with what is left, when the copy may be unfinished: every file with a name of its own has to be
-    /// right.
+    /// Returns the differences from the source. If the copy may be unfinished, entries may be
+    /// missing, but every file under its final name must be right.
     pub(crate) fn wrong(&self, may_be_unfinished: bool) -> Vec<Difference> {
         let facts = Facts::PRESERVED;
         let expected = Snapshot::take(&self.from(), facts).unwrap();
@@ -148,7 +151,7 @@ impl Scene {
             let of_unfinished = |difference: &Difference| match difference.about {
                 About::Missing => true,
                 About::Extra => is_provisional(&difference.path),
-                // Names that are missing make a file that has fewer.
+                // A missing name lowers the link count of the others.
                 About::Links => true,
                 _ => is_directory(&difference.path),
             };
@@ -164,7 +167,8 @@ impl Scene {
             left.is_empty()
         });
         if !gone {
-            // Open MPI 4's mpirun may wait for a lock of its own for ever in `PMIx_server_finalize`, after its ranks have ended.
+            // After its ranks have ended, Open MPI 4's mpirun may wait forever for a lock of its
+            // own in `PMIx_server_finalize`.
             let hangs =
                 |process: &Process| process.program == "mpirun.openmpi" && ranks_have_ended(process.id);
             assert!(left.iter().all(hangs), "left behind: {left:?}");
@@ -198,7 +202,7 @@ fn kill(id: u32) -> bool {
     pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
 }
 
-/// Tells whether so many entries are in the directories of a copy.
+/// Returns true if a copy's directories hold at least `least` entries.
 fn copied(to: &Path, least: usize) -> bool {
     let mut found = 0;
     for directory in 0..DIRECTORIES {
@@ -210,7 +214,7 @@ fn copied(to: &Path, least: usize) -> bool {
     found >= least
 }
 
-/// The whole files of a copy, by name, and when they were changed last.
+/// Returns the finished files with a single name, and their ctimes.
 pub(crate) fn changes(root: &Path) -> BTreeSet<(PathBuf, (i64, i64))> {
     let mut found = BTreeSet::new();
     for directory in 0..DIRECTORIES {
@@ -218,7 +222,7 @@ pub(crate) fn changes(root: &Path) -> BTreeSet<(PathBuf, (i64, i64))> {
         let whole = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with(".haul-"));
         let changed = |entry: &fs::DirEntry| {
             let facts = entry.metadata().unwrap();
-            // Another name changes a file too.
+            // A further hard link also changes the ctime.
             (facts.nlink() == 1).then(|| (entry.path(), (facts.ctime(), facts.ctime_nsec())))
         };
         found.extend(whole.filter_map(|entry| changed(&entry)));
@@ -231,7 +235,7 @@ pub(crate) fn describe(outcome: &Outcome, wrong: &[Difference]) -> String {
     format!("{:?}\n{}{}", outcome.ending, outcome.errors(), wrong.join("\n"))
 }
 
-/// One accident, and what is left of it. Returns the exit status.
+/// Kills one process, and checks what is left of the copy. Returns the exit status.
 fn accident(mpi: &Mpi, way: Way, victim: Victim, seed: u64) -> i32 {
     let mut dice = Dice(seed);
     let scene = Scene::new(mpi, way, &[], FILES);
@@ -247,23 +251,23 @@ fn accident(mpi: &Mpi, way: Way, victim: Victim, seed: u64) -> i32 {
     scene.nobody_stays();
     match status {
         Some(0) => {}
-        // A launcher has statuses of its own for jobs that were killed.
+        // Launchers use exit statuses of their own for killed jobs.
         Some(_) if matches!(way, Way::Ranks(_)) => {}
         Some(1) => assert!(!outcome.errors().is_empty(), "{what}: no message"),
         _ => panic!("{what}: {}", describe(&outcome, &[])),
     }
-    // Whoever trusts what is there gets the rest.
+    // A rerun that trusts existing files completes the copy.
     let again = if dice.below(2) == 0 { "-n" } else { "-u" };
     let run = program!().run().args([again, "-aT", "from", "to"]).in_folder(scene.sandbox.path());
     let outcome = run.finish().unwrap();
     let mut wrong = scene.wrong(false);
-    // What was linked when its other names were missing stays a file of its own.
+    // A file that was linked while its other names were missing remains a separate file.
     wrong.retain(|difference| difference.about != About::Links && !is_provisional(&difference.path));
     assert!(outcome.succeeded() && wrong.is_empty(), "{what}, {again}: {}", describe(&outcome, &wrong));
     status.unwrap_or(-1)
 }
 
-/// Accidents of all kinds, one after the other.
+/// Kills processes of each kind in turn.
 fn accidents(kind: Kind, part: u64, count: usize) {
     require!(needs::root());
     require!(kind.needed());
@@ -297,7 +301,7 @@ fn whoever_is_killed_under_mpich_the_copy_is_right_or_known_to_be_wrong() {
     accidents(Kind::Mpich4, 1, of_full(20, 3));
 }
 
-/// Without a launch process apart nobody is left to begin again; but what is there is right.
+/// Without a separate launch process, nothing restarts the copy, but what exists is right.
 #[test]
 fn the_launcher_of_a_plain_job_is_killed() {
     require!(needs::root());
@@ -310,13 +314,13 @@ fn the_launcher_of_a_plain_job_is_killed() {
     }
 }
 
-/// The process that the user started is killed: its ranks go too, and the same command with the same journal finishes the
-/// copy without doing again what was done.
+/// If the process that the user started is killed, its ranks end too. The same command with the
+/// same journal completes the copy without repeating finished work.
 #[test]
 fn a_journal_goes_on_where_a_killed_copy_ended() {
     const MANY: usize = 24_000;
-    // Of three ranks each has two bundles in hand and has told of another that was not recorded yet; and files with several
-    // names are not recorded.
+    // Each of three ranks has two batches in flight and has completed another that isn't recorded
+    // yet. Files with several names are never recorded.
     const NOT_RECORDED: usize = 3 * 3 * 1024 + 2 * 20 * 32;
     require!(needs::root());
     require!(Kind::OpenMpi4.needed());
@@ -346,7 +350,8 @@ fn a_journal_goes_on_where_a_killed_copy_ended() {
     }
 }
 
-/// A copy of which one directory was not finished goes on: what is in it are further names of files in the other.
+/// Resumes a copy in which one directory is unfinished. Its files are hard links of files in
+/// the other.
 #[test]
 fn names_of_one_file_are_linked_when_a_journal_goes_on() {
     require!(Kind::OpenMpi4.needed());

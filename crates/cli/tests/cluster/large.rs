@@ -1,4 +1,4 @@
-//! Files that are cut in ranges, which several processes move.
+//! Files split into ranges that several processes copy.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -15,10 +15,10 @@ use crate::start::{Way, library, script};
 const RANGE: &str = "--range-size=64K";
 const RANGE_BYTES: u64 = 64 << 10;
 
-/// No copy of these takes so long.
+/// Time limit of each copy.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes files of about two ranges and of many, with holes and zeros, and one with two names.
+/// Builds files of about two ranges and of many, with holes and zeros, and one hard link.
 fn build(root: &Path) {
     let sizes = [2 * RANGE_BYTES - 1, 2 * RANGE_BYTES, 2 * RANGE_BYTES + 1, 1_000_000, 5_000_001];
     let mut nodes: Vec<_> = sizes
@@ -41,7 +41,7 @@ fn assert_same(expected: &Path, found: &Path, facts: Facts, what: &str) {
     assert!(differences.is_empty(), "{what}: {differences}");
 }
 
-/// Copies by teams, by both ways of counting ranges, to where nothing is and onto what is there.
+/// Copies with teams under several option sets, to a new target and onto an existing copy.
 fn teams_make_the_same_copy(kind: Kind) {
     require!(needs::root());
     require!(kind.needed());
@@ -70,7 +70,7 @@ fn teams_make_the_same_copy(kind: Kind) {
             let (alone, to) = (format!("alone-{number}"), format!("to-{number}"));
             run(&program!(), &alone);
             let told = run(&copy, &to).errors();
-            // With holes that are looked for there is no team; of the others each large file has one.
+            // Files whose holes are searched for have no team; each other large file has one.
             let teams = told.lines().filter(|line| line.contains(": a team of ")).count();
             assert!(teams >= 5, "{what}: {told}");
             assert_same(&sandbox.join(alone), &sandbox.join(to), facts, &what);
@@ -88,30 +88,30 @@ fn teams_under_mpich_make_the_same_copy_as_one_process() {
     teams_make_the_same_copy(Kind::Mpich4);
 }
 
-/// Tells whether a copy is being made in a folder.
+/// True if a temporary file in a directory already has data.
 fn is_begun(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let provisional = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".haul-");
     entries.filter(provisional).any(|entry| {
-        // Not the token that shows whether all see the same folder.
+        // Skip the empty token file that shows whether all ranks see the same directory.
         entry.metadata().is_ok_and(|found| found.size() > 0)
     })
 }
 
-/// The names that are left in a folder.
+/// Returns the names in a directory.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// What a test of large files on the stand-in works with: its client, whose rate is stated where that matters.
+/// Setup for large files on the stand-in, whose client may be rate-limited.
 struct Scene {
     mpi: Mpi,
     standin: Standin,
     sandbox: Sandbox,
 }
 
-/// Makes a scene, or skips the test that needs one.
+/// Creates a scene, or skips the test.
 macro_rules! scene {
     ($($rate:literal)?) => {{
         require!(standin::needed());
@@ -125,13 +125,13 @@ macro_rules! scene {
     }};
 }
 
-/// Changes a source while it is copied at a stated rate; the copy is told of as failed, and has no name.
+/// Changes a source during a rate-limited copy; the copy must fail and leave nothing.
 fn a_source_that_changes(options: &[&str], change: impl Fn(&Path)) {
     let Scene { mpi, standin, sandbox } = scene!("--client-rate=8MB");
     let source = standin.client(0).join("large");
     for (seed, path) in [(1, &source), (2, &other(&source))] {
         fs::write(path, spec::bytes(seed, 12_000_000)).unwrap();
-        // Written just now it is in memory, and would be copied in no time.
+        // Just written, it is cached, and would be copied in no time.
         cold::make(path).unwrap();
     }
     let to = sandbox.join("to");
@@ -151,7 +151,7 @@ fn shrink(source: &Path) {
     File::options().write(true).open(source).unwrap().set_len(1_000_000).unwrap();
 }
 
-/// Another file of the same length, beside the source.
+/// Path of another file of the same length, beside the source.
 fn other(source: &Path) -> PathBuf {
     source.with_extension("other")
 }
@@ -175,7 +175,7 @@ fn a_source_that_is_replaced_leaves_no_copy() {
     a_source_that_changes(&["-p"], replace);
 }
 
-/// One of two files meets an error in one of its ranges; the other is copied.
+/// Every write to a temporary file fails: no copy remains. Without the fault, a rerun succeeds.
 #[test]
 fn an_error_in_one_range_leaves_no_copy() {
     let Scene { mpi, standin, sandbox } = scene!();
@@ -185,7 +185,7 @@ fn an_error_in_one_range_leaves_no_copy() {
         fs::write(from.join(name), spec::bytes(1, 3_000_000)).unwrap();
     }
     for (number, options) in [&["-r"][..], &["-rp"]].into_iter().enumerate() {
-        // The file with a provisional name of `bad` is not known beforehand: of two files the first written fails.
+        // The temporary name isn't known beforehand, so the fault matches any.
         let to = standin.client(0).join(format!("to-{number}"));
         fs::create_dir(&to).unwrap();
         let copy = script(&sandbox, &mpi, Way::Clients(3), &[RANGE]);
@@ -204,7 +204,7 @@ fn an_error_in_one_range_leaves_no_copy() {
     }
 }
 
-/// A source with an error in the middle of it.
+/// Reads of one of two files fail midway; only the other is copied.
 #[test]
 fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
     let Scene { mpi, standin, sandbox } = scene!("--client-rate=8MB");
@@ -228,7 +228,8 @@ fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
     }
 }
 
-/// Many ranges of one file fail when the target is full, and more because the file is gone then: the user hears of the file once.
+/// With a full target, many ranges of one file fail, and more because the file is then gone: it is
+/// reported once.
 #[test]
 fn a_large_file_without_room_is_told_of_once() {
     require!(needs::root());

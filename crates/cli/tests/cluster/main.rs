@@ -1,17 +1,17 @@
-//! Copies by several processes, from the command line to the copy.
+//! Copies by several processes, from the command line to the result.
 //!
-//! Each test does what a user does (`haul cp --clients`, `mpirun haul cp`) with real MPI installations and real launchers, and
-//! compares with a copy by one process: the tree, the messages, the exit status. Then things go wrong: processes are killed,
-//! hosts lost, links cut, sources change.
+//! Each test does what a user does (`haul cp --clients`, `mpirun haul cp`) with real MPI
+//! installations and launchers. It compares the tree, messages and exit status with those of one
+//! process. Then things go wrong: processes are killed, hosts lost, links cut, sources change.
 //!
-//! - [`start`]: the ways to start a copy, and a process's relatives.
-//! - [`matrix`]: every kind of operand and option, under every MPI, by any number of ranks.
-//! - [`large`]: files that are cut in ranges.
-//! - [`kills`]: processes that are killed at any moment.
+//! - [`start`]: ways to start a copy, and the processes of a run.
+//! - [`matrix`]: every kind of operand and option, under every MPI, with any number of ranks.
+//! - [`large`]: files split into ranges.
+//! - [`kills`]: processes killed at any moment.
 //! - [`journal`]: reruns with a journal.
 //! - [`hosts`]: three hosts, of which one is different, or gone.
-//! - [`tools`]: the tools beside the copy.
-//! - [`bad_input`]: what cannot be started.
+//! - [`tools`]: the applets other than `cp`.
+//! - [`bad_input`]: jobs that can't start.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Everything that can be copied, in every way: the same as by one process.
+//! Everything that can be copied, in every way, compared with one process.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,10 +16,10 @@ use haul_testkit::{Facts, Sandbox, Snapshot, compare, message, note, program, re
 
 use crate::start::{Way, script};
 
-/// Everything goes through ranks, whoever does it.
+/// Copies everything; every way to start runs it.
 const ALL: &str = "-a from to";
 
-/// The command lines. `from` is a tree with everything; `there` is an older copy of a part of it.
+/// Command lines. `from` is a tree of everything; `there` is an older copy of a part of it.
 const LINES: [&str; 51] = [
     ALL,
     "-a from/. there",
@@ -74,11 +74,11 @@ const LINES: [&str; 51] = [
     "-p --parents from/closed/inside from/sub/../size-1 there",
 ];
 
-/// Of those, what every installation is tried with.
+/// Lines tried with every installation.
 const FEW: [&str; 5] =
     [ALL, "-rL from/sub/sub there", "-a --walk=ranks from to", "-ruv from/. there", "-r from from/new"];
 
-/// Makes the folder that a command line is run in.
+/// Builds the directory that a command line runs in.
 fn prepare(folder: &Path) -> io::Result<()> {
     let spec = everything::spec();
     spec.build(&folder.join("from"))?;
@@ -88,12 +88,12 @@ fn prepare(folder: &Path) -> io::Result<()> {
     for name in ["size-0", "size-4096", "size-65536", "sub/mode-0644", "odd/~", "attributes"] {
         fs::write(there.join(name), "what was there before")?;
     }
-    // Older than its source, which is of 2009.
+    // Older than its source, which dates from 2009.
     let old = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1000));
     fs::File::options().append(true).open(there.join("size-4096"))?.set_times(old)
 }
 
-/// Makes a folder with few files: there are more ranks than work.
+/// Builds a directory with fewer files than ranks.
 fn prepare_little(folder: &Path) -> io::Result<()> {
     fs::create_dir(folder.join("from"))?;
     (0..2).try_for_each(|number| fs::write(folder.join(format!("from/{number}")), format!("{number}\n")))
@@ -112,7 +112,7 @@ fn duel(sandbox: &Sandbox, mpi: &Mpi, way: Way) -> Duel {
     }
 }
 
-/// Runs command lines by one process and by several; lists what differs.
+/// Runs command lines with one process and with several; returns the differences.
 fn differences(
     mpi: &Mpi,
     way: Way,
@@ -123,7 +123,7 @@ fn differences(
     let duel = duel(&sandbox, mpi, way);
     let mut failures = Vec::new();
     for line in lines {
-        // Without ranks there is nothing that could walk in them.
+        // --walk needs ranks, so only the judged program gets it.
         let (own, words): (Vec<_>, Vec<_>) = line.split(' ').partition(|word| word.starts_with("--walk"));
         let own: Vec<_> = own.into_iter().map(OsString::from).collect();
         let verdict = duel.run(prepare, &words, &own).unwrap();
@@ -138,7 +138,7 @@ fn judge(failures: &[String], runs: usize) {
     assert!(failures.is_empty(), "{} of {runs} runs differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Two threads at a time, as each launcher waits more than it works.
+/// Uses two threads, since each launcher spends most of its time waiting.
 fn in_two_threads(lines: &[&str], run: impl Fn(&[&str]) -> Vec<String> + Sync) -> Vec<String> {
     let failures = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -150,7 +150,7 @@ fn in_two_threads(lines: &[&str], run: impl Fn(&[&str]) -> Vec<String> + Sync) -
     failures.into_inner().unwrap()
 }
 
-/// All lines in this way, or a third of them that others complement.
+/// Returns all lines in a full run, or else a third of them.
 fn share(part: usize) -> Vec<&'static str> {
     let chosen = LINES.iter().enumerate().filter(|(index, _)| is_full_run() || index % 3 == part);
     chosen.map(|(_, line)| *line).collect()
@@ -181,7 +181,7 @@ fn every_line_under_a_launcher_is_as_by_one_process() {
     every_line(Kind::OpenMpi4, Way::Ranks(3), 2);
 }
 
-/// The numbers of ranks, among them one of which the first does no copying.
+/// Tries several numbers of ranks, including ones where rank 0 doesn't copy.
 #[test]
 fn any_number_of_ranks_makes_the_same_copy() {
     require!(needs::root());
@@ -197,7 +197,7 @@ fn any_number_of_ranks_makes_the_same_copy() {
     judge(&failures, 12);
 }
 
-/// A few lines, or all in a full run.
+/// Runs a few lines, or all in a full run.
 fn under(kind: Kind) {
     require!(needs::root());
     require!(kind.needed());
@@ -211,8 +211,8 @@ fn under(kind: Kind) {
     judge(&failures, 2 * lines.len());
 }
 
-/// Words of the user's launcher on mapping and binding are taken by the real launchers together with what haul adds: release 5
-/// refuses an option that it is given twice.
+/// Launchers accept the user's mapping and binding options together with those that haul adds: Open
+/// MPI 5 rejects an option given twice.
 #[test]
 fn a_launchers_words_on_mapping_and_binding_are_taken() {
     require!(needs::root());
@@ -231,7 +231,7 @@ fn a_launchers_words_on_mapping_and_binding_are_taken() {
             fs::write(sandbox.join("source"), "content").unwrap();
             let launcher = format!("--launcher={} {words}", mpi.launcher().display());
             let run = program!().run().args(["--clients=4", &launcher, "source", "target"]);
-            // Not what other tests set: haul has to see to it that there may be more ranks than processors.
+            // Drop the tests' usual settings: haul itself must allow more ranks than processors.
             let run = mpi
                 .environment()
                 .iter()
@@ -265,7 +265,7 @@ fn under_the_standard_abi() {
     under(Kind::Standard);
 }
 
-/// What a user without rights cannot read is told of in the same words, and the rest is copied.
+/// An unprivileged user gets the same messages for unreadable entries, and the rest is copied.
 #[test]
 fn what_cannot_be_read_is_told_as_by_one_process() {
     require!(needs::root());
@@ -295,7 +295,6 @@ fn what_cannot_be_read_is_told_as_by_one_process() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// Many small files cost few messages.
 #[test]
 fn a_thousand_small_files_cost_ten_messages() {
     const FILES: usize = 20_000;

@@ -1,4 +1,4 @@
-//! The ways to start a copy by several processes, as programs that the tests can run in the place of haul.
+//! Ways to start a copy by several processes, as scripts that the tests run in place of haul.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 use haul_testkit::mpi::{Kind, Mpi};
 use haul_testkit::{Program, Sandbox, program};
 
-/// A way to start a copy.
+/// How to start a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// `haul cp --clients N …`
@@ -17,21 +17,23 @@ pub(crate) enum Way {
     Ranks(u32),
 }
 
-/// What launchers print when a rank has ended with another status than 0: blocks between lines.
+/// Filters out what launchers print when a rank exits with a nonzero status: blocks between rulers.
 const CHATTER: &str = "sed -e '/^------/,/^------/d' -e '/^======/,/^======/d' -e '/^YOUR APPLICATION TERMINATED/d' \
                        -e '/^This typically refers/d' -e '/^Please see the FAQ/d' -e '/^\\[.*PMIx\\|^\\[.*PRTE/d' -e '/^$/d'";
 
-/// The library that a job of an installation does not find by itself.
+/// Option for the library, if a job can't find that of this installation by itself.
 pub(crate) fn explicit(mpi: &Mpi) -> Option<String> {
     (mpi.kind() == Kind::Mpich5).then(|| format!("--mpi-lib={}", mpi.library().display()))
 }
 
-/// The library of an installation beside whose launcher there are others, or that is named by its path.
+/// Option for the library, where other libraries sit beside the launcher or the path must
+/// be explicit.
 pub(crate) fn library(mpi: &Mpi) -> String {
     format!("--mpi-lib={}", mpi.library().display())
 }
 
-/// Writes a program that can be called as `haul` is (`SCRIPT TOOL …`) or as `cp`, and has several processes work.
+/// Writes a script that is called like `haul` (`SCRIPT TOOL …`) or like `cp`, and runs
+/// several processes.
 pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Program {
     let haul = fs::canonicalize(program!().path()).unwrap();
     let (haul, launcher) = (haul.display(), mpi.launcher().display());
@@ -39,7 +41,7 @@ pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Pr
     for (name, value) in mpi.environment() {
         writeln!(text, "export {name}='{value}'").unwrap();
     }
-    // The directory of the tools that stand for `cp` is no place to find a launcher in.
+    // The launcher gets a whole path: the directory of programs that stand in for `cp` has none.
     let own = own.join(" ");
     match way {
         Way::Clients(clients) => {
@@ -66,26 +68,27 @@ pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Pr
     Program::at(&path)
 }
 
-/// Writes a script. By another process, so that no test that starts one meanwhile keeps it busy.
+/// Writes a script. Another process writes it: a concurrent fork in this one could inherit the
+/// descriptor and cause ETXTBSY.
 pub(crate) fn write_program(path: &Path, text: &str) {
     let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
     let status = Command::new("sh").args(["-c", write]).arg(path).arg(text).status();
     assert!(status.unwrap().success());
 }
 
-/// A process of a copy.
+/// A process of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) id: u32,
-    /// The name of its program.
+    /// Name of its program.
     pub(crate) program: String,
-    /// Its rank, if it has one.
+    /// Its rank, if any.
     pub(crate) rank: Option<u32>,
-    /// Whether it is a rank that a launch process has started.
+    /// True for a rank that a launch process started.
     pub(crate) is_agent: bool,
 }
 
-/// Lists the processes of this machine that have `HAUL_TEST=mark` in their environment and still run.
+/// Lists this machine's running processes with `HAUL_TEST=mark` in their environment.
 pub(crate) fn relatives(mark: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

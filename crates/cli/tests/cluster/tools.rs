@@ -1,4 +1,4 @@
-//! The tools beside the copy, by several processes: the same as by one.
+//! The applets other than `cp`, with several processes: same results as with one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,19 @@ use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, note, program, re
 
 use crate::start::{Way, script};
 
-/// What has to be the same: all but when it was made.
+/// Facts to compare: everything but modification times.
 const FACTS: Facts = Facts::PRESERVED.difference(Facts::MODIFIED).difference(Facts::DIRECTORY_MODIFIED);
 
-/// What a tool is to do, in a folder with the tree `tree`, a slightly different one `other`, and what `before` makes of them.
+/// A command line, run in a directory with the tree `tree`, a slightly different one `other`, and
+/// the results of `before`.
 struct Line {
     words: &'static str,
-    /// Made before, by a shell.
+    /// Shell command that runs first.
     before: &'static str,
-    /// Whether standard output has an order.
+    /// True if the order of standard output matters.
     ordered: bool,
-    /// What a run has made, in a form that is the same for the same content; by a shell. What it shows is no longer there
-    /// when the folders are compared.
+    /// Shell command that prints a result in a form that depends only on its content. It removes
+    /// the result, since the bytes may differ.
     shown: &'static str,
 }
 
@@ -47,9 +48,10 @@ const LINES: &[Line] = &[
         before: "truncate -s 9M tree/c/holes; printf x >> tree/c/holes; touch -d @1000000000 tree/c/holes tree/c",
         ..line("tar --sort=name -Shcf x.tar tree")
     },
-    // Frames are cut where a directory ends, if several processes may make them.
+    // Compressed frames end with each directory if several processes may create them.
     Line { shown: "gzip -dc x.tar; rm x.tar", ..line("tar --sort=name -czf x.tar tree") },
-    // Names that come twice, in one directory and in another's place, and a link to what comes twice.
+    // Names that occur twice, in the same directory and in place of another entry, and a link in
+    // place of a directory that occurs twice.
     Line {
         before: "tar -cf x.tar tree; mv tree t; cp -a other tree; tar -rf x.tar tree; rm -r tree; ln -s x tree; touch -h -d @1 tree; \
                  tar -rf x.tar tree; rm tree; mv t tree; tar -rf x.tar tree; mkdir new",
@@ -75,7 +77,7 @@ const LINES: &[Line] = &[
     },
 ];
 
-/// Makes the trees: directories with text files, one of several blocks, one that is empty, links.
+/// Builds the trees: directories with text files, one of several blocks, an empty one, and links.
 fn prepare(folder: &Path) {
     let script = "mkdir -p tree/a/b tree/c && cd tree && for n in 1 2 3 4 5 6 7 8 9; do
         seq $n 200 > a/$n; seq 0 $n 3000 > a/b/$n.txt; echo word $n > c/word-$n; done
@@ -85,7 +87,7 @@ fn prepare(folder: &Path) {
     shell(script, folder);
 }
 
-/// Runs a line of a shell and gives what it printed.
+/// Runs a line in a shell and returns its output.
 fn shell(line: &str, folder: &Path) -> Vec<u8> {
     let output =
         Command::new("sh").args(["-ec", line]).current_dir(folder).env("LC_ALL", "C").output().unwrap();
@@ -93,7 +95,7 @@ fn shell(line: &str, folder: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// What a run has come to.
+/// Result of a run.
 #[derive(PartialEq, Eq)]
 struct Product {
     status: Option<i32>,
@@ -110,7 +112,7 @@ fn lines_of(bytes: &[u8], ordered: bool) -> Vec<Vec<u8>> {
     lines
 }
 
-/// Runs a line by a program in a folder of its own.
+/// Runs a line with a program in a directory of its own.
 fn run(program: &Path, line: &Line, folder: &Path, source: &Path) -> (Product, Snapshot, Outcome) {
     remove_tree(folder);
     shell(&format!("cp -a '{}' '{}'", source.display(), folder.display()), source);
@@ -131,7 +133,7 @@ fn run(program: &Path, line: &Line, folder: &Path, source: &Path) -> (Product, S
     (product, Snapshot::take(folder, FACTS).unwrap(), outcome)
 }
 
-/// Compares lines by one process and by several; lists those that differ.
+/// Compares lines run by one process and by several; returns the differences.
 fn differences(mpi: &Mpi, way: Way, lines: &[&Line]) -> Vec<String> {
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
@@ -172,7 +174,8 @@ fn tools_do_by_ranks_what_they_do_alone() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// With an order that is asked for, what several processes print and write is byte for byte that of one, in every run.
+/// With a requested order, the output of several processes equals that of one byte for byte, in
+/// every run.
 #[test]
 fn sorted_output_is_the_same_in_every_run() {
     let Some(mpi) = Mpi::find(Kind::OpenMpi4) else {
@@ -190,7 +193,7 @@ fn sorted_output_is_the_same_in_every_run() {
     fs::create_dir(&source).unwrap();
     prepare(&source);
     let one = fs::canonicalize(program!().path()).unwrap();
-    // Everything is done in a folder of one name.
+    // Both run in a directory of the same name.
     let folder = sandbox.join("work");
     let mut failures = Vec::new();
     for line in &lines {

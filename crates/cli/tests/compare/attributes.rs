@@ -1,4 +1,4 @@
-//! Every attribute is seen where it is asked for, and nothing else is.
+//! Every attribute difference is reported if requested, and nothing else is.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Scene, haul};
 
-/// Changes to one entry of `b`, what is asked for, and what is told: entry, in what, and the rest of the line.
+/// Change to one entry of `b`, requested attribute, and the reported line.
 const CHANGES: [(&str, &str, &str); 12] = [
     ("chmod 640 b/d/f", "mode", "Files a/d/f and b/d/f differ: mode 0644, 0640"),
     ("chmod 700 b/d", "mode", "Files a/d and b/d differ: mode 0755, 0700"),
@@ -39,12 +39,12 @@ const CHANGES: [(&str, &str, &str); 12] = [
     ("chown 1:2 b/d/f", "ownership", "Files a/d/f and b/d/f differ: ownership 0:0, 1:2"),
 ];
 
-/// A tree in which everything can change.
+/// A tree in which each attribute can change.
 const TREE: &str = "mkdir -p a/d; printf same > a/d/f; cp a/d/f a/d/g; ln -s to a/l; echo 1 > a/h1; ln a/h1 a/h2; \
     head -c 200000 /dev/zero > a/zeros; truncate -s 200000 a/hole; setfattr -n user.k -v 1 a/d/f; \
     chmod 644 a/d/f; chmod 755 a/d; find a -exec touch -h -d @1000000000 {} +; cp -a --sparse=auto a b";
 
-/// Gives the reason why attributes cannot be set here.
+/// Returns why attributes can't be set here, if they can't.
 fn needs_attributes() -> Option<String> {
     needs::root().or_else(|| needs::tool("setfattr")).or_else(|| {
         let scene = Scene::of("echo > f");
@@ -75,7 +75,7 @@ fn a_change_is_told_if_it_is_asked_for() {
                 .filter(|other| !(attribute == "links" && *other == "mode"))
                 .collect::<Vec<_>>()
                 .join(",");
-            // Replacing a name changes the directory's times, and setting an attribute nothing but that.
+            // Skip timestamps: replacing a name changes the directory's.
             let outcome = scene.compare(&format!("--attributes={without} a b"));
             assert!(!outcome.printed().contains(told), "{script}: {}", outcome.printed());
             assert_eq!(scene.compare("a b").status(), Some(0), "{script}");
@@ -105,7 +105,7 @@ fn a_copy_of_everything_is_the_same() {
 
 #[test]
 fn names_that_share_files_with_the_other_tree_are_compared_as_links() {
-    // As snapshots are: what has not changed is one file with that of the day before.
+    // Like snapshots, in which unchanged files are hard links to those of the day before.
     let scene = Scene::of(
         "mkdir a b; echo 1 > a/x; ln a/x a/y; ln a/x b/x; cp -p a/y b/y; ln -s z a/l; ln -P a/l b/l",
     );

@@ -1,4 +1,4 @@
-//! What must not be opened, loops, files that change, what cannot be read, many differences.
+//! Special files, loops, changing files, unreadable files, and many differences.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ fn fifos_and_devices_are_compared_and_never_opened() {
     for words in ["--attributes=mode,ownership,links,xattr a b", "-L a b"] {
         let run = scene.cmp(words.split_whitespace());
         let (outcome, calls) = strace::record(run, "openat,open", &log).unwrap();
-        // `O_PATH` gives a handle on the name and does not open what it leads to.
+        // `O_PATH` refers to the name without opening the file.
         let opening = calls.iter().filter(|call| !call.has_flag(2, "O_PATH"));
         let opened: Vec<_> = opening.filter_map(|call| call.path(1)).collect();
         assert!(opened.iter().any(|path| path.ends_with(b"b")), "nothing was traced: {opened:?}");
@@ -73,14 +73,14 @@ fn what_is_one_file_is_not_read() {
 #[test]
 fn a_file_that_changes_meanwhile_is_an_error() {
     let scene = Scene::of("truncate -s 256M a; cp --sparse=always a b; printf x | tee -a a >> b");
-    // Data, so that it takes a while to be read.
+    // Data rather than holes, so that reading takes a while.
     scene.write("a", &vec![7; 96 << 20]);
     fs::copy(scene.path().join("a"), scene.path().join("b")).unwrap();
     let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let outcome = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut file = fs::File::options().write(true).open(scene.path().join("b")).unwrap();
-            // What is written is what was there: the content never differs.
+            // Rewrites the same byte, so the content never differs.
             while !over.load(Ordering::Relaxed) {
                 file.seek(SeekFrom::Start(50)).unwrap();
                 file.write_all(&[7]).unwrap();

@@ -1,10 +1,10 @@
-//! `haul cmp` beside `diff` and `cmp`, and alone where they have nothing to say.
+//! `haul cmp` compared with `diff` and `cmp`, and on its own where they have no answer.
 //!
-//! - [`rivals`]: the same lines and the same exit status as `diff -rq --no-dereference` and `cmp`.
-//! - [`attributes`]: every attribute is seen, and nothing else is.
-//! - [`hard`]: what must not be opened, loops, files that change, what cannot be read, many differences.
-//! - [`streams`]: pipes, devices and standard input are read.
-//! - [`ranks`]: the same by several processes.
+//! - [`rivals`]: same lines and exit status as `diff -rq --no-dereference` and `cmp`.
+//! - [`attributes`]: every attribute is compared, and nothing else is.
+//! - [`hard`]: special files, loops, changing files, unreadable files, many differences.
+//! - [`streams`]: pipes, devices and standard input.
+//! - [`ranks`]: several processes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,18 +19,18 @@ use std::path::Path;
 
 use haul_testkit::{Outcome, Run, Sandbox};
 
-/// A folder in which there are things to compare.
+/// A directory with entries to compare.
 struct Scene {
     sandbox: Sandbox,
 }
 
 impl Scene {
-    /// Makes an empty one.
+    /// Creates an empty directory.
     fn new() -> Self {
         Self { sandbox: Sandbox::in_memory().unwrap() }
     }
 
-    /// Makes one by a script of the shell, which is run inside.
+    /// Creates a directory and runs a shell script in it.
     fn of(script: &str) -> Self {
         let scene = Self::new();
         scene.shell(script);
@@ -41,27 +41,26 @@ impl Scene {
         self.sandbox.path()
     }
 
-    /// Runs a script of the shell inside.
+    /// Runs a shell script in the directory.
     fn shell(&self, script: &str) {
         self.sandbox.script(script).unwrap();
     }
 
-    /// Writes a file.
     fn write(&self, name: &str, bytes: &[u8]) {
         fs::write(self.path().join(name), bytes).unwrap();
     }
 
-    /// Begins a command line of `haul cmp` inside.
+    /// Begins a `haul cmp` command line in the directory.
     fn cmp<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run {
         Run::new(&haul()).arg("cmp").args(words).in_folder(self.path())
     }
 
-    /// Runs `haul cmp` with these words, separated by spaces.
+    /// Runs `haul cmp` with `words`, separated by spaces.
     fn compare(&self, words: &str) -> Outcome {
         self.cmp(words.split_whitespace()).finish().unwrap()
     }
 
-    /// Runs another program with these words.
+    /// Runs another program from `/usr/bin` with its arguments.
     fn rival(&self, words: &str) -> Outcome {
         let mut words = words.split_whitespace();
         let program = Path::new("/usr/bin").join(words.next().unwrap());
@@ -74,9 +73,9 @@ fn haul() -> std::path::PathBuf {
     fs::canonicalize(env!("CARGO_BIN_EXE_haul")).unwrap()
 }
 
-/// Says what a run came to, in a form that two runs can be compared by.
+/// Normalises the status, output and messages of a run for comparison.
 fn verdict(outcome: &Outcome) -> (Option<i32>, String, String) {
     let errors = outcome.errors().replace("haul cmp: ", "cmp: ").replace("diff: ", "cmp: ");
-    // In the C locale GNU's `cmp` has POSIX's word for a byte.
+    // In the C locale, GNU `cmp` says "char" like POSIX.
     (outcome.status(), outcome.printed().replace(" differ: char ", " differ: byte "), errors)
 }

@@ -1,4 +1,4 @@
-//! The same by several processes.
+//! Several processes report the same as one.
 
 use haul_testkit::everything;
 use haul_testkit::mpi::Mpi;

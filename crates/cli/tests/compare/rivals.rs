@@ -1,11 +1,11 @@
-//! The same lines and the same exit status as `diff -rq --no-dereference` and `cmp`.
+//! Same lines and exit status as `diff -rq --no-dereference` and `cmp`.
 
 use haul_testkit::needs;
 use haul_testkit::require;
 
 use super::{Scene, verdict};
 
-/// Pairs of trees `a` and `b`, as scripts that make them.
+/// Scripts that build pairs of trees `a` and `b`.
 const TREES: [&str; 14] = [
     "mkdir a b",
     "mkdir -p a/x/y b/x/y; echo 1 | tee a/x/y/f > b/x/y/f",
@@ -24,7 +24,7 @@ const TREES: [&str; 14] = [
      cp x a/z; cp x b/z; printf '\\0' | dd of=b/z bs=1 seek=4999999 conv=notrunc status=none",
 ];
 
-/// Pairs of files, as what they contain.
+/// Contents of pairs of files.
 const FILES: [(&[u8], &[u8]); 14] = [
     (b"", b""),
     (b"", b"x"),
@@ -49,7 +49,7 @@ fn trees_are_told_as_diff_tells_them() {
         let scene = Scene::of(script);
         let diff = verdict(&scene.rival("diff -rq --no-dereference a b"));
         assert_eq!(verdict(&scene.compare("--brief a b")), diff, "{script}");
-        // The same entries differ, whatever is told of them.
+        // The same entries differ, though the lines are worded differently.
         let full = scene.compare("a b");
         let told = full
             .printed()
@@ -101,7 +101,7 @@ fn the_first_difference_of_large_files_is_where_cmp_says() {
     for at in
         [0, 1, (256 << 10) - 1, 256 << 10, boundary - 1, boundary, boundary + 1, 2 * boundary, BYTES - 1]
     {
-        // A second difference behind the first, which another worker may see before.
+        // Add a second difference further on, which another worker may find first.
         for place in [at, (at + (3 << 20)).min(BYTES - 1)] {
             text[place] ^= 0x40;
         }

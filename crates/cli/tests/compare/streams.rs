@@ -1,4 +1,5 @@
-//! Pipes, FIFOs, devices and standard input are read to their ends: the same exit status and the same lines as `cmp`.
+//! Pipes, FIFOs, devices and standard input are read to EOF, with the same exit status and lines
+//! as `cmp`.
 
 use std::process::Command;
 
@@ -6,7 +7,7 @@ use haul_testkit::{needs, require};
 
 use super::{Scene, haul};
 
-/// Runs a script of bash with `CMP` as the program, once for `cmp` and once for ours; both have to say and return the same.
+/// Runs a bash script with `CMP` set to `cmp` and to haul; output and status must match.
 fn alike(scene: &Scene, script: &str) -> (Option<i32>, String) {
     let [theirs, ours] = ["cmp".to_owned(), format!("{} cmp", haul().display())].map(|program| {
         let mut command = Command::new("bash");
@@ -17,7 +18,7 @@ fn alike(scene: &Scene, script: &str) -> (Option<i32>, String) {
             .unwrap()
             .replace("haul cmp:", "cmp:")
             .replace("differ: char", "differ: byte");
-        // The numbers of a shell's pipes differ.
+        // Descriptor numbers of the shell's pipes differ.
         let said = said.split("/dev/fd/").map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit()));
         (output.status.code(), said.collect::<Vec<_>>().join("/dev/fd/"))
     });
@@ -54,7 +55,7 @@ fn what_was_not_read_is_never_the_same() {
         ("$CMP /dev/full /dev/zero | head -c 0; $CMP /dev/null /dev/full", 1),
     ] {
         if script.contains("/dev/full /dev/zero") {
-            // Neither ends.
+            // This one never ends.
             continue;
         }
         assert_eq!(alike(&scene, script).0, Some(status), "{script}");

@@ -1,4 +1,4 @@
-//! Random cases: what lies in the folder, and which names are given.
+//! Random cases: the contents of the directory, and the operands.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,6 @@ use proptest::prelude::*;
 
 use crate::options::{Choices, choices};
 
-/// One situation.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     source: Vec<Node>,
@@ -26,22 +25,23 @@ pub(crate) struct Case {
     pub(crate) way: Vec<&'static str>,
 }
 
-/// What is copied to.
+/// Where a copy goes.
 #[derive(Clone, Debug)]
 enum Target {
-    /// `target`, which is not there.
+    /// `target`, which doesn't exist.
     Absent,
     /// `target`, a file.
     File(Node),
     /// `target`, a directory.
     Tree(Vec<Node>),
-    /// `target`, a directory that holds hard links to what is in the source, as if it had been copied into and onto it.
+    /// `target`, a directory of hard links to the source's entries, as if it had been copied into
+    /// and onto it.
     Linked,
-    /// A name that is, or leads to, a source.
+    /// A name of a source, or of a link to one.
     Source(&'static str),
 }
 
-/// How the target stands on the command line.
+/// Position of the target on the command line.
 #[derive(Clone, Copy, Debug)]
 enum Destination {
     Last,
@@ -69,16 +69,16 @@ const OPERANDS: [&str; 13] = [
     "link",
     "file~",
 ];
-/// Parts of one tree, for `--parents`.
+/// Entries of one tree, for `--parents`.
 const PARTS: [&str; 7] = ["src/a", "src/b", "src/a/b", "src/c/d/e", "./src/d", "src/./e", "src/f/../f"];
-/// Names that are, or lead to, those that are copied here.
+/// Names of the files copied in this kind of case, and of links to them.
 const SAME: [&str; 8] = ["file", "./file", "hard", "link", "hard-link", "link-to-link", "file~", "dangling"];
 
-/// The time that most of what is made has.
+/// Modification time that entries share, so that some targets are as old as their source.
 const USUAL_TIME: (i64, u32) = (1_234_567_890, 123_456_789);
 
-/// Gives the ways to run haul, of which each case has one: every engine in every way of its operations, and some switches.
-/// Blocks are short, so that files have several.
+/// Returns option sets for haul, one of which is chosen per case: every engine with every kind of
+/// operation, and some switches. Small blocks give files several.
 fn ways() -> Vec<Vec<&'static str>> {
     let usual = [
         &["--engine=sync", "-j1"][..],
@@ -106,9 +106,10 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     vec(piece, 0..4)
 }
 
-/// Gives the kinds a tree may hold, with the names they may have.
+/// Kinds of entries in a tree, with possible names.
 ///
-/// Special files and hard links have names of their own, so that neither an operand nor a symbolic link leads to one.
+/// Special files and hard links have names of their own, so that no operand or symbolic link leads
+/// to one.
 fn kind(links: bool) -> impl Strategy<Value = (Kind, Vec<u8>)> {
     let leads_to = ["a", "b", "a/b", "c/d", "../b", "../e", ".", "nowhere", "f"];
     let own_name = |letter: &'static str| (0..4).prop_map(move |n| format!("{letter}{n}").into_bytes());
@@ -128,7 +129,7 @@ fn kind(links: bool) -> impl Strategy<Value = (Kind, Vec<u8>)> {
 fn node(kind: impl Strategy<Value = (Kind, Vec<u8>)>) -> impl Strategy<Value = Node> {
     let mode = prop::sample::select(&MODES[..]);
     let owner = prop::option::weighted(0.3, (0..3u32, 0..3u32));
-    // Many have one time, so that some targets are as old as their source.
+    // A shared time makes some targets as old as their source.
     let modified = prop_oneof![
         1 => Just(USUAL_TIME),
         2 => (-1_000_000..1_600_000_000i64, 0..1_000_000_000u32),
@@ -149,7 +150,7 @@ fn node(kind: impl Strategy<Value = (Kind, Vec<u8>)>) -> impl Strategy<Value = N
     )
 }
 
-/// Gives what may lie in the target: links lead to a file each, outside of the target, or nowhere.
+/// Entries of a target tree: each link leads to a file of its own outside the target, or nowhere.
 fn target_tree() -> impl Strategy<Value = Vec<Node>> {
     let backup = || prop::sample::select(&BACKUPS[..]).prop_map(<[u8]>::to_vec);
     let kind = prop_oneof![
@@ -167,7 +168,7 @@ fn target_tree() -> impl Strategy<Value = Vec<Node>> {
         for (index, node) in nodes.iter_mut().enumerate() {
             node.mode &= 0o777;
             if node.kind == Kind::Symlink(Vec::new()) {
-                // In the target's own directory, so that the link needs no knowledge of its depth.
+                // A relative link works at the top level only.
                 node.parent = 0;
                 node.kind = Kind::Symlink(format!("../outside-{index}").into_bytes());
             }
@@ -188,7 +189,7 @@ fn operands() -> impl Strategy<Value = Vec<&'static str>> {
     ]
 }
 
-/// A folder's contents, and the names that are copied.
+/// Source, second source, target and operands.
 type Ground = (Vec<Node>, Vec<Node>, Target, Vec<&'static str>);
 
 fn ground() -> impl Strategy<Value = Ground> {
@@ -205,7 +206,7 @@ fn ground() -> impl Strategy<Value = Ground> {
         5 => target_tree().prop_map(Target::Tree),
     ];
     let onto = (vec(node(kind(false)), 0..16), vec(node(kind(false)), 0..5), target, operands());
-    // Nothing else is copied: what is written through one name would be read through another.
+    // Nothing else is copied: a write through one name would change what is read through another.
     let onto_links = (
         vec(node(kind(false)), 1..16),
         Just(Vec::new()),
@@ -226,7 +227,7 @@ fn ground() -> impl Strategy<Value = Ground> {
     ]
 }
 
-/// Gives the cases in which a release of GNU cp has an answer.
+/// Generates cases for which this release of GNU cp has an answer.
 pub(crate) fn case(release: Release) -> impl Strategy<Value = Case> {
     let places = vec![
         Destination::Last,
@@ -240,7 +241,8 @@ pub(crate) fn case(release: Release) -> impl Strategy<Value = Case> {
             let mut case = Case { source, second, target, choices, operands, destination, way };
             case.leave_out_special_files();
             if matches!(case.target, Target::Source("dangling")) {
-                // Of a name that cannot be made at all, GNU cp says under `-f` what hinders its detour.
+                // Under `-f`, GNU cp reports the failure of its fallback if the name can't be
+                // created at all.
                 case.destination = Destination::Last;
             }
             case
@@ -249,7 +251,7 @@ pub(crate) fn case(release: Release) -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// Tells whether two operands name parts of one tree of which one may be in the other.
+    /// True if one operand may lie inside another.
     fn overlaps(&self) -> bool {
         let count_alike = |key: &dyn Fn(&str) -> Vec<String>| {
             let keys: Vec<_> = self.operands.iter().map(|operand| key(operand)).collect();
@@ -270,15 +272,16 @@ impl Case {
         };
         let top = |operand: &str| parts(operand).into_iter().take(1).collect();
         match self.target {
-            // Files without anything in them.
+            // These are files, so nothing lies inside them.
             Target::Source(_) => false,
-            // A part that is a link may lead into another.
+            // A component may be a link into another operand.
             _ if self.choices.follows() || !self.choices.is_recursive() => count_alike(&top),
             _ => count_alike(&parts),
         }
     }
 
-    /// Tells whether making room may take away what is to be copied: by a link's name, or by the second of two that are the same.
+    /// True if making room may remove what is to be copied: through a link, or by the second of two
+    /// equal operands.
     pub(crate) fn loses_its_source(&self) -> bool {
         let names_a_link = |operand: &&str| operand.contains("link");
         let onto_itself = matches!(self.target, Target::Source(_));
@@ -287,7 +290,8 @@ impl Case {
             && (self.operands.len() > 1 || self.operands.iter().any(names_a_link))
     }
 
-    /// Takes special files away where somebody would wait for their other end, or give them a file's attributes.
+    /// Removes special files that would block the copy, or that GNU cp would give a
+    /// file's attributes.
     fn leave_out_special_files(&mut self) {
         let leave_out =
             |nodes: &mut Vec<Node>, kinds: &[Kind]| nodes.retain(|node| !kinds.contains(&node.kind));
@@ -338,7 +342,8 @@ impl Case {
         }
     }
 
-    /// Says what counts for this case; `lists_stay` if a program takes part that leaves access lists on what it writes over.
+    /// Returns the facts to compare. With `lists_stay`, one of the programs keeps the ACLs of files
+    /// that it overwrites.
     pub(crate) fn facts(&self, lists_stay: bool) -> Facts {
         let has_list = |node: &Node| node.attributes.iter().any(|(name, _)| name == ACCESS_ACL.as_bytes());
         let list_in_target = match &self.target {
@@ -369,7 +374,7 @@ impl Case {
     }
 }
 
-/// Makes a directory that holds the same directories as `source`, and hard links to everything else in it.
+/// Recreates the directories of `source` in a new `target`, with hard links to all other entries.
 fn link_all(source: &Path, target: &Path) -> io::Result<()> {
     fs::create_dir(target)?;
     for entry in fs::read_dir(source)? {

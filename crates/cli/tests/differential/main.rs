@@ -1,35 +1,41 @@
-//! Random trees, random options: the same as GNU cp.
+//! Random trees and random options, compared with GNU cp.
 //!
-//! Each case is a source tree, a place to copy to, one to three operands, a handful of options, and now and then something in
-//! the environment and answers on standard input. GNU cp and the program under test run on it side by side; status, messages
-//! and the folders afterwards must be the same. A failing case is shrunk by
-//! leaving entries and options out. The seed is printed; `HAUL_SEED` repeats a run or, as
-//! `new`, makes one nobody has seen; `HAUL_CASES` sets the number of cases; `HAUL_LIST=1` lists all cases that differ, as they
-//! are, in place of one that is shrunk. `HAUL_GNU_CP` names the GNU cp to compare with;
-//! options that it is too old for are then left out, and what older releases said is brought to the newest's words
-//! (`haul_testkit::Release`).
+//! Each case is a source tree, a target, one to three operands, a handful of options, and sometimes
+//! environment variables and answers on standard input. GNU cp and the program under test run on it
+//! side by side; status, messages and the resulting directories must match. A failing case is
+//! shrunk by dropping entries and options.
 //!
-//! Left out on purpose, because GNU cp gives no answer to compare with:
-//! - FIFOs in the target that would be opened, and as operands without `-r`: GNU cp waits for a partner, or reads for ever.
-//! - Two names of the target that lead to one file (links), and hard links in a source copied onto what is there: what is
-//!   printed and kept then depends on the order in which a directory is read.
-//! - Two operands of which one is in the other: GNU cp copies or refuses directories by the order in which it meets them.
-//! - Symbolic links that lead out of the source: under `-L` they may reach the target while it grows.
-//! - Different answers to `-i` within a tree: which question is whose depends on the order in which a directory is read.
+//! The seed is printed. `HAUL_SEED` repeats a run or, if it is `new`, picks a random seed.
+//! `HAUL_CASES` sets the number of cases. `HAUL_LIST=1` lists all differing cases as they are
+//! instead of shrinking one. `HAUL_GNU_CP` names the GNU cp to compare with; options that it
+//! is too old for are left out, and messages of older releases are mapped to the newest
+//! wording (`haul_testkit::Release`).
 //!
-//! - Sockets and devices that are their own copies' other names, under `--copy-contents`: which fails first, the look at the
-//!   target or the opening of what cannot be opened.
+//! Excluded, since GNU cp gives no answer to compare with:
+//! - FIFOs in the target that would be opened, and as operands without `-r`: GNU cp waits for a
+//!   peer, or reads forever.
+//! - Two target names that lead to one file (links), and hard links in a source copied onto an
+//!   existing tree: output and result depend on the order of a directory.
+//! - An operand inside another: GNU cp copies or refuses directories in the order in which it
+//!   meets them.
+//! - Symbolic links that lead out of the source: under `-L` they may reach the growing target.
+//! - Different answers to `-i` within a tree: the order of the prompts is that of the directory.
+//! - Sockets and devices that are hard links of their own copies, under `--copy-contents`: either
+//!   the check of the target or the open may fail first.
 //!
-//! And because GNU cp is wrong, or was:
-//! - Devices in the target: GNU cp gives them the mode, owner and times of the file that is written to them.
-//! - Set-id and sticky bits in the target: GNU cp 9.1 leaves them on a file it writes over with `--preserve=mode`, which gives
-//!   the new content the old one's rights.
-//! - Attributes of directories behind links (`-L`, `-H`): GNU cp looks for them on the link and finds none.
-//! - `--reflink=always` where it fails: GNU cp left an empty file until release 9.2.
-//! - Backups and removal of a link onto itself (`cp -b link .`) and of a name given twice: GNU cp takes away what it is about
-//!   to read.
-//! - `--backup=simple` into another directory: GNU cp renamed to a name in the working directory until release 9.3.
-//! - Access lists in the target: since 9.7, or a little before, GNU cp leaves them on a file that `-a` writes over with one
+//! Excluded, since GNU cp is or was wrong:
+//! - Devices in the target: GNU cp gives them the mode, owner and times of the file written
+//!   to them.
+//! - Set-ID and sticky bits in the target: GNU cp 9.1 keeps them on a file that it overwrites with
+//!   `--preserve=mode`, so the new content gets the old file's privileges.
+//! - Attributes of directories behind links (`-L`, `-H`): GNU cp looks for them on the link and
+//!   finds none.
+//! - A failing `--reflink=always`: GNU cp left an empty file until release 9.2.
+//! - Backups and removal of a link onto itself (`cp -b link .`) and of a name given twice: GNU cp
+//!   removes what it is about to read.
+//! - `--backup=simple` into another directory: GNU cp renamed to a name in the working directory
+//!   until release 9.3.
+//! - ACLs in the target: since about 9.7, GNU cp keeps them on a file that `-a` overwrites with one
 //!   that has none.
 //! - Backups where a directory meets a file: GNU cp refused that until release 9.5.
 
@@ -49,16 +55,16 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use case::{Case, case};
 
-/// The first release that makes backups where a directory meets a file.
+/// First release that makes backups where a directory meets a file.
 const BACKS_UP_ACROSS_KINDS: Release = Release(9, 5);
 
-/// The first release seen to leave the access list of a file on it that is written over by one without (`-a`).
+/// First release seen to keep a file's ACL when `-a` overwrites it with a file without one.
 const LISTS_STAY: Release = Release(9, 7);
 
-/// The seed of a run for which none is given: the same every time, so that a change is judged and not chance.
+/// Default seed. It is fixed, so that a failure is due to a change and not to chance.
 const SEED: u64 = 20_260_901;
 
-/// Gives the seed of this run: `HAUL_SEED`, which may be `new`.
+/// Returns the seed of this run: `HAUL_SEED`, which may be `new`.
 fn seed() -> u64 {
     let given = std::env::var("HAUL_SEED").unwrap_or_else(|_| SEED.to_string());
     given.parse().unwrap_or_else(|_| {
@@ -79,17 +85,17 @@ fn runner(seed: u64, cases: usize) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
-/// What a run of cases has seen.
+/// Statistics of a run of cases.
 #[derive(Default)]
 struct Seen {
     compared: Cell<usize>,
     /// Compared, and copied without an error.
     clean: Cell<usize>,
-    /// Without an answer of GNU cp's to compare with.
+    /// Cases without an answer from GNU cp.
     no_answer: Cell<usize>,
-    /// What differed, where all cases are listed.
+    /// Differing cases, with `HAUL_LIST`.
     listed: RefCell<Vec<String>>,
-    /// Options that were part of a command line without an error.
+    /// Options of command lines that succeeded.
     options: RefCell<BTreeSet<&'static str>>,
 }
 
@@ -104,7 +110,7 @@ impl Seen {
     }
 }
 
-/// Tells whether GNU cp gave an answer that the newest release would give too.
+/// True if GNU cp gave an answer that the newest release would give too.
 fn has_answer(case: &Case, verdict: &Verdict, release: Release) -> bool {
     let across_kinds = case.choices.backs_up()
         && release < BACKS_UP_ACROSS_KINDS

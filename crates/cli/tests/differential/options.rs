@@ -1,15 +1,16 @@
-//! Random options: every one of GNU cp's, in any order, with arguments good and bad.
+//! Random options: all of GNU cp's, in any order, with valid and invalid arguments.
 
 use haul_testkit::Release;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The first release whose `--update` takes an argument with the meanings it has today, and that has the newest flags.
+/// First release whose `--update` accepts an argument with today's meaning, and that has the
+/// newest flags.
 const UPDATE_TAKES_A_WORD: Release = Release(9, 5);
-/// The first release that leaves nothing behind where `--reflink=always` fails.
+/// First release that leaves no file behind if `--reflink=always` fails.
 const FAILED_CLONE_LEAVES_NOTHING: Release = Release(9, 2);
 
-/// Options of which each does something of its own. Those named twice are the ones that meet others in the most ways.
+/// Options with an effect of their own. Those that interact most are listed more than once.
 const OPTIONS: [&str; 61] = [
     "-p",
     "-d",
@@ -74,11 +75,11 @@ const OPTIONS: [&str; 61] = [
     "--context=some:label",
 ];
 
-/// The first release that makes simple backups in the directory of their files, and not in the one it was started in.
+/// First release that makes simple backups beside the file, and not in the working directory.
 const SIMPLE_BACKUPS_STAY: Release = Release(9, 3);
 const SIMPLE: [&str; 2] = ["--backup=simple", "--backup=nev"];
 
-/// Options that the newest releases have, or have with another meaning than older ones.
+/// Options that are new, or changed meaning, in the newest releases.
 const NEWEST: [&str; 7] = [
     "--update=all",
     "--update=none",
@@ -89,7 +90,7 @@ const NEWEST: [&str; 7] = [
     "--keep-directory-symlink",
 ];
 
-/// Options that always end in an error.
+/// Options that always fail.
 const BAD: [&str; 7] = [
     "--backup=bogus",
     "--backup=n",
@@ -102,24 +103,24 @@ const BAD: [&str; 7] = [
 
 const RECURSIONS: [&str; 7] = ["-r", "-R", "-a", "-a", "-dr", "-rL", "-rp"];
 
-/// What the environment may say of backups; the last but one is no word for it, and the last as [`SIMPLE`].
+/// Values of VERSION_CONTROL; "bogus" is invalid, and "simple" is like [`SIMPLE`].
 const VERSION_CONTROLS: [&str; 7] = ["none", "numbered", "nil", "num", "", "bogus", "simple"];
 const SUFFIXES: [&str; 3] = [".old", "", "a/b"];
 
-/// What is typed where cp asks.
+/// Answers to prompts.
 const ANSWERS: [&str; 7] = ["y", "Y", "yes", "n", "no", "", " y"];
 
-/// What a command line holds beside operands, and what stands around it.
+/// The command line without operands, and its surroundings.
 #[derive(Clone, Debug)]
 pub(crate) struct Choices {
     pub(crate) options: Vec<&'static str>,
     pub(crate) environment: Vec<(&'static str, &'static str)>,
-    /// What is typed, and how often.
+    /// Lines on standard input, and how often they repeat.
     pub(crate) answers: (Vec<&'static str>, usize),
 }
 
 impl Choices {
-    /// Tells whether one of these options is given.
+    /// True if one of these options is given.
     pub(crate) fn any(&self, wanted: &[&str]) -> bool {
         self.options.iter().any(|option| wanted.contains(option))
     }
@@ -128,25 +129,25 @@ impl Choices {
         self.any(&RECURSIONS)
     }
 
-    /// Tells whether links may be followed to what they lead to.
+    /// True if links may be followed.
     pub(crate) fn follows(&self) -> bool {
         self.any(&["-L", "-H", "-rL"])
     }
 
-    /// Tells whether backups may be made.
+    /// True if backups may be made.
     pub(crate) fn backs_up(&self) -> bool {
         self.options.iter().any(|option| {
             *option == "-b" || ["--backup", "-S", "--suffix"].iter().any(|flag| option.starts_with(flag))
         })
     }
 
-    /// Tells whether no file that exists is opened to be written, so that a FIFO there hangs nobody.
+    /// True if no existing file is opened for writing, so a FIFO there can't block.
     pub(crate) fn opens_no_target(&self) -> bool {
         let skips = self.any(&["-n"]) && !self.any(&["-i"]);
         skips || self.any(&["--remove-destination", "-l", "-s"])
     }
 
-    /// Gives what is typed.
+    /// Returns the standard input.
     pub(crate) fn input(&self) -> Vec<u8> {
         let once: Vec<u8> =
             self.answers.0.iter().flat_map(|answer| [answer.as_bytes(), b"\n"].concat()).collect();
@@ -154,7 +155,7 @@ impl Choices {
     }
 }
 
-/// Names the options that a test has to see succeed.
+/// Returns the options that a run must see succeed.
 pub(crate) fn expected_to_succeed(release: Release) -> impl Iterator<Item = &'static str> {
     let newest = if release >= UPDATE_TAKES_A_WORD { &NEWEST[..] } else { &[] };
     let simple = if release >= SIMPLE_BACKUPS_STAY { &SIMPLE[..] } else { &[] };
@@ -188,7 +189,8 @@ fn environment(release: Release) -> impl Strategy<Value = Vec<(&'static str, &'s
         .prop_map(|(control, suffix, posix)| control.into_iter().chain(suffix).chain(posix).collect())
 }
 
-/// Gives answers: of one kind if a tree is copied, because the order of the questions is that of the directory.
+/// Generates answers: all the same if a tree is copied, since the order of prompts is that of
+/// the directory.
 fn answers(recursive: bool) -> BoxedStrategy<(Vec<&'static str>, usize)> {
     const MANY: usize = 200;
     let uniform =
@@ -197,7 +199,7 @@ fn answers(recursive: bool) -> BoxedStrategy<(Vec<&'static str>, usize)> {
     if recursive { uniform.boxed() } else { mixed.boxed() }
 }
 
-/// Gives what may be chosen beside a release of GNU cp.
+/// Generates options, environment and answers for a release of GNU cp.
 pub(crate) fn choices(release: Release) -> impl Strategy<Value = Choices> {
     (
         prop::option::weighted(0.85, prop::sample::select(&RECURSIONS[..])),

@@ -1,4 +1,4 @@
-//! Files in blocks, with the output of one command.
+//! `--block`: files are split into blocks whose output is joined.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use haul_testkit::libc;
 
 use super::Scene;
 
-/// Lines of many lengths, some longer than a block.
+/// Returns lines of many lengths, some longer than a block.
 fn text() -> Vec<u8> {
     let mut text = Vec::new();
     for number in 0..20_000_u32 {
@@ -25,7 +25,7 @@ fn blocks_are_joined_in_order_and_cut_at_lines() {
     fs::write(scene.path().join("t/f"), &text).unwrap();
     for size in ["1", "1K", "64K", "1M", "1G"] {
         if size == "1" {
-            // A command for each line would take long.
+            // One command per line takes long, so use a short file.
             fs::write(scene.path().join("few"), "a\n\nbc\nend").unwrap();
             let outcome = scene.run("--block 1 few -- sed s/$/|/");
             assert_eq!(outcome.printed(), "a|\n|\nbc|\nend|");
@@ -64,7 +64,7 @@ fn a_block_larger_than_the_memory_is_as_large_as_the_file() {
 #[test]
 fn a_thread_that_cannot_be_had_is_told_of() {
     let scene = Scene::of("seq 3 > f");
-    // Without the newer call, threads are made by the older one, with a bit that says so.
+    // Without `clone3`, threads are created by `clone`, whose flags a filter can check.
     let run = scene.each(["-j1", "--block=1K", "f", "--", "cat"]).refusing(&[libc::SYS_clone3], libc::ENOSYS);
     let thread = u32::try_from(libc::CLONE_THREAD).unwrap();
     let outcome = run.refusing_bits(libc::SYS_clone, 0, thread, libc::EAGAIN).finish().unwrap();

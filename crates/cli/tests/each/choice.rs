@@ -9,7 +9,7 @@ const TREE: &str = "mkdir -p t/a/b t/c.d t/skip/in t/empty; echo 1 > t/x.txt; ec
     ln -s gone t/c.d/dangling; mkfifo t/pipe; touch 't/it'\\''s a \"name\"' t/-dash t/*star; \
     touch -d 2001-01-01 t/x.txt; touch -d 2005-05-05 stamp; echo single > file";
 
-/// Options of `haul each` behind the roots, and the words of `find` for the same.
+/// Options of `haul each` with roots, and the equivalent `find` command.
 const CHOICES: [(&str, &str); 15] = [
     ("t", "find t -type f"),
     ("t/", "find t/ -type f"),

@@ -1,4 +1,4 @@
-//! Words, output, failures, ends.
+//! Command arguments, output, failures and termination.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn what_is_shown_is_what_would_be_run() {
 #[test]
 fn output_is_whole_and_complete() {
     let scene = Scene::of("mkdir t; for i in $(seq 60); do echo $i > t/$i; done");
-    // Each writes slowly and in pieces, so that pieces of several would be mixed if they could be.
+    // Each command writes slowly and in pieces, so that outputs would mix if they could.
     let script = "for n in 1 2 3 4 5; do printf '%s ' $(cat {}) ; printf '%s\n' $(cat {}) >&2; done; echo";
     let outcome = scene.each(["-j8", "--shell", "t", "--", script]).finish().unwrap();
     let wanted: Vec<String> = (1..=60).map(|number| format!("{number} ").repeat(5)).collect();
@@ -136,7 +136,7 @@ fn a_batch_too_long_for_one_command_is_run_by_several() {
     let lines = sorted(&outcome.printed());
     assert_eq!(lines.len(), 15_000);
     assert!(lines.windows(2).all(|two| two[0] != two[1]));
-    // One path that is too long is told, and others are run.
+    // An argument list that is too long is reported for each path.
     let scene = Scene::of("mkdir t; touch t/a t/b");
     let script = format!("case {{/}} in a) : {} ;; b) echo b ;; esac", "{}".repeat(60_000));
     let outcome = scene.each(["--shell", "--batch=2", "t", "--", &script]).finish().unwrap();
@@ -154,7 +154,7 @@ fn a_failure_ends_the_run_if_that_is_asked() {
     assert!((1..=2).contains(&ran), "{ran} commands were run");
     assert_eq!(soon.status(), Some(1));
     let begun = Instant::now();
-    // The one that fails does so when the other runs.
+    // The second command fails while the first one runs.
     let script = "mkdir first 2>/dev/null && { sleep 500.5; exit; }; until test -d first; do :; done; exit 1";
     let now = scene.each(["-j2", "--halt=now", "--shell", "t", "--", script, "#"]).finish().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(60));
@@ -191,7 +191,7 @@ fn what_a_command_has_started_does_not_outlive_a_run_that_is_told_to_end() {
         let mark = format!("{}.{}", 600 + signal.as_raw(), std::process::id());
         let running = scene.each(["-j2", "t", "--", "sh", "-c", &format!("sleep {mark}; echo x")]);
         let running = Run::started(running, &mark);
-        // It alone, and not the group of all that it has started.
+        // Signal only this process, not the process group.
         let process = i32::try_from(running.process()).unwrap();
         kill_process(Pid::from_raw(process).unwrap(), signal).unwrap();
         let outcome = running.finish().unwrap();
@@ -232,7 +232,7 @@ fn a_long_list_of_files_is_run_once_each() {
     assert_eq!(count(".done"), 400);
 }
 
-/// Waits for a command to run.
+/// Namespace for starting a run and waiting for its command.
 struct Run;
 
 impl Run {

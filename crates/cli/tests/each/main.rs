@@ -1,9 +1,9 @@
-//! `haul each` beside `find`, `xargs` and the shell: which files, which words, whose output, which exit status.
+//! `haul each` compared with `find`, `xargs` and the shell: files, arguments, output, exit status.
 //!
 //! - [`choice`]: the files that match are those that `find` finds.
-//! - [`commands`]: words, output, failures, ends.
-//! - [`blocks`]: files in blocks, with the output of one command.
-//! - [`ranks`]: the same by several processes.
+//! - [`commands`]: arguments, output, failures and termination.
+//! - [`blocks`]: files in blocks whose output is joined.
+//! - [`ranks`]: several processes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -18,13 +18,13 @@ use std::process::Command;
 
 use haul_testkit::{Outcome, Run, Sandbox};
 
-/// A folder with files for commands.
+/// A directory with files for commands.
 struct Scene {
     sandbox: Sandbox,
 }
 
 impl Scene {
-    /// Makes one by a script of the shell, which is run inside.
+    /// Creates a directory and runs a shell script in it.
     fn of(script: &str) -> Self {
         let scene = Self { sandbox: Sandbox::in_memory().unwrap() };
         assert_eq!(scene.shell(script).status(), Some(0), "{script}");
@@ -35,17 +35,17 @@ impl Scene {
         self.sandbox.path()
     }
 
-    /// Runs a script of the shell inside.
+    /// Runs a shell script in the directory.
     fn shell(&self, script: &str) -> Outcome {
         Run::new(Path::new("/bin/bash")).args(["-ec", script]).in_folder(self.path()).finish().unwrap()
     }
 
-    /// Begins a command line of `haul each` inside.
+    /// Begins a `haul each` command line in the directory.
     fn each<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run {
         Run::new(&haul()).arg("each").args(words).in_folder(self.path())
     }
 
-    /// Runs `haul each` with these words, separated by spaces.
+    /// Runs `haul each` with `words`, separated by spaces.
     fn run(&self, words: &str) -> Outcome {
         self.each(words.split_whitespace()).finish().unwrap()
     }
@@ -55,14 +55,14 @@ fn haul() -> PathBuf {
     fs::canonicalize(env!("CARGO_BIN_EXE_haul")).unwrap()
 }
 
-/// Returns the lines of some output, sorted.
+/// Returns the lines of a text, sorted.
 fn sorted(text: &str) -> Vec<String> {
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
     lines.sort();
     lines
 }
 
-/// Tells whether any process has this text in its command line.
+/// Returns true if any process has this text in its command line.
 fn runs(text: &str) -> bool {
     Command::new("pgrep").args(["-f", "--", text]).output().unwrap().status.success()
 }

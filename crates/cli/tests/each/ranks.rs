@@ -1,11 +1,11 @@
-//! The same by several processes.
+//! Several processes run the same commands as one.
 
 use haul_testkit::mpi::Mpi;
 use haul_testkit::skip;
 
 use super::Scene;
 
-/// The options by which so many processes work with one worker each.
+/// Returns the options for this number of ranks.
 fn by(mpi: &Mpi, ranks: usize) -> Vec<String> {
     let (launcher, library) = (mpi.launcher().display(), mpi.library().display());
     let own =
@@ -42,8 +42,8 @@ fn ranks_run_what_one_process_runs() {
     }
 }
 
-/// Runs a script for each file by two processes with one worker each; returns what was printed, and the
-/// status.
+/// Runs a script for each file with two ranks of one worker each; returns the exit status and
+/// the errors.
 fn halted(mpi: &Mpi, scene: &Scene, halt: &str, script: &str) -> (Option<i32>, String) {
     let mut words = by(mpi, 2);
     words.extend(["-j1", halt, "t", "--", "sh", "-c", script, "{}", "{}"].map(str::to_owned));
@@ -57,7 +57,7 @@ fn halted(mpi: &Mpi, scene: &Scene, halt: &str, script: &str) -> (Option<i32>, S
 fn a_failure_ends_the_commands_of_all_ranks() {
     let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
     let scene = Scene::of("mkdir t t/1 t/2; for f in $(seq 200); do echo > t/1/$f; echo > t/2/$f; done");
-    // Who is first waits; who is second, which is another rank's command, fails once that runs.
+    // The first command waits. The second, on the other rank, fails once the first one runs.
     let script = "mkdir first 2> /dev/null || exit 3; sleep 60; touch slept";
     let (status, errors) = halted(&mpi, &scene, "--halt=now", script);
     assert_eq!(status, Some(1), "{errors}");
@@ -71,7 +71,8 @@ fn no_rank_begins_more_after_a_failure() {
     let scene = Scene::of(
         "mkdir t t/1 t/2 begun; (cd t/1; seq 3000 | xargs touch); (cd t/2; seq 3000 | xargs touch)",
     );
-    // A rank that is not told runs the 128 that it has in hand, for more than six seconds.
+    // Without notice, a rank would run all the 128 commands that it holds, for more than
+    // six seconds.
     let script = "mkdir first 2> /dev/null && exit 3; mktemp -p begun > /dev/null; sleep 0.05";
     let (status, errors) = halted(&mpi, &scene, "--halt=soon", script);
     assert_eq!(status, Some(1), "{errors}");

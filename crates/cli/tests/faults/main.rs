@@ -1,9 +1,9 @@
-//! The fault sweep of the copy, which needs a build with the fault hook compiled in.
+//! Fault sweep of the copy. It needs a build with the fault hook.
 
 #[cfg(feature = "fault")]
 mod sweep;
 
-/// Without the hook there is nothing to sweep: that must not look like a sweep that passed.
+/// Reports a skip: without the hook, an empty run must not look like a passed sweep.
 #[cfg(not(feature = "fault"))]
 #[test]
 fn the_sweep_is_built() {

@@ -1,18 +1,22 @@
-//! The fault sweep: every operation fails once, and nothing is lost in silence.
+//! Fault sweep: every operation fails once, and nothing is lost silently.
 //!
-//! Needs the feature `fault`, which compiles a hook into the one place through which all system calls and completions pass.
-//! A run without a fault counts how often each operation happens; then each occurrence of each operation is made to fail with
-//! each error number, and each read and write is shortened. A case is good when the copy is right and the status 0, or the
-//! status is 1 and every entry that is not right is named in a message (see `haul_testkit::verdict`, which has tests of its
-//! own). Nothing may hang, panic or die by a signal.
+//! Needs the feature `fault`, which compiles a hook into the one place through which all system
+//! calls and completions pass. A run without a fault counts the operations. Then each occurrence of
+//! each operation fails with each errno, and each read and write is shortened. A case passes if the
+//! copy is right and the status 0, or if the status is 1 and a message names every entry that is
+//! not right (see `haul_testkit::verdict`, which has its own tests). Nothing may hang, panic or die
+//! by a signal.
 //!
-//! Each engine is swept as it works by default and in each way of its operations (`--ops`), through the page cache in memory
-//! and past it (`--direct`) on ext4: forty sweeps. Each proves first, by the operations counted, that the engine in use is the
-//! one asked for. An engine that the fault refuses before anything was touched has to be named, and the target as it was.
+//! Each engine is swept with its default and with each kind of operation (`--ops`), buffered on
+//! tmpfs and with direct I/O (`--direct`) on ext4: forty sweeps. Each first proves, by the counted
+//! operations, that the requested engine is in use. If the fault makes the run reject the engine
+//! before anything is touched, the message must name it and the target must be unchanged.
 //!
-//! Scenes: a fresh copy with one worker and with four, a copy onto an older one, as it is, removed and kept, and one with the switches that make calls of
-//! their own. A full run (`HAUL_FULL=1`) takes every occurrence of each operation with each error; others a sample of these
-//! pairs, half of it of what the engines are made of, chosen by a seed that is printed (`HAUL_SEED`).
+//! Scenes: a fresh copy with one worker and with four; a copy onto an older one, which is
+//! overwritten, removed or backed up; and one with switches that make calls of their own. A full
+//! run (`HAUL_FULL=1`) covers every occurrence of each operation with each errno. Other runs take a
+//! sample of these pairs, half of it from the engines' own operations, chosen by a seed that is
+//! printed (`HAUL_SEED`).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -37,11 +41,11 @@ use haul_testkit::{
 };
 
 const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "ENOMEM", "EACCES", "EMFILE"];
-/// What says to a part of an engine that it cannot do something, or not now.
+/// Errnos that mean "not supported" or "not now" to an engine.
 const REFUSALS: [&str; 5] = ["EAGAIN", "EINVAL", "ENOSYS", "EOPNOTSUPP", "EPERM"];
 const SHORT: [&str; 3] = ["short=0", "short=1", "short=-1"];
 const TRANSFERS: [&str; 3] = ["read", "write", "copy_file_range"];
-/// The operations that engines and switches differ in, which also fail with [`REFUSALS`].
+/// Operations in which engines and switches differ; they also fail with [`REFUSALS`].
 const MACHINERY: [&str; 21] = [
     "read",
     "write",
@@ -65,14 +69,14 @@ const MACHINERY: [&str; 21] = [
     "io_destroy",
     "eventfd2",
 ];
-/// Cases of a sweep that is not full: of an engine as it works by default, and of another.
+/// Cases of a sampled sweep: with default operations, and with others.
 const SAMPLE_DEFAULT: usize = 300;
 const SAMPLE: usize = 120;
 const FULL_AT_LEAST: usize = 3000;
 const HANG: Duration = Duration::from_secs(20);
 const DISK_BYTES: u64 = 128 << 20;
 
-/// How an engine is run.
+/// Configuration of an engine.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     engine: &'static str,
@@ -84,17 +88,17 @@ impl Way {
     fn options(self) -> Vec<String> {
         let mut options = vec![format!("--engine={}", self.engine)];
         if let Some(ops) = self.ops {
-            // Short blocks, so that a file has several of them in flight.
+            // Small blocks, so that several blocks of a file are in flight.
             options.extend([format!("--ops={ops}"), "--block-size=16K".into(), "--queue-depth=6".into()]);
         }
         options.extend(self.direct.then(|| "--direct".to_owned()));
         options
     }
 
-    /// Says what in the counts of a good copy tells that the engine in use is another; `None` if nothing does.
+    /// Returns the evidence in the counts of a good copy that another engine was used, if any.
     fn misses(self, counts: &BTreeMap<String, u64>) -> Option<String> {
         let listed = self.ops == Some("batch");
-        // Of each engine, what it alone does; and whether this way does it.
+        // Operations of one engine only, and whether this configuration uses them.
         let marks = [
             ("io_uring_enter", self.engine == "io-uring"),
             ("io_submit", self.engine == "kernel-aio"),
@@ -110,7 +114,7 @@ impl Way {
     }
 }
 
-/// How a copy begins.
+/// Initial state and options of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
     FreshAlone,
@@ -131,7 +135,8 @@ const SCENES: [Scene; 6] = [
 ];
 
 impl Scene {
-    /// Its options. Without `--reflink=never` long files are copied inside the kernel, with it by the engine.
+    /// Options of the scene. Long files are copied in the kernel, unless `--reflink=never` leaves
+    /// them to the engine.
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::FreshAlone => &["-j1"],
@@ -143,7 +148,7 @@ impl Scene {
         }
     }
 
-    /// Says whether something older lies in the target.
+    /// True if the target holds an older copy.
     fn is_onto_older(self) -> bool {
         matches!(self, Self::OntoOlder | Self::OntoOlderRemoved | Self::OntoOlderKept)
     }
@@ -157,7 +162,7 @@ struct Case {
     effect: &'static str,
 }
 
-/// The tree that is copied: about a dozen entries, one of each kind that a copier can lose something of.
+/// The source tree: about a dozen entries, one of each kind that a copier can damage.
 fn tree() -> Spec {
     let data = |bytes| Piece::Data { seed: 3, bytes };
     let sparse = vec![data(5000), Piece::Hole(1 << 20), data(70_000), Piece::Hole(300_000)];
@@ -188,7 +193,7 @@ fn tree() -> Spec {
     }
 }
 
-/// What lies in the target when a copy goes onto an older one: other contents, other modes, and not everything.
+/// The older copy in the target: other contents, other modes, and incomplete.
 fn older() -> Spec {
     let mut nodes = tree().nodes;
     nodes.retain(|node| !matches!(node.kind, Kind::HardLink(_) | Kind::Fifo | Kind::Socket));
@@ -203,7 +208,7 @@ fn older() -> Spec {
     Spec { nodes }
 }
 
-/// Builds [`older`], the folder itself as old as what is in it.
+/// Builds [`older`], with the directory itself as old as its entries.
 fn build_older(root: &Path) -> io::Result<()> {
     older().build(root)?;
     fs::File::open(root)?.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))
@@ -214,12 +219,12 @@ struct Sweep {
     way: Way,
     sandbox: Sandbox,
     expected: Snapshot,
-    /// What [`older`] looks like before the copy.
+    /// Snapshot of [`older`] before the copy.
     older: Snapshot,
     nothing: Snapshot,
 }
 
-/// What one case came to.
+/// Result of one case.
 struct Result {
     fired: bool,
     verdict: std::result::Result<Verdict, String>,
@@ -235,7 +240,8 @@ impl Sweep {
         Ok(Self { program: program!(), way, expected, older, nothing, sandbox })
     }
 
-    /// Runs one copy into a target of its own, with `fault` as the hook's order, and gives the outcome and the hook's log.
+    /// Runs one copy into a target of its own with `fault` for the hook; returns the outcome and
+    /// the hook's log.
     fn copy(&self, scene: Scene, more: &[&str], fault: &str, worker: usize) -> io::Result<(Outcome, String)> {
         let [target, log] = ["target", "log"].map(|name| self.sandbox.join(format!("{name}-{worker}")));
         remove_tree(&target);
@@ -249,7 +255,6 @@ impl Sweep {
         Ok((outcome, fs::read_to_string(&log)?))
     }
 
-    /// Runs one case.
     fn try_case(&self, case: &Case, worker: usize) -> io::Result<Result> {
         let fault = format!("{}:{}:{}", case.operation, case.occurrence, case.effect);
         let (outcome, log) = self.copy(case.scene, &[], &fault, worker)?;
@@ -283,7 +288,7 @@ impl Sweep {
         })
     }
 
-    /// Fails unless every file of what was there before is there still, under its name or as a backup.
+    /// Fails unless every older file still exists, under its name or as a backup.
     fn is_kept(&self, target: &Path) -> std::result::Result<(), String> {
         let older = self.sandbox.join("older");
         for path in self.older.entries().keys().map(|path| Path::new(OsStr::from_bytes(path))) {
@@ -300,7 +305,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Says how what is at `target`, if anything, differs from what is expected there.
+    /// Compares `target`, which may be missing, with the expected tree.
     fn differences(&self, expected: &Snapshot, target: &PathBuf) -> std::result::Result<Differences, String> {
         if fs::symlink_metadata(target).is_err() {
             return compare(expected, &self.nothing, Facts::PRESERVED).map_err(|error| error.to_string());
@@ -309,7 +314,7 @@ impl Sweep {
         compare(expected, &found, Facts::PRESERVED).map_err(|error| error.to_string())
     }
 
-    /// Counts how often each operation happens in a good copy.
+    /// Counts the operations of a good copy.
     fn count(&self, scene: Scene) -> BTreeMap<String, u64> {
         let (outcome, log) = self.copy(scene, &[], "count", 0).unwrap();
         let verdict = self.verdict(&outcome, scene, 0);
@@ -325,7 +330,7 @@ impl Sweep {
             pairs.filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?))).collect();
         assert!(counts.len() >= 8, "the hook counted next to nothing: {log:?}");
         if scene == Scene::Switched {
-            // Past the page cache there is nothing to drop, but a file with holes goes through it.
+            // Direct I/O leaves no cache to drop, except for files with holes, which are buffered.
             for operation in ["fallocate", "cachestat", "sync_file_range"] {
                 let goes_direct = self.way.direct && operation != "fallocate";
                 assert!(counts.contains_key(operation) || goes_direct, "no {operation}: {counts:?}");
@@ -334,7 +339,7 @@ impl Sweep {
         counts
     }
 
-    /// Fails unless the engine in use is the one asked for.
+    /// Asserts that the requested engine is in use.
     fn prove_engine(&self) {
         for scene in SCENES {
             assert_eq!(self.way.misses(&self.count(scene)), None, "{:?}, {scene:?}", self.way);
@@ -344,7 +349,7 @@ impl Sweep {
         assert!(said.contains(&format!("engine {}, ", self.way.engine)), "{:?}: {said}", self.way);
     }
 
-    /// Lists every case, in groups of one scene, operation and effect.
+    /// Lists every case, grouped by scene, operation and effect.
     fn groups(&self) -> Vec<Vec<Case>> {
         let mut groups = Vec::new();
         for scene in SCENES {
@@ -362,7 +367,7 @@ impl Sweep {
         groups
     }
 
-    /// Runs the cases on two threads and gives what each came to, in order.
+    /// Runs the cases on two threads; returns their results in order.
     fn run(&self, cases: &[Case]) -> Vec<Result> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::new());
@@ -388,7 +393,8 @@ fn take<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> 
     cases.get(index).map(|case| (index, case))
 }
 
-/// Takes all cases of a full run; or one of each of some groups, half of them about [`MACHINERY`], as the seed has it.
+/// Returns all cases in a full run. Otherwise, picks one case each of random groups, half of them
+/// about [`MACHINERY`].
 fn choose(groups: Vec<Vec<Case>>, seed: u64, sample: usize) -> Vec<Case> {
     if needs::is_full_run() {
         return groups.into_iter().flatten().collect();
@@ -410,7 +416,7 @@ fn choose(groups: Vec<Vec<Case>>, seed: u64, sample: usize) -> Vec<Case> {
     cases
 }
 
-/// Sweeps an engine as it works by default and in each of its ways.
+/// Sweeps an engine with its default and with each kind of operation.
 fn sweep_engine(engine: &'static str, direct: bool, place: &dyn Fn() -> Sandbox) {
     require!(program!().needs_haul());
     for ops in [None, Some("single"), Some("multi"), Some("batch")] {
@@ -456,13 +462,13 @@ fn sweep(way: Way, sandbox: Sandbox) {
     }
 }
 
-/// Sweeps an engine through the page cache, in memory.
+/// Sweeps an engine with buffered I/O, on tmpfs.
 fn sweep_in_memory(engine: &'static str) {
     require!(needs::root());
     sweep_engine(engine, false, &|| Sandbox::in_memory().unwrap());
 }
 
-/// Sweeps an engine past the page cache, on a disk that has that way.
+/// Sweeps an engine with direct I/O, on ext4.
 fn sweep_on_disk(engine: &'static str) {
     require!(needs::loop_mount("ext4"));
     let disk = Mount::image("ext4", DISK_BYTES).unwrap();

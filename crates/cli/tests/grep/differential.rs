@@ -1,9 +1,10 @@
-//! Random patterns, options and inputs: the same as GNU grep, byte by byte.
+//! Random patterns, options and inputs, compared with GNU grep byte for byte.
 //!
-//! `HAUL_CASES` sets the number of cases, `HAUL_SEED` begins elsewhere; each case that differs is printed. Left out, because
-//! GNU grep's answer is an accident of its engines: words' ends beside bytes that are no characters, the empty word (`-w ''`)
-//! inside of a character, and `^*` in colours; two files of which the first makes its buffer grow before the second turns
-//! binary; a pattern with a back-reference on a line of many kilobytes, which takes all memory.
+//! `HAUL_CASES` sets the number of cases, `HAUL_SEED` the seed; each differing case is printed.
+//! Excluded, since GNU grep's answer is an accident of its engines: word boundaries beside invalid
+//! bytes; the empty word (`-w ''`) inside a character; `^*` with colours; two files, the first of
+//! which grows the buffer before the second turns binary; and a pattern with a back-reference on a
+//! line of many kilobytes, which exhausts memory.
 
 use std::path::Path;
 
@@ -85,7 +86,7 @@ const BASIC: &[&str] = &[
     ".\\{5,9\\}",
     "[[.a.]]",
     "[[=b=]x]",
-    // What is none.
+    // Invalid patterns.
     "a\\",
     "[",
     "[a",
@@ -232,7 +233,7 @@ const OPTIONS: &[&str] = &[
 const COLORS: &[&str] =
     &["sl=1:cx=2", "rv:sl=1;3:cx=44", "mt=4:ne", "ms=1:mc=2:se=3:fn=9:bn=8:ln=", "mt=x:ne"];
 
-/// Makes the files, and says what they are called.
+/// Writes the files, and returns their names.
 fn files(scene: &Scene) -> Vec<&'static str> {
     let words = ["foo", "bar", "x", "", "foo bar", "a.b", "Foo"];
     let numbered: String = (0..60).map(|line| format!("{line} line {}\n", words[line * line % 7])).collect();
@@ -259,7 +260,7 @@ fn files(scene: &Scene) -> Vec<&'static str> {
     files.map(|(name, _)| name).to_vec()
 }
 
-/// A command line, its locale, its colours and its standard input.
+/// A command line with its locale, colours and standard input.
 #[derive(Debug)]
 struct Case {
     words: Vec<String>,
@@ -295,7 +296,7 @@ impl Case {
         Self { words, locale, colors, input }
     }
 
-    /// Tells whether GNU grep gives an answer to compare with.
+    /// True if GNU grep gives an answer to compare with.
     fn has_an_answer(&self) -> bool {
         let has = |word: &str| self.words.iter().any(|given| given == word) || self.input == Some(word);
         let pattern = &self.words[self.words.iter().position(|word| word == "-e").unwrap() + 1];
@@ -334,7 +335,7 @@ fn random_searches_come_to_the_same_as_gnu_greps() {
         let theirs = theirs.finish().unwrap();
         let ours = case.of(scene.haul(none, case.locale), &scene).finish().unwrap();
         matched += usize::from(theirs.status() == Some(0));
-        // Once there is a line, what could not be read before or after does not matter.
+        // With -q, a match hides errors of files before or after it.
         let is_quiet = case.words.iter().any(|word| word == "-q") && theirs.status() == Some(0);
         let same = ours.status() == theirs.status()
             && ours.stdout == theirs.stdout
@@ -366,7 +367,7 @@ fn context_among_what_is_no_text_is_gnu_greps() {
         let pieces: [&[u8]; 6] = [b"1\n", b"\xff1\n", b"foo\n", b"\xfe\n", b"2", b"\n"];
         write(&(0..length).flat_map(|_| *pieces.choose(&mut random).unwrap()).copied().collect::<Vec<_>>());
     }
-    // What GNU grep reads at a time ends within line 18236.
+    // GNU grep's read buffer ends within line 18236.
     for end in ["a\0b\n1\n", "a\0b\n18235 too\n"] {
         write(&[numbers.as_bytes(), end.as_bytes()].concat());
     }

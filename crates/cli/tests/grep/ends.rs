@@ -1,4 +1,4 @@
-//! Where nobody takes what is found: the search ends at once, however much there is to search.
+//! If nobody reads the output, the search ends at once, however large the input is.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use haul_testkit::{Run, libc, require};
 
 use super::{Scene, haul, needs_gnu, verdict};
 
-/// Searches an endless input by the shell's means, with a line of it before.
+/// Searches endless input in a shell, after the command `before`.
 fn endless(scene: &Scene, program: &str, before: &str) -> Run {
     let script = format!("{before} yes 2>&- | {{ exec {program} y; }}");
     scene.run(Path::new("/bin/bash"), ["-c", &script], "C")
@@ -79,7 +79,7 @@ fn what_is_named_behind_a_file_with_a_line_is_not_met_where_only_the_status_coun
     ] {
         for _ in 0..5 {
             let run = |program: &str| {
-                // The shell keeps the FIFO open, in which nothing comes.
+                // The shell holds the FIFO open without writing to it.
                 let line = format!("exec 4<> silent; {}", line.replace("GREP", program));
                 let run = scene.run(Path::new("/bin/bash"), ["-c", &line], "C");
                 let outcome = run.within(Duration::from_secs(60)).finish().unwrap();

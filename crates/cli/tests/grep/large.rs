@@ -1,4 +1,4 @@
-//! Files that are searched in pieces by all workers: numbers, context and limits go over their borders.
+//! Files that all workers search in pieces: line numbers, context and limits cross the boundaries.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,8 +7,8 @@ use haul_testkit::require;
 
 use super::{Scene, needs_gnu};
 
-/// Writes a file of some twenty pieces: short lines, a line that goes over several pieces, and matches that are rare, but in
-/// rows.
+/// Writes a file of some twenty pieces: short lines, optionally one line that spans several pieces,
+/// and rare clusters of matches.
 fn write(scene: &Scene, name: &str, long_line: bool, end: &[u8]) {
     let mut text = String::new();
     for line in 0..600_000_u32 {
@@ -66,7 +66,7 @@ fn a_line_is_read_a_few_times_however_long_it_is() {
     {
         scene.same(words, false);
     }
-    // What the children of the shell have read is counted as its own once they are over.
+    // The kernel adds the reads of a child to those of its parent once it has been waited for.
     let counted = |script: &str| -> u64 {
         let script = format!("{script}; read -r name bytes < /proc/$$/io; echo $name $bytes");
         let outcome = scene.run(Path::new("/bin/bash"), ["-c", &script], "C").finish().unwrap();
@@ -95,7 +95,7 @@ fn a_line_is_read_a_few_times_however_long_it_is() {
 fn a_late_nul_makes_a_file_binary_where_gnu_grep_sees_it() {
     require!(needs_gnu());
     let scene = Scene::new();
-    // A long line would make GNU grep read more at a time.
+    // A long line would make GNU grep grow its buffer.
     write(&scene, "large", false, b"the needle\0in a binary\0needle\nneedle\n");
     for words in [
         "-n needle large",

@@ -1,15 +1,16 @@
-//! `haul grep` beside GNU grep and ripgrep.
+//! `haul grep` compared with GNU grep and ripgrep.
 //!
-//! - [`differential`]: random patterns, options and inputs, the same output, messages and exit status as GNU grep.
+//! - [`differential`]: random patterns, options and inputs: same output, messages and exit status
+//!   as GNU grep.
 //! - [`trees`]: real trees, odd names, links, devices, holes.
-//! - [`large`]: files that are searched in pieces.
-//! - [`ends`]: where nobody takes what is found.
-//! - [`streams`]: standard input and who reads it after, files that grow, results that wait.
-//! - [`patterns`]: patterns that POSIX leaves open, and what is none.
-//! - [`perl`]: patterns as Perl writes them.
-//! - [`ranks`]: the same by several processes.
-//! - [`references`]: back-references, judged by a definition and beside GNU grep.
-//! - [`words`]: classes of characters, whole words, and patterns that are empty.
+//! - [`large`]: files searched in pieces.
+//! - [`ends`]: output that nobody reads.
+//! - [`streams`]: standard input and its next reader, growing files, delayed results.
+//! - [`patterns`]: patterns that POSIX leaves undefined, and invalid ones.
+//! - [`perl`]: Perl patterns.
+//! - [`ranks`]: several processes.
+//! - [`references`]: back-references, checked against a definition and GNU grep.
+//! - [`words`]: character classes, whole words, and empty patterns.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -31,7 +32,7 @@ use std::process::Command;
 
 use haul_testkit::{Outcome, Run, Sandbox};
 
-/// A folder in which there is something to search.
+/// A directory to search.
 struct Scene {
     sandbox: Sandbox,
 }
@@ -41,7 +42,7 @@ impl Scene {
         Self { sandbox: Sandbox::in_memory().unwrap() }
     }
 
-    /// Makes one by a script of the shell, which is run inside.
+    /// Creates a directory and runs a shell script in it.
     fn of(script: &str) -> Self {
         let scene = Self::new();
         scene.sandbox.script(script).unwrap();
@@ -56,14 +57,14 @@ impl Scene {
         Run::new(program).args(words).in_folder(self.path()).env("LC_ALL", locale)
     }
 
-    /// Begins a command line of `haul grep` inside.
+    /// Begins a `haul grep` command line in the directory.
     fn haul<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> Run {
         self.run(&haul(), ["grep"], locale).args(words)
     }
 
-    /// Runs both programs with these words, separated by spaces; what they come to has to be the same, but for the order of
-    /// lines if `sorted`, and but for what could not be read where a line was found by `-q`: then there was no need to meet it.
-    /// Returns what haul's came to.
+    /// Runs both programs with `words`, separated by spaces, and asserts the same result. Lines may
+    /// be reordered if `sorted`. Errors don't count if `-rq` found a match, since either program
+    /// may stop before it meets them. Returns haul's outcome.
     fn same(&self, words: &str, sorted: bool) -> Outcome {
         let split = || words.split_whitespace();
         let theirs = self.run(Path::new("/usr/bin/grep"), split(), "C.UTF-8").finish().unwrap();
@@ -84,14 +85,14 @@ fn haul() -> PathBuf {
     named.unwrap_or_else(|| fs::canonicalize(env!("CARGO_BIN_EXE_haul")).unwrap())
 }
 
-/// Gives the reason to skip a comparison with GNU grep.
+/// Returns the reason to skip a comparison with GNU grep, if any.
 fn needs_gnu() -> Option<String> {
     let version = Command::new("/usr/bin/grep").arg("--version").output();
     let is_known = version.is_ok_and(|output| output.stdout.starts_with(b"grep (GNU grep) 3."));
     (!is_known).then(|| "needs GNU grep 3 as /usr/bin/grep".to_owned())
 }
 
-/// Says what a run came to, in a form that two runs can be compared by.
+/// Normalises the status, output and messages of a run for comparison.
 fn verdict(outcome: &Outcome, sorted: bool) -> (Option<i32>, Vec<String>, Vec<String>) {
     let lines = |text: &str, sort: bool| {
         let mut lines: Vec<_> = text.split(['\n', '\0']).map(str::to_owned).collect();

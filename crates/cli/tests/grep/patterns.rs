@@ -1,4 +1,4 @@
-//! Patterns on the border of what POSIX says: GNU grep's answers, and its refusals.
+//! Patterns at the limits of POSIX: GNU grep's results, and its errors.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use haul_testkit::require;
 use super::words::{LOCALES, same};
 use super::{Scene, needs_gnu, verdict};
 
-/// Searches these lines for each of the patterns in both locales, written as these options say.
+/// Searches these lines for each pattern with these options, in both locales.
 fn all_the_same(lines: &[u8], options: &[&str], patterns: &[&str]) {
     let scene = Scene::new();
     fs::write(scene.path().join("lines"), lines).unwrap();
@@ -59,7 +59,7 @@ fn what_begins_a_pattern_is_gnu_greps() {
 #[test]
 fn groups_that_found_nothing_are_asked_for_as_in_gnu_grep() {
     require!(needs_gnu());
-    // Not `(b*)+a\1`, where the C library copies the group and then misses lines: see `references`.
+    // Not `(b*)+a\1`: the C library copies the group and then misses lines, see `references`.
     let patterns = [r"(b*)*a\1", r"(b?)*a\1", r"(b|)*a\1", r"(a|(b*))*\2", r"(b)*a\1", r"((a)|(b*))*\3"];
     all_the_same(b"a\nba\nbba\nbab\nab\nabab\nbac\naca\n", &["-nE"], &patterns);
     all_the_same(b"a\nba\nbba\nbab\nab\nabab\nbac\naca\n", &["-nxE"], &patterns);

@@ -1,7 +1,9 @@
-//! Perl's patterns as GNU grep takes them: the same PCRE2, so the same lines, parts and messages.
+//! Perl patterns, compared with GNU grep: both use PCRE2, so lines, matched parts and messages
+//! must match.
 //!
-//! Left out is what changed between the PCRE2 of Debian 12 (10.42) and ours: `{,2}`, spaces in `{}`, look-behind of a
-//! varying length, and negated classes beside characters that are not ASCII, which 10.42 misses (its issue 224).
+//! Excluded are differences between the PCRE2 of Debian 12 (10.42) and ours: `{,2}`, spaces in
+//! `{}`, look-behind of variable length, and negated classes beside non-ASCII characters, which
+//! 10.42 misses (its issue 224).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +15,7 @@ use haul_testkit::require;
 use super::words::LOCALES;
 use super::{Scene, needs_gnu, verdict};
 
-/// Searches a text for a pattern with these options, and has both programs find the same.
+/// Searches a text with these options and pattern, and asserts that both programs find the same.
 fn same_parts(scene: &Scene, text: &[u8], words: &[&[u8]], locale: &str) {
     let words: Vec<_> = words.iter().map(|word| OsStr::from_bytes(word)).collect();
     fs::write(scene.path().join("text"), text).unwrap();
@@ -62,7 +64,7 @@ fn what_the_engine_knows_and_perl_does_not_is_taken_as_perls() {
         r"(?i:AB)",
         r"(?U)a+",
         r"(?P<n>a)b",
-        // What is none.
+        // Invalid patterns.
         r"a**",
         r"a{1}{2}",
         r"^*a",

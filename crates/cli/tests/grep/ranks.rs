@@ -1,11 +1,11 @@
-//! The same by several processes.
+//! Several processes find the same as one.
 
 use haul_testkit::mpi::Mpi;
 use haul_testkit::{Outcome, skip};
 
 use super::{Scene, verdict};
 
-/// Runs haul with these words, separated by spaces, by several processes.
+/// Runs `haul grep` with `words`, separated by spaces, on several ranks.
 fn by_ranks(scene: &Scene, mpi: &Mpi, ranks: u32, words: &str) -> Outcome {
     let (launcher, library) = (mpi.launcher().display(), mpi.library().display());
     let own = format!("--clients={ranks} --launcher={launcher} --mpi-lib={library}");
@@ -40,7 +40,7 @@ fn ranks_find_what_one_process_finds() {
         "mkdir -p t/s; for f in t/{a,b,c,d,e} t/s/{x,y,z}; do seq -f \"%g $f\" 500 > $f; done; \
          seq 2000000 > t/large; printf '1\\0\\n' > t/binary; seq 30 > top",
     );
-    // Of each way to show something one line, and of one all numbers of ranks: each run takes most of a second.
+    // Each run takes most of a second, so only the first line runs with several numbers of ranks.
     let lines: [(&str, &[u32]); 6] = [
         ("-rn 7", &[1, 2, 4]),
         ("-rc 1", &[4]),

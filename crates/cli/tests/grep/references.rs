@@ -1,10 +1,12 @@
-//! Back-references: random patterns of groups, alternatives, repetitions (also of nothing) and several references, on all
-//! short lines of two letters.
+//! Back-references: random patterns of groups, alternatives, repetitions (even of nothing) and
+//! several references, tried on all short lines of two letters.
 //!
-//! The judge is a definition, not a program: every way to match is followed, a repetition may match nothing, and a group
-//! keeps its last text until it matches again. By it GNU grep misses lines where the C library has copied a group (`+` and
-//! intervals, `(a){0,2}\1` in `aa` for one), and in rare cases finds a line for which a reference would have to be two
-//! texts at once (`(b*)*a\1*\1b((\1))` in `babb`). Elsewhere the two have to agree, which shows that the judge is right.
+//! The reference is a definition, not a program: follow every possible match; a repetition may
+//! match nothing; a group keeps its last text until it matches again. Compared with this, GNU
+//! grep misses lines if the C library has copied a group (`+` and intervals, such as
+//! `(a){0,2}\1` on `aa`). In rare cases it matches a line for which a reference would need two
+//! texts at once (`(b*)*a\1*\1b((\1))` on `babb`). Everywhere else the two must agree, which
+//! validates the definition.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +32,7 @@ enum Node {
     Back(usize),
 }
 
-/// Makes random patterns.
+/// Generates random patterns.
 struct Maker<'r> {
     random: &'r mut StdRng,
     groups: usize,
@@ -70,7 +72,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Only one thing can be repeated: several are put into a group, which is numbered where it opens.
+    /// Generates a node that can be repeated. A sequence is wrapped in a group, whose number is
+    /// that of its opening parenthesis.
     fn repeatable(&mut self, depth: usize) -> Node {
         let before = (self.groups, self.closed.clone(), self.random.clone());
         match self.node(depth) {
@@ -137,7 +140,7 @@ impl Node {
             }
     }
 
-    /// True if the C library copies a group of it.
+    /// True if the C library copies one of its groups.
     fn has_copies(&self) -> bool {
         self.any(&|node| {
             let is_copied = !matches!(node, Node::Repeat(_, 0, None | Some(1)));
@@ -145,7 +148,7 @@ impl Node {
         })
     }
 
-    /// Writes the pattern, with this before each special character.
+    /// Writes the pattern, with `escape` before each special character.
     fn text(&self, escape: &str) -> String {
         let all = |nodes: &[Node]| nodes.iter().map(|node| node.text(escape)).collect::<Vec<_>>();
         match self {
@@ -170,7 +173,7 @@ impl Node {
         }
     }
 
-    /// Follows every way: returns where each ends, with the texts of the groups.
+    /// Follows every possible match: returns their ends, with the texts of the groups.
     fn ways(&self, line: &str, from: &Way) -> BTreeSet<Way> {
         let rest = &line[from.0..];
         let after = |length: usize| BTreeSet::from([(from.0 + length, from.1.clone())]);
@@ -214,19 +217,20 @@ impl Node {
         ways.iter().flat_map(|way| self.ways(line, way)).collect()
     }
 
-    /// Returns the ends of all matches that begin at a place.
+    /// Returns the ends of all matches that start at a position.
     fn ends(&self, line: &str, start: usize) -> BTreeSet<usize> {
         self.ways(line, &(start, vec![None; 30])).into_iter().map(|(end, _)| end).collect()
     }
 
-    /// Returns what `-nx` shows of these lines.
+    /// Returns the expected output of `-nx` for these lines.
     fn whole(&self, lines: &[String]) -> String {
         let matches = |line: &str| self.ends(line, 0).contains(&line.len());
         let numbered = lines.iter().enumerate().filter(|(_, line)| matches(line));
         numbered.map(|(at, line)| format!("{}:{line}\n", at + 1)).collect()
     }
 
-    /// Returns what `-no` shows of these lines: the longest of the leftmost matches, again and again.
+    /// Returns the expected output of `-no` for these lines: the longest leftmost
+    /// match, repeatedly.
     fn parts(&self, lines: &[String]) -> String {
         let mut shown = String::new();
         for (at, line) in lines.iter().enumerate() {
@@ -243,7 +247,7 @@ impl Node {
     }
 }
 
-/// Where a way ends, and the texts of the groups.
+/// End of a partial match, and the texts of the groups.
 type Way = (usize, Vec<Option<String>>);
 
 /// Returns all lines of up to five letters.
@@ -305,7 +309,7 @@ fn random_references_match_as_defined_and_as_by_gnu_grep() {
         found += usize::from(!whole.is_empty());
         assert_eq!(ours(["-nxE", &extended]), whole, "-nxE '{extended}', seed {seed}, case {case}");
         assert_eq!(ours(["-noE", &extended]), parts, "-noE '{extended}', seed {seed}, case {case}");
-        // In a basic expression a `^` or `$` in the middle is itself.
+        // In the middle of a basic expression, `^` and `$` are literal.
         if !anchors {
             assert_eq!(ours(["-nx", &basic]), whole, "-nx '{basic}', seed {seed}, case {case}");
         }
@@ -340,7 +344,7 @@ fn a_pattern_that_would_take_for_ever_ends_with_a_message() {
     );
     let outcome = scene.haul(["-cE", r"(.*)(.*)(.*)(.*)b\1\2\3\4x?b$", "line"], "C.UTF-8").finish().unwrap();
     assert!(matches!(outcome.status(), Some(0 | 2)), "{}", outcome.errors());
-    // Thirty nested ways to take each letter: two to the thirtieth without memory of what was tried.
+    // Many nested ways to match each letter: exponential without memoization.
     fs::write(scene.path().join("line"), "a".repeat(40) + "\n").unwrap();
     let outcome = scene.haul(["-cxE", r"((a|a)*)*(b*)a\3c?", "line"], "C.UTF-8").finish().unwrap();
     assert_eq!((outcome.status(), &*outcome.printed()), (Some(0), "1\n"));

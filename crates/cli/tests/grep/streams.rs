@@ -1,4 +1,4 @@
-//! Standard input and who reads it after, files that grow meanwhile, results that wait for others.
+//! Standard input and its next reader, files that grow during the search, and delayed results.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use haul_testkit::{Outcome, require};
 
 use super::{Scene, haul, needs_gnu, verdict};
 
-/// Runs a line of the shell in which `GREP` stands for a program.
+/// Runs a shell line with `GREP` replaced by a program.
 fn shell(scene: &Scene, line: &str, program: &str) -> Outcome {
     let line = line.replace("GREP", program);
     scene.run(Path::new("/bin/bash"), ["-c", &line], "C.UTF-8").finish().unwrap()
@@ -86,7 +86,7 @@ fn standard_input_of_which_nothing_more_has_to_be_known_is_left_as_by_gnu_grep()
             for line in [
                 format!("(GREP {words} > /dev/null; echo $?; head -c 40) < {name}"),
                 format!("(GREP {words} > out; echo $?; head -c 40) < {name}"),
-                // Whether who writes is ended by a broken pipe.
+                // Does the writer die of SIGPIPE?
                 format!("set -o pipefail; cat {name} | GREP {words} > /dev/null"),
                 format!("set -o pipefail; cat {name} | GREP {words} > out"),
             ] {
@@ -110,7 +110,7 @@ fn a_closed_standard_input_is_no_empty_one() {
         };
         assert_eq!(run(&program), run("/usr/bin/grep"), "{words}");
     }
-    // All tools that read it are told so.
+    // Every applet that reads standard input reports this.
     for (words, status) in [("bzip2 > out", 1), ("tar -xf -", 2), ("tar -cf /dev/null -T -", 2)] {
         let outcome = shell(&scene, &format!("GREP {words} <&-"), &haul().display().to_string());
         assert_eq!(outcome.status(), Some(status), "{words}: {}", outcome.errors());
@@ -120,7 +120,7 @@ fn a_closed_standard_input_is_no_empty_one() {
 
 #[test]
 fn a_file_that_grows_is_searched_as_far_as_it_went() {
-    // What is found is appended to the file: who searches as long as there is more would never end.
+    // Matches are appended to the searched file: a program that reads to EOF would never end.
     let scene = Scene::new();
     let program = format!("{} grep", haul().display());
     for (lines, words) in [
@@ -164,7 +164,7 @@ fn results_that_wait_do_not_fill_the_memory() {
         expected.extend(fs::read(scene.path().join(format!("t/{file}"))).unwrap());
     }
     assert!(expected.len() > 150 << 20, "{}", expected.len());
-    // Without a directory for it everything stays in memory, and nothing is lost.
+    // Without a directory for temporary files, everything stays in memory and nothing is lost.
     for (folder, is_bounded) in [("/dev/shm", true), ("/nowhere", false)] {
         let sorted = scene.haul(["-rh", "--sort=path", "needle", "t"], "C").env("TMPDIR", folder);
         let outcome = sorted.stdout_to(&all).finish().unwrap();

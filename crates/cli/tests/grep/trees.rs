@@ -7,7 +7,7 @@ use haul_testkit::{everything, needs, require};
 
 use super::{Scene, needs_gnu, verdict};
 
-/// A tree with what trees have.
+/// A tree with typical and odd entries.
 const TREE: &str = "mkdir -p t/s/deep t/.hidden; echo 'abc needle' > t/x.c; echo needle > t/s/y.h; echo needle > t/-z; \
     ln -s x.c t/link; ln -s s t/dirlink; ln -s nowhere t/dangling; echo needle > t/.hidden/.f; mkfifo t/fifo; \
     printf 'needle\\0\\n' > t/bin; : > t/empty; printf needle > $'t/new\\nline'; printf 'a needle\\n' > $'t/\\377'; \
@@ -74,7 +74,7 @@ fn trees_are_searched_as_by_gnu_grep() {
     ] {
         scene.same(words, true);
     }
-    // What GNU grep says of a dangling link and of a loop comes in the order of its walk.
+    // GNU grep reports dangling links and loops in its walk order, so don't compare these messages.
     let ours = scene.haul(["-R", "needle", "t"], "C.UTF-8").finish().unwrap();
     assert_eq!(ours.status(), Some(2));
     assert_eq!(ours.errors().matches("t/dangling: No such file or directory").count(), 1);
@@ -157,7 +157,8 @@ fn everything_there_is_can_be_met() {
     require!(needs_gnu());
     let scene = Scene::new();
     everything::spec().build(&scene.path().join("t")).unwrap();
-    // A hole of many gigabytes is passed over, unless its empty lines are selected or it is one line.
+    // A hole of many gigabytes is skipped, unless its empty lines are selected or it counts as
+    // one line.
     scene.same("-rc . t", true);
     let mut remove = Command::new("find");
     let removed = remove.args(["t", "-name", "hole-huge", "-delete"]).current_dir(scene.path()).status();
@@ -165,11 +166,11 @@ fn everything_there_is_can_be_met() {
     for words in [
         "-rl a",
         "-rLa b",
-        // GNU grep takes minutes for the parts of long lines of the large files.
+        // On the large files, GNU grep takes minutes for the parts of long lines.
         "-rob --exclude=*-* [0-9]",
         "-rvc a",
         "-rxc .*",
-        // Whether lines are set apart depends on which file GNU grep meets first.
+        // Group separators depend on which file GNU grep meets first.
         "--no-group-separator -rnA1 1",
     ] {
         scene.same(&format!("{words} t"), true);

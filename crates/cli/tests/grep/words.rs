@@ -1,5 +1,5 @@
-//! What characters are in a class, and what a word is: as the C library and GNU grep know them, beyond ASCII and for patterns that
-//! can find nothing.
+//! Character classes and words as in the C library and GNU grep: beyond ASCII, and for patterns
+//! that may match nothing.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{Scene, needs_gnu, verdict};
 
 pub(super) const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
 
-/// Runs both programs with these words, and has them come to the same; returns what haul's came to.
+/// Runs both programs with `words`, asserts the same result, and returns haul's outcome.
 pub(super) fn same(scene: &Scene, words: &[&str], locale: &str) -> Outcome {
     let theirs = scene.run(Path::new("/usr/bin/grep"), words, locale).finish().unwrap();
     let ours = scene.haul(words, locale).finish().unwrap();
@@ -21,7 +21,8 @@ pub(super) fn same(scene: &Scene, words: &[&str], locale: &str) -> Outcome {
 fn classes_have_the_c_librarys_characters() {
     require!(needs_gnu());
     let scene = Scene::new();
-    // Where Unicode has been the same for long: Latin, spaces and marks, letters in titlecase, and some of other scripts.
+    // Blocks that Unicode hasn't changed for long: Latin, spaces and marks, titlecase letters, and
+    // some other scripts.
     let blocks = [0x20..=0x7e, 0xa0..=0x2ff, 0x300..=0x33f, 0x410..=0x44f, 0x660..=0x669, 0x1f88..=0x1faf];
     let others = [0x2000..=0x206f, 0x2160..=0x2182, 0x3000..=0x3020, 0x4e00..=0x4e10, 0xe000..=0xe002];
     let characters = blocks.into_iter().chain(others).flatten().filter_map(char::from_u32);

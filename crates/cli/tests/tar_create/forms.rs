@@ -1,4 +1,4 @@
-//! Formats, compression, streams, orders and places: the same members whatever the way.
+//! Formats, compression, streams, member order and operands: the same members in every case.
 
 use haul_testkit::{needs, require};
 
@@ -15,7 +15,7 @@ const TREE: &str = "mkdir -p tree/{a,b,c}/{d,e,f}
 fn an_archive_in_order_of_names_is_the_same_whoever_makes_it_when() {
     let scene = Scene::of(TREE);
     scene.good("$HAUL tar --sort=name --jobs=1 -cf 1.tar tree; cp -a tree copy; rm -r tree; mkdir copy2");
-    // In another order of inode numbers.
+    // Recreate the tree with inode numbers in another order.
     scene.good("mv copy2 tree; (cd copy; find . | sort -r | cpio -pdm --quiet ../tree 2>/dev/null || cp -a . ../tree)");
     scene.good("cp -a copy/. tree/; touch -r copy tree");
     let options = "--sort=name --mtime=@7 --owner=0 --group=0";

@@ -1,8 +1,11 @@
-//! `haul tar -c` beside GNU tar, bsdtar and Python's tarfile: what is in the archives, messages, exit statuses.
+//! `haul tar -c` compared with GNU tar, bsdtar and Python's tarfile: archive contents, messages,
+//! exit statuses.
 //!
-//! - [`readers`]: every tar reads what is written, with all attributes.
-//! - [`forms`]: formats, compression, streams, orders, places: the same members whatever the way.
-//! - [`told`]: messages and exit statuses are GNU tar's; what cannot be read, changes or is not there.
+//! - [`readers`]: every tar reads the archives, with all attributes.
+//! - [`forms`]: formats, compression, streams, member order, operands: the same members in
+//!   every case.
+//! - [`told`]: messages and exit statuses match GNU tar's, for unreadable, changing and
+//!   missing files.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,13 +18,13 @@ use std::path::{Path, PathBuf};
 
 use haul_testkit::{Outcome, Run, Sandbox};
 
-/// A folder in which archives are made.
+/// A directory for creating archives.
 struct Scene {
     sandbox: Sandbox,
 }
 
 impl Scene {
-    /// Makes one by a script of the shell, which is run inside.
+    /// Creates a directory and runs a shell script in it.
     fn of(script: &str) -> Self {
         let scene = Self { sandbox: Sandbox::on_disk().unwrap() };
         scene.good(script);
@@ -32,7 +35,7 @@ impl Scene {
         self.sandbox.path()
     }
 
-    /// Runs a script of the shell inside, in which `$HAUL` is the program.
+    /// Runs a shell script in the directory; `$HAUL` is the program.
     fn shell(&self, script: &str) -> Outcome {
         Run::new(Path::new("/bin/bash"))
             .args(["-c", script])
@@ -43,7 +46,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Runs a script that must succeed; returns what it printed.
+    /// Runs a script that must succeed; returns its output.
     fn good(&self, script: &str) -> String {
         let outcome = self.shell(&format!("set -e -o pipefail\n{script}"));
         assert!(outcome.succeeded(), "{script}: {:?}: {}", outcome.ending, outcome.errors());

@@ -1,4 +1,4 @@
-//! What is written is read by every tar, with all attributes.
+//! Every tar can read the archives, with all attributes.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use haul_testkit::{Facts, Standin, cold, everything, needs, require, standin};
 
 use super::Scene;
 
-/// The tree with one of everything, and an archive of it.
+/// Builds a tree of everything and archives it.
 fn archived(options: &str) -> Scene {
     let scene = Scene::of("mkdir out");
     everything::spec().build(&scene.path().join("tree")).unwrap();
-    // Sockets are not archived (told.rs), and holes are, unless they are not wanted.
+    // Sockets are never archived (see told.rs); the huge hole needs -S.
     let too_large = if options.contains("-S") { "" } else { "-o -name hole-huge" };
     scene.good(&format!("find tree \\( -type s {too_large} \\) -delete; $HAUL tar {options} -cf a.tar tree"));
     scene
@@ -39,7 +39,7 @@ fn bsdtar_reads_everything_back() {
     require!(needs::root());
     require!(needs::tool("bsdtar"));
     let scene = archived("--xattrs --acls -S");
-    // It takes -0.5 for half a second after 0, in anybody's archives.
+    // bsdtar reads -0.5 as half a second after 0, in any archive.
     scene.good("find tree ! -newermt 1970-01-01 -exec touch -hd 1970-01-02 {} + && $HAUL tar --xattrs --acls -Scf a.tar tree");
     scene.good("bsdtar --xattrs --acls -C out -xpf a.tar");
     equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::HOLES);
@@ -51,7 +51,7 @@ fn python_reads_everything_back() {
     require!(needs::tool("python3"));
     let scene = archived("-S");
     scene.good("python3 -c 'import tarfile; tarfile.open(\"a.tar\").extractall(\"out\")'");
-    // Python keeps times to the microsecond or so, and knows no attributes.
+    // Python keeps times to about a microsecond, and no attributes.
     let facts = Facts::CONTENT | Facts::MODE | Facts::OWNER | Facts::LINKS;
     equal(&scene, &scene.path().join("out/tree"), facts);
 }
@@ -83,7 +83,7 @@ fn directories_keep_their_times_however_many_workers_are_in_them() {
     );
     for options in ["--jobs=1", "--jobs=2", "--jobs=8", "--jobs=4 --engine=io-uring"] {
         scene.good(&format!("$HAUL tar {options} -cf a.tar tree; rm -rf out/*; tar -C out -xpf a.tar"));
-        // A tar gives a directory its time when something from elsewhere comes.
+        // tar restores a directory's times once a member from elsewhere follows.
         equal(&scene, &scene.path().join("out/tree"), Facts::PRESERVED - Facts::HOLES);
         assert_eq!(scene.good("tar -tf a.tar | sort | uniq -d"), "", "{options}");
     }
@@ -92,7 +92,7 @@ fn directories_keep_their_times_however_many_workers_are_in_them() {
 #[test]
 fn each_file_is_opened_once() {
     require!(needs::tool("tar"));
-    // More than may wait for its turn: were much taken before that, it would have to be put off.
+    // More members than may wait for their turn: reading too far ahead would mean deferring some.
     let scene = Scene::of(
         "mkdir tree; head -c 30000 /dev/urandom >it
         for d in $(seq 60); do mkdir -p tree/$((d % 7))/$d; for f in $(seq 50); do cp it tree/$((d % 7))/$d/$f; done; done; sync -f tree",
@@ -113,7 +113,7 @@ fn workers_wait_for_one_that_is_held_up() {
     require!(needs::tool("tar").or_else(standin::needed));
     let standin = Standin::start(1, &["--latency=1500ms"]).unwrap();
     let slow = standin.client(0);
-    // Of what is behind the slow file more than may wait is read long before it.
+    // More data than may wait lies behind the slow file, and is read long before it.
     let scene = Scene::of(&format!(
         "ln -s {slow} slow; echo it >slow/file; head -c 30000 /dev/urandom >it
         for d in $(seq 60); do mkdir -p tree/$d; for f in $(seq 50); do cp it tree/$d/$f; done; done; sync -f tree",
@@ -127,7 +127,8 @@ fn workers_wait_for_one_that_is_held_up() {
 #[test]
 fn links_come_after_what_they_lead_to() {
     require!(needs::tool("tar"));
-    // Other names of files, of a link and of a FIFO; links that GNU tar makes last of all, and directories that it cannot go back to.
+    // Hard links to files, to a link and to a FIFO; links that GNU tar creates last; and
+    // directories that it can't reenter.
     let scene = Scene::of(
         "mkdir out; for n in $(seq 40); do mkdir -p tree/$n; seq $n >tree/$n/own; ln -s ../own tree/$n/up; done; ln -s own tree/1/link
         for n in $(seq 2 40); do ln tree/$((n - 1))/own tree/$n/before; ln tree/$n/own tree/$((n - 1))/after

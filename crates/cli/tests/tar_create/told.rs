@@ -1,4 +1,4 @@
-//! Messages and exit statuses are GNU tar's; what cannot be read, changes, or is not there.
+//! Messages and exit statuses match GNU tar's, for unreadable, changing and missing files.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use haul_testkit::{needs, require};
 
 use super::Scene;
 
-/// Runs the same words by GNU tar and by haul; what they say and their statuses must be equal.
+/// Runs GNU tar and haul with the same arguments; output, messages and exit status must match.
 fn same(scene: &Scene, words: &str) {
     let run = |tar: &str| {
         let outcome = scene.shell(&format!("rm -f a.tar; {tar} {words}"));
         let told = outcome.errors().replace("haul tar: ", "tar: ");
-        // Several workers find what is to be told, in an order of their own.
+        // Several workers report in any order.
         let told: BTreeSet<_> =
             told.lines().filter(|line| !line.starts_with("Try '")).map(str::to_owned).collect();
         (outcome.status(), told, outcome.printed())
@@ -73,7 +73,7 @@ fn what_may_not_be_read_is_not_in_the_archive() {
 #[test]
 fn a_file_that_is_shorter_than_it_says_is_filled_up() {
     require!(needs::tool("tar"));
-    // Its size is a page, whatever is in it.
+    // Its st_size is a page, whatever its content.
     let file = "/sys/kernel/mm/transparent_hugepage/enabled";
     if !std::path::Path::new(file).exists() {
         haul_testkit::skip!("needs {file}");
@@ -93,7 +93,8 @@ fn a_file_that_is_shorter_than_it_says_is_filled_up() {
 #[test]
 fn a_file_that_is_gone_when_it_is_to_be_read_leaves_nothing_behind() {
     require!(needs::tool("tar"));
-    // The program stands still at the pipe's end while the file is removed: it has read no more than some of the first.
+    // The program blocks on the full pipe while the file is removed, with only part of the first
+    // file read.
     let scene = Scene::of(
         "mkdir d; head -c 20000000 /dev/urandom >d/a; for n in 1 2 3 4 5; do head -c ${n}0000 /dev/urandom >d/$n$n; done
         for n in 1 2 3 4 5; do mv d/$n$n d/b$n; done; ln d/b3 d/c; head -c 3000000 /dev/urandom >d/large; mkdir keep",
@@ -109,10 +110,10 @@ fn a_file_that_is_gone_when_it_is_to_be_read_leaves_nothing_behind() {
         assert_eq!(outcome.errors().contains("its other names"), file == "b3", "{}", outcome.errors());
         for reader in ["tar -xf", "bsdtar -xf", "python3 -m tarfile -e", "$HAUL tar -xf"] {
             if file == "b3" && reader.starts_with("python3") {
-                // It stops at the first thing that it cannot make.
+                // Python stops at the first member that it can't create.
                 continue;
             }
-            // The other name of what is gone cannot be made.
+            // A hard link to the missing file can't be created.
             scene.shell(&format!("rm -rf out; mkdir out; cd out; {reader} ../a.tar"));
             scene.good(&format!("test ! -e out/d/{file}; for n in {rest}; do cmp d/$n out/d/$n; done"));
         }
@@ -128,7 +129,7 @@ fn an_archive_ends_before_what_is_gone_at_its_end() {
         exec 3<archive; head -c 2000 <&3 >a.tar; rm d/y d/z; cat <&3 >>a.tar; wait $!",
     );
     assert_eq!(outcome.status(), Some(2), "{}", outcome.errors());
-    // It wants a member behind each extended header.
+    // Python requires a member after each extended header.
     assert_eq!(scene.good("python3 -m tarfile -l a.tar"), "d/ \nd/a \nd/m \n");
     assert_eq!(scene.good("tar -tf a.tar; $HAUL tar -tf a.tar"), "d/\nd/a\nd/m\n".repeat(2));
 }
@@ -149,7 +150,7 @@ fn nothing_is_read_for_an_archive_that_cannot_be_written() {
 
 #[test]
 fn a_file_that_changes_is_told_of() {
-    // The program stands still at the pipe's end while the file is changed: it has read no more than some of it.
+    // The program blocks on the full pipe while the file is changed, with only part of it read.
     let scene = Scene::of("mkdir d; head -c 20000000 /dev/zero >d/a; echo b >d/b");
     let outcome = scene.shell(
         "mkfifo archive; $HAUL tar --sort=name --jobs=1 -cf archive d &

@@ -1,13 +1,13 @@
-//! Archives written byte by byte, right ones and wrong ones.
+//! Archives built byte by byte, valid and invalid.
 
-/// Bytes of a block.
+/// Size of a block, in bytes.
 pub(crate) const BLOCK: usize = 512;
 
-/// An archive being written.
+/// An archive under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Archive(pub(crate) Vec<u8>);
 
-/// What a header says, as text where a number belongs, so that it can be wrong.
+/// Fields of a header. Numbers are text, so that they can be invalid.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub(crate) name: Vec<u8>,
@@ -62,7 +62,7 @@ impl Header {
     }
 }
 
-/// Puts the sum of a header in its place.
+/// Fills in a header's checksum.
 pub(crate) fn summed(mut block: [u8; BLOCK]) -> [u8; BLOCK] {
     block[148..156].fill(b' ');
     let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
@@ -75,7 +75,7 @@ impl Archive {
         Self::default()
     }
 
-    /// Adds a header, changed before it is summed, and content as it is.
+    /// Adds a header, modified by `change` before the checksum is computed, and raw content.
     pub(crate) fn raw(
         mut self,
         header: &Header,
@@ -126,7 +126,7 @@ impl Archive {
         self.extended_raw(kind, &content)
     }
 
-    /// Adds an extended header with any content.
+    /// Adds an extended header with arbitrary content.
     pub(crate) fn extended_raw(self, kind: u8, content: &[u8]) -> Self {
         self.raw(&Header::new("./PaxHeaders/x", kind, content.len() as u64), content, |_| {})
     }
@@ -138,7 +138,7 @@ impl Archive {
     }
 }
 
-/// Writes records of an extended header.
+/// Encodes the records of an extended header.
 pub(crate) fn pax(records: &[(&str, &[u8])]) -> Vec<u8> {
     let mut text = Vec::new();
     for (key, value) in records {

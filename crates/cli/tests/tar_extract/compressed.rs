@@ -1,4 +1,4 @@
-//! Compressed archives, read and made; attributes and times as archives have them: GNU tar beside ours.
+//! Compressed archives, read and written; attributes and times in archives. Compared with GNU tar.
 
 use std::fs;
 use std::io::Write;
@@ -12,14 +12,14 @@ use haul_testkit::{Sandbox, require, skip};
 use crate::archive::Archive;
 use crate::built;
 
-/// Runs a program in a folder, fed with some bytes.
+/// Runs a program in a directory with `input` as standard input.
 fn run(mut command: Command, folder: &Path, input: &[u8]) -> Output {
     command.current_dir(folder).env("LC_ALL", "C").env("TZ", "UTC");
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     std::thread::scope(|scope| {
-        // Who does not read all of it ends early.
+        // Ignore EPIPE: the program may not read everything.
         scope.spawn(move || stdin.write_all(input).unwrap_or_default());
         child.wait_with_output().unwrap()
     })
@@ -31,7 +31,7 @@ fn tar(is_ours: bool, words: &[&str]) -> Command {
     command
 }
 
-/// Runs both programs, each in a folder of its own; returns their exit statuses and the folders.
+/// Runs both programs, each in a new directory; returns exit statuses, directories and messages.
 fn both(folder: &Path, words: &[&str]) -> [(Option<i32>, std::path::PathBuf, String); 2] {
     [(false, "theirs"), (true, "ours")].map(|(is_ours, name)| {
         let place = folder.join(name);
@@ -42,7 +42,7 @@ fn both(folder: &Path, words: &[&str]) -> [(Option<i32>, std::path::PathBuf, Str
     })
 }
 
-/// Compresses bytes by a program.
+/// Compresses bytes with a program.
 fn compressed(program: &str, bytes: &[u8]) -> Vec<u8> {
     let mut command = Command::new(program);
     command.arg("-c");
@@ -51,7 +51,7 @@ fn compressed(program: &str, bytes: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Content that compressors find much in, and that needs codes of every length.
+/// Content that compresses well and needs codes of every length.
 fn content() -> Vec<u8> {
     let mut number = 1_u64;
     let mut words = Vec::new();
@@ -84,7 +84,7 @@ fn what_any_compressor_has_made_is_read_from_files_and_pipes() {
             assert!(fs::read(sandbox.join("file")).unwrap() == content, "{program}");
             fs::remove_file(sandbox.join("file")).unwrap();
         }
-        // Half an archive is never taken for a whole one.
+        // A truncated archive must not pass for a whole one.
         let output = run(tar(true, &["-t"]), sandbox.path(), &packed[..packed.len() / 2]);
         assert_eq!(output.status.code(), Some(2), "{program}");
     }
@@ -122,7 +122,7 @@ fn what_is_no_archive_is_named_with_its_compression() {
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(errors.contains("does not look like a tar archive") && errors.contains(name), "{errors}");
     }
-    // A member may have a name that begins like something compressed.
+    // A member's name may start like compressed data.
     let plain = Archive::new().file("BZh9 file", b"content").end();
     let output = run(tar(true, &["-t"]), sandbox.path(), &plain);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "BZh9 file\n");

@@ -1,4 +1,4 @@
-//! Archives that try to get out of the folder of extraction: by names, and by links.
+//! Archives that try to escape from the extraction directory, through names and links.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -7,12 +7,12 @@ use crate::archive::Header;
 use crate::hostile::Status::{Fine, Refused};
 use crate::hostile::{Case, a, case};
 
-/// Makes the link `out` that leads out, as an archive extracted before may have.
+/// Creates the link `out` to the outside, as an earlier archive may have left it.
 fn link_out(inside: &Path) {
     symlink("../outside", inside.join("out")).unwrap();
 }
 
-/// Lists names that lead up.
+/// Names with `..`.
 pub(crate) fn upward_names() -> Vec<Case> {
     vec![
         case("dot dot", Refused, a().file("../outside/planted", b"x")),
@@ -70,7 +70,7 @@ pub(crate) fn upward_names() -> Vec<Case> {
     ]
 }
 
-/// Lists names that begin at the root, and names that are none.
+/// Absolute, invalid and odd names.
 pub(crate) fn absolute_and_odd_names(outside: &str) -> Vec<Case> {
     let below = |name: &str| format!("{outside}/{name}");
     vec![
@@ -108,7 +108,7 @@ pub(crate) fn absolute_and_odd_names(outside: &str) -> Vec<Case> {
     ]
 }
 
-/// Lists symbolic links that something goes through.
+/// Symbolic links that other members go through.
 pub(crate) fn symbolic_links(outside: &str) -> Vec<Case> {
     let secret = format!("{outside}/secret");
     vec![
@@ -177,7 +177,7 @@ pub(crate) fn symbolic_links(outside: &str) -> Vec<Case> {
     ]
 }
 
-/// Lists hard links to what is outside, or is not there.
+/// Hard links to targets that are outside or missing.
 pub(crate) fn hard_links(outside: &str) -> Vec<Case> {
     let secret = format!("{outside}/secret");
     vec![
@@ -204,7 +204,7 @@ pub(crate) fn hard_links(outside: &str) -> Vec<Case> {
     ]
 }
 
-/// Lists links that were there before, or come and go.
+/// Links that existed before, or that come and go.
 pub(crate) fn links_there_already() -> Vec<Case> {
     vec![
         case(

@@ -1,4 +1,5 @@
-//! Archives that GNU tar, bsdtar and Python's tarfile have written, extracted by haul and by GNU tar: the same trees come out.
+//! Archives written by GNU tar, bsdtar and Python's tarfile: haul and GNU tar extract the
+//! same trees.
 
 use std::fs;
 use std::path::Path;
@@ -10,21 +11,21 @@ use haul_testkit::{compare::compare_paths, require, skip};
 
 use crate::haul;
 
-/// Runs a command of another program, which has to succeed.
+/// Runs another program, which must succeed.
 fn run(program: &str, arguments: &[&str], folder: &Path) {
     let output =
         Command::new(program).args(arguments).current_dir(folder).env("LC_ALL", "C").output().unwrap();
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Extracts an archive by haul, from a file and from a pipe, with several numbers of workers, and compares what comes out with
-/// what GNU tar makes of it.
+/// Extracts an archive with haul, from a file and from a pipe, with one worker and with four, and
+/// compares the results with GNU tar's.
 fn extracted_alike(folder: &Path, options: &[&str], facts: Facts) {
     let theirs = folder.join("theirs");
     fs::create_dir(&theirs).unwrap();
     let known = ["--delay-directory-restore", "--xattrs", "--xattrs-include=*", "--acls"];
     let theirs_options = if options.contains(&"--xattrs") { &known[..] } else { &known[..1] };
-    // GNU tar complains of what it does not know, and extracts what it knows.
+    // GNU tar complains about records that it doesn't know and extracts the rest.
     Command::new("tar")
         .args(["-x", "-f", "archive", "-C", "theirs"])
         .args(theirs_options)
@@ -46,8 +47,8 @@ fn extracted_alike(folder: &Path, options: &[&str], facts: Facts) {
     }
 }
 
-/// Makes the tree of everything, without what no archive can hold: sockets, and a hole too large to be read by who does not
-/// look for it.
+/// Builds a tree of everything, except for what no archive can hold: sockets, and, unless `whole`,
+/// a hole too large for programs that don't detect it.
 fn tree(folder: &Path, whole: bool) {
     everything::spec().build(&folder.join("tree")).unwrap();
     for name in ["socket", "sub/sub/deep/twin-socket"] {
@@ -65,13 +66,13 @@ const COMMON: Facts = Facts::CONTENT
     .union(Facts::DIRECTORY_MODIFIED)
     .union(Facts::LINKS);
 
-/// Has a program archive the tree in several formats, and extracts what it has made of it.
+/// Archives the tree with a program in several formats, and extracts the results.
 fn extracted_in_formats(program: &str, formats: &[&str]) {
     for format in formats {
         let sandbox = Sandbox::in_memory().unwrap();
         tree(sandbox.path(), false);
         let option = format!("--format={format}");
-        // What a format cannot hold is left out with a complaint.
+        // The program reports and skips what the format can't hold.
         Command::new(program)
             .args(["-c", "-f", "archive", &option, "tree"])
             .current_dir(sandbox.path())

@@ -1,5 +1,6 @@
-//! Archives made to do harm. Each is extracted beside a folder that must stay as it is, from a file and from a pipe; nothing
-//! may be written outside, nothing may hang, panic or take much memory, and where something was refused the exit status says so.
+//! Malicious archives. Each is extracted beside a directory that must not change, from a file and
+//! from a pipe. Nothing may be written outside, nothing may hang, panic or exhaust memory, and the
+//! exit status must show a refusal.
 
 use std::fs;
 use std::io::Write;
@@ -14,15 +15,15 @@ use crate::archive::{Archive, BLOCK, Header, pax, summed};
 use crate::escapes::{absolute_and_odd_names, hard_links, links_there_already, symbolic_links, upward_names};
 use crate::haul;
 
-/// Memory that no archive may make the program take beyond.
+/// Maximum memory of an extraction, in bytes.
 const MEMORY_MAX: u64 = 300 << 20;
 
-/// What the exit status is to be.
+/// Expected exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// 2: something was refused.
     Refused,
-    /// 0: it is harmless as extracted here.
+    /// 0: harmless as extracted here.
     Fine,
 }
 use Status::{Fine, Refused};
@@ -30,7 +31,7 @@ use Status::{Fine, Refused};
 pub(crate) struct Case {
     label: &'static str,
     archive: Vec<u8>,
-    /// What is in the folder of extraction before.
+    /// Prepares the extraction directory.
     before: fn(&Path),
     options: &'static [&'static str],
     status: Status,
@@ -58,7 +59,7 @@ pub(crate) fn a() -> Archive {
     Archive::new()
 }
 
-/// Writes the old header of a sparse file with one extent.
+/// Builds an old GNU sparse header with one extent.
 fn old_sparse(offset: &[u8], length: &[u8], size: &[u8], stored: u64) -> Archive {
     let header = Header::new("s", b'S', stored).magic(b"ustar  \0");
     a().raw(&header, &vec![1; stored as usize], |block| {
@@ -158,8 +159,8 @@ fn numbers() -> Vec<Case> {
             Refused,
             a().extended(b'x', &[("size", b"-1")]).file("f", b"x"),
         ),
-        // What an old reader skips is not what a new one extracts: the extended header's size counts, so the header hidden in
-        // the content is content.
+        // The size in the extended header counts, so a header hidden in the content stays content,
+        // even where an old reader would see a member.
         case("a size that hides a member", Fine, {
             let hidden = a().symlink("l", "../outside").file("l/planted", b"x").0;
             a().extended(b'x', &[("size", hidden.len().to_string().as_bytes())]).raw(
@@ -347,7 +348,7 @@ fn special() -> Vec<Case> {
     ]
 }
 
-/// Sends bytes through a program.
+/// Pipes bytes through a program.
 fn piped(mut program: std::process::Command, input: &[u8]) -> Vec<u8> {
     use std::process::Stdio;
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -359,7 +360,7 @@ fn piped(mut program: std::process::Command, input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Extracts one archive and looks what became of everything around.
+/// Extracts one archive, and checks everything around the directory.
 fn extract(case: &Case, from_pipe: bool, sandbox: &Sandbox, before: &Snapshot) -> Result<(), String> {
     let (outside, inside) = (sandbox.join("outside"), sandbox.join("inside"));
     remove_tree(&inside);
@@ -403,7 +404,7 @@ fn extract(case: &Case, from_pipe: bool, sandbox: &Sandbox, before: &Snapshot) -
     Ok(())
 }
 
-/// Makes what must stay as it is.
+/// Builds the directory that must not change.
 fn prepare(outside: &Path) {
     fs::create_dir(outside).unwrap();
     fs::set_permissions(outside, fs::Permissions::from_mode(0o755)).unwrap();
@@ -483,7 +484,8 @@ fn devices_are_an_error_for_ordinary_users_and_the_rest_is_extracted() {
         .member(Header::new("setuid", b'0', 1).mode(b"0006755"), b"x")
         .end();
     let program = sandbox.join("haul");
-    // Not by this process: a program that it has open for writing can't be run while other tests fork.
+    // Another process writes it: a concurrent fork in this one could inherit the descriptor and
+    // cause ETXTBSY.
     assert!(std::process::Command::new("cp").arg(crate::built()).arg(&program).status().unwrap().success());
     let run =
         Run::new(&program).args(["tar", "-x", "-f", "-", "-C"]).arg(&inside).input(&archive).umask(0o027);

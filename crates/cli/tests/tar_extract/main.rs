@@ -1,7 +1,8 @@
-//! `haul tar -t` and `-x`: archives of other programs, and archives made to do harm.
+//! `haul tar -t` and `-x`: archives of other programs, and malicious ones.
 //!
-//! Invariant: without `-P` nothing is made, changed or removed outside of the folder of extraction, whatever is in the archive
-//! or was there before.
+//! Invariant: without `-P` nothing is created, changed or removed outside the
+//! extraction directory, whatever the archive contains and whatever existed before.
+//! Test: `no_archive_writes_outside_hangs_or_takes_much_memory`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

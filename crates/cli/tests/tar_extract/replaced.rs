@@ -1,8 +1,8 @@
 //! Root extracts into a directory whose owner exchanges each new entry for a private one of root's.
 //!
-//! The owner of a directory may rename what is in it, whoever it belongs to. Promised: nothing that the run did not make is
-//! changed, whatever the kind of member; what was exchanged in time is told of, and the exit status is 2. GNU tar runs in the
-//! same races, and must fail in one, or they prove nothing.
+//! The owner of a directory may rename its entries, whoever owns them. Nothing that the run didn't
+//! create may change, whatever the kind of member. An exchange noticed in time is reported and sets
+//! exit status 2. GNU tar runs in the same races and must fail in one, or they prove nothing.
 //!
 //! `HAUL_RACE_RUNS` sets the number of runs of each kind (20, with `HAUL_FULL=1` 300).
 
@@ -17,10 +17,10 @@ use haul_testkit::{Sandbox, needs, note, require, skip};
 use crate::archive::{Archive, Header};
 use crate::built;
 
-/// The owner of the directory, and of all members.
+/// Owner of the directory and of all members.
 const ATTACKER: u32 = 4_242;
 
-/// Runs of GNU tar at most until one fails.
+/// Maximum runs of GNU tar to see one fail.
 const GNU_RUNS_MAX: usize = 2_000;
 
 /// A kind of member, and root's private entry of the same kind.
@@ -36,9 +36,9 @@ const ATTACKS: [Attack; 6] = [
     Attack { name: "device", kind: b'3', mode: b"0000666", private: |path| node(path, &["c", "1", "3"]) },
     Attack { name: "link", kind: b'2', mode: b"0000777", private: |path| symlink("nowhere", path).unwrap() },
     Attack { name: "directory", kind: b'5', mode: b"0000777", private: private_directory },
-    // Not in the archive: made on the way to what is in it.
+    // Not in the archive, but created as the parent of its members.
     Attack { name: "directory on the way", kind: b'd', mode: b"0000777", private: private_directory },
-    // It gets a further name.
+    // The archive also has hard links to this file.
     Attack { name: "file", kind: b'0', mode: b"0000666", private: private_file },
 ];
 
@@ -62,7 +62,7 @@ impl Attack {
             let header = Header::new(name, kind, content.len() as u64).mode(self.mode).link("elsewhere");
             let header = if kind == b'1' { header.link("entry") } else { header };
             archive.raw(&header, content, |block| {
-                // Whose it is, and which device.
+                // Owner, group and device numbers.
                 block[108..115].copy_from_slice(b"0010222");
                 block[116..123].copy_from_slice(b"0010222");
                 block[329..336].copy_from_slice(b"0000001");
@@ -84,7 +84,8 @@ impl Attack {
     }
 }
 
-/// Has a program extract once; returns what became of the private entry, if that was changed, and whether the program refused.
+/// Extracts once; returns how the private entry changed, if it did, and whether the
+/// program refused.
 fn run(sandbox: &Sandbox, attack: &Attack, ours: bool) -> (Option<String>, bool) {
     let target = sandbox.join("target");
     fs::remove_dir_all(&target).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What becomes of what is there already, of names that come twice, of options; beside GNU tar where that does the same.
+//! Existing entries, duplicate names, and options; compared with GNU tar where it behaves the same.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,7 +14,8 @@ fn a() -> Archive {
     Archive::new()
 }
 
-/// Extracts an archive in two folders alike, by GNU tar and by haul; what comes out, and the exit status, must be the same.
+/// Extracts an archive with GNU tar and with haul into identical directories; results and exit
+/// status must match.
 fn alike(archive: &[u8], options: &[&str], before: impl Fn(&Path)) {
     let sandbox = Sandbox::in_memory().unwrap();
     fs::write(sandbox.join("archive.tar"), archive).unwrap();
@@ -22,7 +23,7 @@ fn alike(archive: &[u8], options: &[&str], before: impl Fn(&Path)) {
     for folder in [&theirs, &ours] {
         fs::create_dir(folder).unwrap();
         before(folder);
-        // Two folders that are filled one after the other are not of the same time.
+        // The directories were filled one after the other, so equalise their times.
         let same_time = ["-mindepth", "1", "-exec", "touch", "-h", "-d", "@1500000000", "{}", "+"];
         assert!(Command::new("find").arg(folder).args(same_time).status().unwrap().success());
     }
@@ -135,7 +136,7 @@ fn what_is_behind_a_large_file_that_stays_is_extracted() {
     require!(needs::tool("tar"));
     let content = vec![b'x'; (4 << 20) + 1];
     let before = |folder: &Path| fs::write(folder.join("large"), b"old").unwrap();
-    // As the first of a piece, and as the last.
+    // The large file is either the first or the last member of a piece.
     for first in [a(), a().file("before", b"x")] {
         let archive = first.file("large", &content).file("behind", b"x").directory("d/").end();
         for option in ["--skip-old-files", "-k"] {
@@ -156,7 +157,7 @@ fn what_stands_before_a_damaged_header_belongs_to_no_other() {
     let headers = [a().long(b'L', &long), a().extended(b'x', &[("path", b"another"), ("size", b"2")])];
     for before in headers {
         for change in [0_usize, 124] {
-            // A wrong sum, or no number where the size belongs.
+            // A wrong checksum, or an invalid size.
             let damaged = Header::new("lost", b'0', 0);
             let mut archive = a().file("first", b"x");
             archive.0.extend(&before.0);
@@ -245,7 +246,7 @@ fn links_are_kept_for_directories_if_that_is_where_they_lead() {
     alike(&archive, options, before);
     let archive = a().file("to-file/x", b"x").file("to-folder/x", b"x").end();
     alike(&archive, options, before);
-    // What a link leads to is not in the archive, and is not made.
+    // The target of a link is not in the archive, and is not created.
     alike(&a().file("to-nowhere/x", b"x").end(), options, before);
 }
 

@@ -1,4 +1,4 @@
-//! The fault sweep of the other tools, which needs a build with the fault hook compiled in.
+//! Fault sweep of the applets other than `cp`. It needs a build with the fault hook.
 
 #[cfg(feature = "fault")]
 mod scenes;
@@ -10,7 +10,7 @@ mod verdict;
 #[cfg(feature = "fault")]
 pub(crate) use sweep::shell;
 
-/// Without the hook there is nothing to sweep: that must not look like a sweep that passed.
+/// Reports a skip: without the hook, an empty run must not look like a passed sweep.
 #[cfg(not(feature = "fault"))]
 #[test]
 fn the_sweep_is_built() {

@@ -1,44 +1,45 @@
-//! The command lines that are swept, and the tree they work on.
+//! Command lines of the sweep, and the tree they work on.
 
 use haul_testkit::spec::{Kind, Node, Piece, Spec};
 
-/// What a scene makes, which says how its result is judged: see `verdict.rs`.
+/// Result of a scene. It decides how the run is judged: see `verdict.rs`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Product {
-    /// Lines on standard output about pairs of entries that differ, in any order.
+    /// Lines on standard output about differing pairs of entries, in any order.
     Differences,
-    /// Lines on standard output that begin with the name of the file they are of.
+    /// Lines on standard output, each starting with its file's name.
     Matches,
     /// The contents of these files on standard output, in this order.
     Contents(&'static [&'static str]),
-    /// The blocks of this file on standard output, in this order. They end where a line does.
+    /// The blocks of this file on standard output, in order, split at line ends.
     Blocks(&'static str),
-    /// One stream on standard output, made of this file.
+    /// One stream on standard output, made from this file.
     Stream(&'static str),
     /// The archive `a.tar` of `tree`.
     Archive,
-    /// The same on standard output.
+    /// The same archive on standard output.
     ArchiveStream,
-    /// The tree `out`, of this archive.
+    /// The tree `out`, extracted from this archive.
     Extracted(&'static str),
-    /// The files of `packed`, each of which is replaced; the names of outputs end so, or those of inputs do.
+    /// The files of `packed`, each replaced by its output. The suffix of the outputs, or empty if
+    /// the inputs have it.
     Replaced(&'static str),
 }
 
-/// A command line, and what should come of it.
+/// A command line and its expected result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
     pub(crate) words: &'static [&'static str],
     pub(crate) product: Product,
-    /// The exit status without a fault.
+    /// Exit status without a fault.
     pub(crate) status: i32,
-    /// Makes the working directory out of one that has only the tree, for a shell.
+    /// Shell command that prepares the working directory, which has only the tree.
     pub(crate) before: &'static str,
 }
 
 impl Scene {
-    /// Returns the exit statuses that say that something failed: those of GNU's programs.
+    /// Returns the exit statuses that report a failure, as in GNU's programs.
     pub(crate) fn failed(&self) -> &'static [i32] {
         match self.words[0] {
             "bzip2" => &[1],
@@ -190,7 +191,8 @@ pub(crate) const SCENES: &[Scene] = &[
     },
 ];
 
-/// The tree that the tools work on: a few text files, one of several blocks, one with holes, and entries of other kinds.
+/// Tree for all scenes: a few text files, one of several blocks, one with holes, and entries of
+/// other kinds.
 pub(crate) fn tree() -> Spec {
     let data = |bytes| Piece::Data { seed: 3, bytes };
     Spec {

@@ -1,12 +1,14 @@
-//! The fault sweep of the tools beside the copy: every operation fails once, and nothing is wrong in silence.
+//! Fault sweep of the applets other than `cp`: every operation fails once, and nothing goes
+//! wrong silently.
 //!
-//! As in the sweep of the copy, a run without a fault counts how often each operation happens; then occurrences of each are made to fail
-//! with each error number, and reads and writes are shortened. A case is good when the result is that of the run without a
-//! fault, or when the exit status says that something failed and each entry whose result is not right is named: see
-//! `verdict.rs`. Nothing may hang, panic, die by a signal, or touch what it was to read.
+//! As in the sweep of the copy, a run without a fault counts the operations. Then occurrences of
+//! each operation fail with each errno, and reads and writes are shortened. A case passes if the
+//! result is that of the run without a fault, or if the exit status reports a failure and messages
+//! name each entry with a wrong result (see `verdict.rs`). Nothing may hang, panic, die by a
+//! signal, or change its input.
 //!
-//! A full run (`HAUL_FULL=1`) takes every occurrence of each operation with each error; others a sample, chosen by a seed that is
-//! printed (`HAUL_SEED`).
+//! A full run (`HAUL_FULL=1`) covers every occurrence of each operation with each errno; others
+//! take a sample, chosen by a seed that is printed (`HAUL_SEED`).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -29,7 +31,7 @@ const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "ENOMEM", "EACCES", "EMFILE
 const SHORT: [&str; 3] = ["short=0", "short=1", "short=-1"];
 const TRANSFERS: [&str; 3] = ["read", "write", "copy_file_range"];
 const HANG: Duration = Duration::from_secs(20);
-/// Cases of a scene in a run that is not full.
+/// Cases per scene, unless the run is full.
 const SAMPLE: usize = 150;
 
 #[derive(Clone, Debug)]
@@ -39,7 +41,7 @@ struct Case {
     effect: &'static str,
 }
 
-/// Runs a line of a shell, which has to succeed.
+/// Runs a shell line, which must succeed.
 pub(crate) fn shell(line: &str, folder: &Path) {
     let output =
         Command::new("sh").args(["-ec", line]).current_dir(folder).env("LC_ALL", "C").output().unwrap();
@@ -51,11 +53,11 @@ struct Sweep {
     haul: PathBuf,
     scene: Scene,
     sandbox: Sandbox,
-    /// What the working directory is at the beginning.
+    /// Initial working directory.
     source: PathBuf,
-    /// What it is after a run without a fault.
+    /// Working directory after a run without a fault.
     expected: PathBuf,
-    /// What that run printed.
+    /// Output of that run.
     printed: Vec<u8>,
 }
 
@@ -65,7 +67,7 @@ impl Sweep {
         let [source, expected] = ["source", "expected"].map(|name| sandbox.join(name));
         fs::create_dir(&source).unwrap();
         tree().build(&source.join("tree")).unwrap();
-        // Text with the same words in each file, and times that do not depend on when this is run.
+        // Text with the same words in each file, and fixed times.
         shell(
             "for file in tree/one tree/outer/two tree/outer/inner/blocks; do printf 'a word\\nanother\\n' >> $file; done",
             &source,
@@ -79,7 +81,7 @@ impl Sweep {
         sweep.unpack(&outcome, 0).unwrap();
         fs::rename(sweep.folder(0), &sweep.expected).unwrap();
         sweep.printed = outcome.stdout;
-        // What is judged has to be something.
+        // Run again without a fault, so that the verdict itself is checked.
         let (again, _) = sweep.run("count", 0);
         let verdict = sweep.verdict(&again, 0);
         assert_eq!(verdict, Ok(Verdict::Right), "{}, without a fault: {}", scene.name, again.errors());
@@ -90,7 +92,7 @@ impl Sweep {
         self.sandbox.join(format!("work-{worker}"))
     }
 
-    /// Runs the line in a working directory of its own; gives the outcome and the hook's log.
+    /// Runs the line in a working directory of its own; returns the outcome and the hook's log.
     fn run(&self, fault: &str, worker: usize) -> (Outcome, String) {
         let (folder, log) = (self.folder(worker), self.sandbox.join(format!("log-{worker}")));
         remove_tree(&folder);
@@ -101,7 +103,7 @@ impl Sweep {
         (outcome, fs::read_to_string(&log).unwrap())
     }
 
-    /// Unpacks the archive that a run made, if it made one, as `unpacked` in its folder.
+    /// Unpacks the archive that a run created, if any, as `unpacked` in its directory.
     fn unpack(&self, outcome: &Outcome, worker: usize) -> Result<(), String> {
         let folder = self.folder(worker);
         match self.scene.product {
@@ -112,14 +114,15 @@ impl Sweep {
         fs::create_dir(folder.join("unpacked")).unwrap();
         let line = ["-xpf", "a.tar", "-C", "unpacked"];
         let tar = Command::new("tar").args(line).current_dir(&folder).env("LC_ALL", "C").output().unwrap();
-        // Links to what was left out show in the tree that comes of it; all else is about the archive.
+        // Hard links to skipped members show up in the unpacked tree; all other messages are about
+        // the archive.
         let is_of_links =
             |line: &str| line.contains("Cannot hard link to") || line.contains("due to previous errors");
         let messages = String::from_utf8_lossy(&tar.stderr).into_owned();
         if messages.lines().all(is_of_links) { Ok(()) } else { Err(messages) }
     }
 
-    /// Returns what of a run's result is not right.
+    /// Returns what is wrong with a run's result.
     fn wrongs(&self, outcome: &Outcome, worker: usize) -> Wrongs {
         let (folder, got) = (self.folder(worker), &outcome.stdout);
         let both = |name: &str| (self.expected.join(name), folder.join(name));
@@ -151,13 +154,13 @@ impl Sweep {
         }
     }
 
-    /// Returns the names that stand for all of the result.
+    /// Returns names that stand for the whole result.
     fn whole(&self) -> &'static [&'static str] {
         match self.scene.product {
             Product::Archive => &["a.tar"],
             // Standard output, as GNU tar calls it.
             Product::ArchiveStream => &["-"],
-            // "Unexpected EOF in archive" and "does not look like a tar archive" are GNU tar's words.
+            // GNU tar says "Unexpected EOF in archive" and "does not look like a tar archive".
             Product::Extracted("a.tgz") => &["a.tgz", "archive", "out"],
             Product::Extracted(_) => &["a.tar", "archive", "out"],
             Product::Replaced(_) => &["packed"],
@@ -168,7 +171,7 @@ impl Sweep {
         }
     }
 
-    /// Lists every case, in groups of one operation and effect.
+    /// Lists every case, grouped by operation and effect.
     fn groups(&self) -> Vec<Vec<Case>> {
         let (_, log) = self.run("count", 0);
         let pairs = log.lines().filter_map(|line| line.split_once(' '));
@@ -185,7 +188,7 @@ impl Sweep {
         groups
     }
 
-    /// Runs a case; tells whether the fault struck, and whether its being told of was what saved it.
+    /// Runs a case; returns whether the fault fired, and the verdict.
     fn try_case(&self, case: &Case, worker: usize) -> (bool, Result<Verdict, String>) {
         let fault = format!("{}:{}:{}", case.operation, case.occurrence, case.effect);
         let (outcome, log) = self.run(&fault, worker);
@@ -223,7 +226,7 @@ impl Sweep {
         }
     }
 
-    /// Fails if anything is gone or changed of what the tool has only to read.
+    /// Fails if any input that the applet only reads is missing or changed.
     fn is_untouched(&self, worker: usize) -> Result<(), String> {
         let look =
             |folder: &Path| Snapshot::take(folder, Facts::PRESERVED).map_err(|error| error.to_string());
@@ -243,14 +246,14 @@ impl Sweep {
     }
 }
 
-/// What a case came to.
+/// Result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Right,
     Reported,
 }
 
-/// Takes all cases in a full run, or a sample in which each operation and effect is.
+/// Returns all cases in a full run, or else a random sample spread over operations and effects.
 fn choose(mut groups: Vec<Vec<Case>>, seed: u64) -> Vec<Case> {
     if needs::is_full_run() {
         return groups.into_iter().flatten().collect();
@@ -310,7 +313,7 @@ fn sweep(scene: Scene) {
     assert!(fired * 10 >= cases.len() * 8, "{}: only {fired} of {} faults fired", scene.name, cases.len());
 }
 
-/// Sweeps the scenes of a tool.
+/// Sweeps the scenes of an applet.
 fn sweep_tool(tool: &str) {
     let scenes: Vec<_> = SCENES.iter().filter(|scene| scene.words[0] == tool).collect();
     assert!(!scenes.is_empty(), "no scene of {tool}");

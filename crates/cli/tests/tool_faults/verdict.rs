@@ -1,10 +1,11 @@
-//! Whether a run of a tool that met an error was honest.
+//! Verdict on a run that met an error: was it honest?
 //!
-//! The rule for each: what it made is right and its status that of a run without a fault; or its status says that something
-//! failed, and each entry whose result is wrong or missing is named on standard error. A message about a time, a mode, an
-//! owner, an attribute or a close explains its own entry alone; any other about a directory also what lies below it. What
-//! no message can excuse is a line that isn't true, an input that is gone without its output, or a change to what was only
-//! to be read.
+//! A run passes if its result is right and its status that of a run without a fault, or if its
+//! status reports a failure and standard error names each entry with a wrong or missing result. A
+//! message about a time, a mode, an owner, an attribute or a close explains only its own entry;
+//! any other message about a directory also explains the entries below it. No message excuses an
+//! untrue line, an input that is gone without its output, or a change to an entry that was only to
+//! be read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +13,11 @@ use std::path::Path;
 use haul_testkit::compare::About;
 use haul_testkit::{Facts, Snapshot, compare};
 
-/// What is not right, and the entry to be named for it.
+/// A wrong result, and the entry that a message must name for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) entry: String,
-    /// Other names of the same file, any of which may be named in its place.
+    /// Other names of the same file, any of which may be named instead.
     pub(crate) other_names: Vec<String>,
     pub(crate) text: String,
 }
@@ -28,7 +29,7 @@ impl Wrong {
     }
 }
 
-/// What is not right; or what nothing excuses.
+/// Wrong results to be explained, or an inexcusable one.
 pub(crate) type Wrongs = Result<Vec<Wrong>, String>;
 
 pub(crate) fn wrong(entry: impl Into<String>, text: impl Into<String>) -> Wrong {
@@ -51,21 +52,22 @@ pub(crate) fn explains(messages: &str, entry: &str) -> bool {
     is_named(entry) || below_a_named_one
 }
 
-/// True if a line has the name as a whole word: `tree/a` is none in `tree/a/b` and `tree/ab`.
+/// True if a line contains the name as a whole word: `tree/a` doesn't occur in `tree/a/b`
+/// or `tree/ab`.
 fn names(line: &str, name: &str) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || matches!(character, '/' | '_' | '-');
     line.match_indices(name).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + name.len()..]);
-        // tar puts a slash behind a directory's name.
+        // tar appends a slash to a directory's name.
         let after = after.strip_prefix('/').unwrap_or(after);
-        // A point belongs to a name if more of one follows it.
+        // A dot belongs to the name if more of it follows.
         let goes_on = after.strip_prefix('.').unwrap_or(after).starts_with(is_part);
         let begins_before = before.ends_with(|character| is_part(character) || character == '.');
         !goes_on && (!begins_before || before.ends_with("./"))
     })
 }
 
-/// Compares lines about pairs of entries: none may be untrue, and those that are missing have to be explained.
+/// Compares lines about pairs of entries: none may be untrue, and missing ones must be explained.
 pub(crate) fn differences(wanted: &[u8], got: &[u8]) -> Wrongs {
     let mut count: BTreeMap<&str, i32> = BTreeMap::new();
     let (wanted, got) = (String::from_utf8_lossy(wanted), String::from_utf8_lossy(got));
@@ -77,7 +79,7 @@ pub(crate) fn differences(wanted: &[u8], got: &[u8]) -> Wrongs {
     let missing = count.iter().filter(|(_, count)| **count > 0);
     let lacks = |(line, _): (&&str, _)| {
         let mut subjects = subjects(line);
-        // A message about an entry of one tree stands for that of the other as well.
+        // A message about an entry of one tree also covers its counterpart in the other.
         let other = |name: &String| match name.split_once('/') {
             Some(("tree", below)) => format!("other/{below}"),
             Some(("other", below)) => format!("tree/{below}"),
@@ -99,8 +101,8 @@ fn subjects(line: &str) -> Vec<String> {
     pair.split(' ').filter(|word| *word != "and").map(str::to_owned).collect()
 }
 
-/// Compares lines that begin with the name of their file: of each file they are right, or some at the end are missing and the
-/// file is explained.
+/// Compares lines that start with the name of their file. Each file's lines must be right and in
+/// order; if some are missing, the file must be explained.
 pub(crate) fn matches(wanted: &[u8], got: &[u8]) -> Wrongs {
     let [wanted, got] = [wanted, got].map(String::from_utf8_lossy);
     let (wanted, got) = (by_file(&wanted), by_file(&got));
@@ -121,7 +123,8 @@ pub(crate) fn matches(wanted: &[u8], got: &[u8]) -> Wrongs {
     Ok(wrongs)
 }
 
-/// Sorts the lines of `grep -n` by file. A name ends at what is before the line's number, `:` or, of context, `-`.
+/// Groups the lines of `grep -n` by file. A name ends before the line number's separator: `:`, or
+/// `-` for context.
 fn by_file(lines: &str) -> BTreeMap<String, Vec<&str>> {
     let mut files: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for line in lines.lines().filter(|line| *line != "--") {
@@ -135,26 +138,28 @@ fn by_file(lines: &str) -> BTreeMap<String, Vec<&str>> {
     files
 }
 
-/// Compares the contents of files that are printed one after the other: of each piece all is there, or its beginning.
+/// Compares concatenated contents of files: each piece is complete, or cut short.
 pub(crate) fn contents(pieces: &[(&str, Vec<u8>)], got: &[u8]) -> Wrongs {
     let cut = cut_pieces(pieces, got).ok_or("the output has bytes that belong to no file there")?;
     Ok(cut.into_iter().map(|file| wrong(file, "its content is missing, or its end")).collect())
 }
 
-/// Returns the files of the pieces that are not whole; nothing if the output is not made of the pieces' beginnings, in order.
+/// Returns the files whose pieces are incomplete, or `None` if the output is not a sequence of the
+/// pieces' beginnings.
 fn cut_pieces<'a>(pieces: &[(&'a str, Vec<u8>)], got: &[u8]) -> Option<Vec<&'a str>> {
     let Some(((file, piece), others)) = pieces.split_first() else { return got.is_empty().then(Vec::new) };
     if let Some(cut) = got.strip_prefix(&piece[..]).and_then(|after| cut_pieces(others, after)) {
         return Some(cut);
     }
-    // What follows may by chance begin as this piece does, which then is missing as a whole.
+    // The next piece may happen to start like this one, which is then missing as a whole.
     let common = got.iter().zip(piece).take_while(|(got, wanted)| got == wanted).count();
     let mut cut = cut_pieces(others, &got[common..]).or_else(|| cut_pieces(others, got))?;
     cut.push(file);
     Some(cut)
 }
 
-/// Compares the blocks of one input: one fault costs one block, so what is there is a beginning and an end of all.
+/// Compares the blocks of one input. One fault costs one block, so the output is a beginning and an
+/// end of the whole.
 pub(crate) fn blocks(input: &str, wanted: &[u8], got: &[u8]) -> Wrongs {
     let alike = |pair: &(&u8, &u8)| pair.0 == pair.1;
     let begin = wanted.iter().zip(got).take_while(alike).count();
@@ -168,7 +173,8 @@ pub(crate) fn blocks(input: &str, wanted: &[u8], got: &[u8]) -> Wrongs {
     }
 }
 
-/// Compares a stream made of one input: it may end early if the input is explained, but not be another.
+/// Compares a stream made from one input: it may end early if the input is explained, but must
+/// not differ.
 pub(crate) fn stream(input: &str, wanted: &[u8], got: &[u8]) -> Wrongs {
     if got == wanted {
         return Ok(Vec::new());
@@ -179,8 +185,8 @@ pub(crate) fn stream(input: &str, wanted: &[u8], got: &[u8]) -> Wrongs {
     Ok(vec![wrong(input, format!("{} of {} bytes", got.len(), wanted.len()))])
 }
 
-/// Compares two trees. `one_for_all` says that a message about one name of a file that is missing stands for all of them, as
-/// in an archive, where only one name has the content.
+/// Compares two trees. With `one_for_all`, a message about one missing name of a file covers all of
+/// them, as in an archive, where only one name has the content.
 pub(crate) fn tree(expected: &Path, found: &Path, one_for_all: bool) -> Wrongs {
     let shown = |error: std::io::Error| error.to_string();
     let look = |root: &Path| Snapshot::take(root, Facts::PRESERVED).map_err(shown);
@@ -206,8 +212,9 @@ pub(crate) fn tree(expected: &Path, found: &Path, one_for_all: bool) -> Wrongs {
         .collect())
 }
 
-/// Compares a tree whose files are replaced by their outputs with how it was before and should be afterwards. Each input is
-/// replaced by the right output, or still there without an output or with the right one.
+/// Compares a tree whose files are replaced by their outputs with its states before and after.
+/// Each input must be replaced by the right output, or still exist without an output or with the
+/// right one.
 pub(crate) fn replaced(before: &Path, expected: &Path, found: &Path, outputs_end: &str) -> Wrongs {
     let facts = Facts::PRESERVED - Facts::DIRECTORY_MODIFIED - Facts::HOLES;
     let shown = |error: std::io::Error| error.to_string();
@@ -250,7 +257,7 @@ pub(crate) fn replaced(before: &Path, expected: &Path, found: &Path, outputs_end
             None if is_output && input_is_there => wrongs.push(wrong(name(path), "beside its input")),
             None => {}
         }
-        // A message may name the one or the other.
+        // A message may name either of them.
         if let Some(wrong) = wrongs.last_mut().filter(|wrong| is_output && wrong.entry == name(path)) {
             wrong.other_names.push(name(&input));
         }
@@ -270,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the entries that have to be named.
+    /// Returns the entries that must be named.
     fn entries(wrongs: Wrongs) -> Result<Vec<String>, String> {
         wrongs.map(|list| list.into_iter().map(|wrong| wrong.entry).collect())
     }
@@ -338,7 +345,7 @@ mod tests {
         assert!(stream("a", b"abc", b"abd").is_err() && stream("a", b"abc", b"abcd").is_err());
     }
 
-    /// Judges what is left of a packed tree with one file, after a run that took it from `f` to `f.bz2`.
+    /// Judges the result `make` of a run that packs a tree with one file, from `f` to `f.bz2`.
     fn left(make: &str) -> Result<Vec<String>, String> {
         let sandbox = Sandbox::in_memory().unwrap();
         let line = format!(
